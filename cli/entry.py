@@ -1,43 +1,13 @@
-"""Where hedwig-admin begins: Ctrl-C ends it in order from here on, also while its modules are being loaded.
+"""Where hedwig-admin begins: Ctrl-C ends it in order from here on, also while its modules are being loaded."""
 
-Until this has been loaded, Ctrl-C is Python's; so it loads nothing that a start of Python has not loaded yet.
-"""
+from hedwig.cli.signals import begin_loading
 
-import os
-import signal
-
-TYPE_CHECKING = False  # That of typing, which takes a third of the way to here.
-if TYPE_CHECKING:
-    from types import FrameType
-    from typing import Final, NoReturn
-
-__all__ = ["begin_commands", "main"]
-
-_INTERRUPTED: "Final" = 130
-_COMPLETION_VARIABLE: "Final" = "_HEDWIG_ADMIN_COMPLETE"
-"""Both as in `errors` and `program`, which are not loaded yet."""
+__all__ = ["main"]
 
 
 def main() -> None:
     """Run hedwig-admin."""
-    # Whoever started it may have it ignore Ctrl-C.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+    begin_loading()
     from hedwig.cli.main import main as run
 
     run()
-
-
-def begin_commands() -> None:
-    """Have Ctrl-C be a KeyboardInterrupt again: a command begins, and ends by its own ways."""
-    if signal.getsignal(signal.SIGINT) is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end(_number: int, _frame: "FrameType | None") -> "NoReturn":
-    # Nothing was done yet. An exception could get lost among modules that are being loaded, or leave a traceback.
-    try:
-        if not os.environ.get(_COMPLETION_VARIABLE):  # A shell that completes has no place for it.
-            os.write(2, b"interrupted\n")
-    finally:
-        os._exit(_INTERRUPTED)

@@ -13,11 +13,12 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from hedwig.cli.entry import begin_commands
-from hedwig.cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain, remedy
-from hedwig.cli.output.redrawing import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
+from hedwig.cli.redrawing import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
 from hedwig.cli.settings.settings import Settings, shared_options
-from hedwig.errors import HedwigError
+from hedwig.cli.signals import begin_commands
+from hedwig.errors import HedwigError, OperationError, exit_code_of
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.errors import explain, remedy
 
 __all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]
 
@@ -32,6 +33,10 @@ _METAVAR: Final = re.compile(r"(?:(?<=value for )|(?<=argument ))'\[?([A-Z_]+)(?
 
 COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
 """By it a shell asks for completion instead of the command."""
+
+
+class _PipeClosedError(Exception):
+    """Whoever read standard output left: nothing to complain about."""
 
 
 class AdminCommand(click.Command):
@@ -80,7 +85,7 @@ class Program(AdminGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError as exc:
-            raise PipeClosedError from exc
+            raise _PipeClosedError from exc
         return result
 
     def run_line(self, arguments: Sequence[str], settings: Settings) -> int:
@@ -146,7 +151,7 @@ def _exit_code(
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
         return ExitCode.INTERRUPTED
-    except PipeClosedError:
+    except _PipeClosedError:
         _forget_stdout()
         return ExitCode.PIPE_CLOSED
     except Exception as exc:
@@ -164,7 +169,7 @@ def _line(error: Exception, settings: Settings) -> str:
     """Return the one line about `error`."""
     command = settings.command or PROGRAM_NAME  # There is none yet where its help cannot be written.
     match error:
-        case CommandError():
+        case OperationError():
             return f"error: {error}"
         case HedwigError():
             return f"error: {command} failed: {explain(error, settings.url_to_show)}"

@@ -4,6 +4,7 @@
     ├── InvalidArgumentError (a ValueError)     the caller's input; nothing was sent
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
+    ├── OperationError                          what a person asked for cannot go on: one line, and an exit code
     ├── ConfigurationError                      a URL or option that cannot work, an extra that is not installed
     ├── ExportFileError                         a file that is no whole export of metadata; says what is wrong with it
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
@@ -59,6 +60,7 @@ LedgerWriteError are not definite: whoever catches one looks before deciding any
 
 from typing import Any, ClassVar
 
+from hedwig.exit_codes import ExitCode
 from hedwig.status import StatusCode
 from hedwig.versions import Version, Versioned
 
@@ -101,6 +103,7 @@ __all__ = [
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
     "NotResponsibleForTopicError",
+    "OperationError",
     "ProtocolError",
     "RecordTooLargeError",
     "RemoteProtocolError",
@@ -115,6 +118,7 @@ __all__ = [
     "TopicPersistenceInfoExistsError",
     "UncertainAnswerError",
     "UncertainStateError",
+    "exit_code_of",
 ]
 
 
@@ -122,7 +126,7 @@ class HedwigError(Exception):
     """The root of everything that Hedwig raises on purpose."""
 
     status: ClassVar[StatusCode] = StatusCode.UNEXPECTED_CONDITION
-    definite: ClassVar[bool] = True
+    definite: bool = True
 
 
 class InvalidArgumentError(HedwigError, ValueError):
@@ -137,6 +141,18 @@ class NameLimitError(InvalidArgumentError):
 
 class RecordTooLargeError(InvalidArgumentError):
     """A record whose encoded form exceeds the limit that holds on every backend."""
+
+
+class OperationError(HedwigError):
+    """A command or a job that cannot go on; the text says in one line what failed, on what, why, and what to do.
+
+    `code` is the exit code that the command ends with.
+    """
+
+    def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+        self.definite = code is not ExitCode.OUTCOME_UNKNOWN
 
 
 class ConfigurationError(HedwigError):
@@ -433,3 +449,24 @@ class LedgerWriteError(LedgerStoreUnavailableError):
     """
 
     definite = False
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code of a command that `error` ends; FAILED for an error that is not ours."""
+    match error:
+        case OperationError():
+            return error.code
+        case UncertainStateError() | UncertainAnswerError():
+            return ExitCode.OUTCOME_UNKNOWN
+        case MetadataForbiddenError():
+            return ExitCode.FAILED  # Trying again does not help, as UNAVAILABLE would say.
+        case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
+            return ExitCode.UNAVAILABLE
+        case BadVersionError() | ClientAlreadySubscribedError():
+            return ExitCode.VERSION_CONFLICT
+        case NoRecordError() | ClientNotSubscribedError() | NoSuchTopicError():
+            return ExitCode.NOT_FOUND
+        case InvalidArgumentError() | ConfigurationError() | LocalProtocolError():
+            return ExitCode.USAGE
+        case _:
+            return ExitCode.FAILED

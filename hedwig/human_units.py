@@ -1,8 +1,8 @@
-"""Sizes and durations in words, as people read them in tables; programs get plain numbers in the other formats."""
+"""Sizes, durations and counts in words, as people read them; programs get plain numbers in the other formats."""
 
 from typing import Final
 
-__all__ = ["duration_text", "elapsed_text", "in_words", "size_text"]
+__all__ = ["counted", "duration_text", "elapsed_text", "in_words", "size_text"]
 
 _SIZE_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _KIB: Final = 1024
@@ -53,3 +53,8 @@ def elapsed_text(seconds: float) -> str:
     parts = (whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")
     first = next(index for index, (count, _) in enumerate(parts) if count)
     return " ".join(f"{count} {unit}" for count, unit in parts[first:])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 ledger`, `2 ledgers`, `21,841 subscriptions`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -6,10 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PRIVATE", "close_to_others", "make_directory", "make_file"]
+__all__ = ["PRIVATE", "close_to_others", "make_directory", "make_file", "user_data_directory"]
 
 PRIVATE: Final = stat.S_IRUSR | stat.S_IWUSR
 """The mode of a new file."""
+
+
+def user_data_directory() -> Path:
+    """Return the directory of the user's Hedwig data, which may not exist yet."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
 
 
 def make_directory(path: Path) -> None:

@@ -1,23 +1,15 @@
 """What a new user is shown: a hub on the store that hedwig-admin uses by itself, and two commands to try."""
 
-import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DATA_ORIGIN", "first_steps", "user_data_directory"]
+__all__ = ["DATA_ORIGIN", "first_steps"]
 
 DATA_ORIGIN: Final = "flag --first-steps"
 _DEFAULT_HUB: Final = "127.0.0.1:4080"
-
-
-def user_data_directory() -> Path:
-    """Return the directory of the user's Hedwig data, where hedwig-admin has its embedded metadata store too."""
-    base = Path(os.environ.get("XDG_DATA_HOME", ""))
-    # The XDG specification has relative paths ignored.
-    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
 
 
 def first_steps(address: str, data: Path) -> str:

@@ -19,7 +19,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.hub.connections.tls import tls_context
-from hedwig.hub.first_steps import DATA_ORIGIN, first_steps, user_data_directory
+from hedwig.hub.first_steps import DATA_ORIGIN, first_steps
 from hedwig.hub.hub import Hub
 from hedwig.hub.log_lines import CountingHandler
 from hedwig.hub.options.configuration import (
@@ -34,6 +34,7 @@ from hedwig.hub.options.file import effective
 from hedwig.hub.process import run_hub
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.metadata import MetadataUrl
+from hedwig.private_files import user_data_directory
 
 __all__ = ["ExitCode", "main"]
 

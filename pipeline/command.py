@@ -17,20 +17,17 @@ from hedwig.errors import HedwigError
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.output import write_result
 from hedwig.pipeline.spark_release import OtherSparkError, check_spark
+from hedwig.pipeline.termination import Terminated
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Job", "JobCommand", "JobGroup", "Terminated", "pass_job"]
+__all__ = ["Job", "JobCommand", "JobGroup", "pass_job"]
 
 PROGRAM_NAME: Final = "hedwig-pipeline"
 RUN_AGAIN: Final = "run the same job again"
-
-
-class Terminated(KeyboardInterrupt):
-    """The process was asked to end, by SIGTERM."""
 
 
 @dataclass(slots=True)

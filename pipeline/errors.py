@@ -12,16 +12,16 @@ from hedwig.errors import (
     HedwigError,
     MetadataForbiddenError,
     MetadataUnavailableError,
+    OperationError,
     UncertainStateError,
+    exit_code_of,
 )
-from hedwig.exit_codes import ExitCode, exit_code_of_error
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["CONNECTION_ERRORS", "SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
 
 _NOTE: Final = "exit code of the job: "
-_RAISED: Final = re.compile(
-    rf"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$(?:\n{_NOTE}(\d+)$)?", re.MULTILINE
-)
+_RAISED: Final = re.compile(rf"\b(hedwig(?:\.\w+)+)\.(\w+): (.*)$(?:\n{_NOTE}(\d+)$)?", re.MULTILINE)
 """The last line of a traceback that came from a task, or from the planning of a query, and the note behind it."""
 _UNREAD: Final = re.compile(r"\[FAILED_READ_FILE\b.* while reading file (\S+?)\.?(?:\s|$)")
 """Spark says so whatever went wrong: a file is gone, a disk does not answer, a right is missing, damage."""
@@ -43,12 +43,11 @@ CONNECTION_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
 """What a call to Spark's JVM raises when its connection fails: py4j wraps only some of these."""
 
 
-class JobError(HedwigError):
+class JobError(OperationError):
     """A job that cannot go on; the text says in one line what failed, on what, why, and what to do."""
 
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(text)
-        self.code = code
+        super().__init__(text, code)
         if code is not ExitCode.FAILED:
             # Out of a task comes the text of its traceback only, in which notes are.
             self.add_note(f"{_NOTE}{code.value}")
@@ -58,7 +57,7 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
     """Return what `error` says and what to do about it, in one line, and the exit code; `again` says how to go on."""
     text = in_one_line(str(error))
     match error:
-        case JobError():
+        case OperationError():
             return text, error.code
         case UncertainStateError():
             text += f"; it may or may not have been done: {again}; what was written stays"
@@ -68,7 +67,7 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
             text += "; have whoever keeps the store let you"
         case MetadataUnavailableError():
             text += f"; see that the store is up, then {again}"
-    return text, exit_code_of_error(error)
+    return text, exit_code_of(error)
 
 
 def from_spark(error: Exception) -> HedwigError | None:

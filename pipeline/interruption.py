@@ -16,9 +16,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from hedwig.pipeline.command import Terminated
 from hedwig.pipeline.errors import CONNECTION_ERRORS
-from hedwig.pipeline.source.running_tasks import patience_of, wait_for_tasks
+from hedwig.pipeline.running_tasks import patience_of, wait_for_tasks
+from hedwig.pipeline.termination import Terminated
 
 __all__ = ["ending_queries", "heed_signals"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.checkout import CHECKOUT
 
-FOLDERS: Final = ("hedwig", "metadata", "hub", "cli", "pipeline", "pyspark_hedwig")
+FOLDERS: Final = ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "pyspark_hedwig")
 """All but the benchmarks: what these compare with, developers have."""
 BROUGHT: Final = {"py4j"}
 """Packages of which others need an exact release, and say so: py4j is half of pyspark."""

@@ -8,21 +8,22 @@ from contextlib import contextmanager
 
 import click
 
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["confirm", "confirm_by_typing"]
 
 
 def confirm(warning: str) -> None:
-    """Say what will happen and go on only after a yes. Raises CommandError otherwise."""
+    """Say what will happen and go on only after a yes. Raises OperationError otherwise."""
     if _ask(f"{warning}; go on? [y/N] ").lower() not in ("y", "yes"):
-        raise CommandError("not confirmed: nothing was changed")
+        raise OperationError("not confirmed: nothing was changed")
 
 
 def confirm_by_typing(warning: str, wanted: str) -> None:
-    """Say what will happen and go on only after `wanted` was typed. Raises CommandError otherwise."""
+    """Say what will happen and go on only after `wanted` was typed. Raises OperationError otherwise."""
     if _ask(f"{warning}\nType {wanted} to go on: ") != wanted:
-        raise CommandError(f"{wanted} was not typed: nothing was changed")
+        raise OperationError(f"{wanted} was not typed: nothing was changed")
 
 
 def _ask(question: str) -> str:
@@ -31,7 +32,7 @@ def _ask(question: str) -> str:
         answer = "" if sys.stdin is None else sys.stdin.readline()
     if not answer:
         click.echo(err=True)
-        raise CommandError("cannot ask for confirmation, as standard input has ended; give --yes", ExitCode.USAGE)
+        raise OperationError("cannot ask for confirmation, as standard input has ended; give --yes", ExitCode.USAGE)
     return answer.strip()
 
 

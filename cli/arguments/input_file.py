@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from hedwig.cli.errors import CommandError, remedy
+from hedwig.errors import OperationError
+from hedwig.operations.errors import remedy
 
 __all__ = ["InputFile"]
 
@@ -15,7 +16,7 @@ __all__ = ["InputFile"]
 class InputFile(click.Path):
     """A file to be read. One that is not there is a mistake of the command line; one that may not be read is a failure.
 
-    Raises: CommandError - it may not be read.
+    Raises: OperationError - it may not be read.
     """
 
     def __init__(self, *, allow_dash: bool = False, path_type: type[Path] | None = None) -> None:
@@ -39,4 +40,4 @@ def _check_readable(value: "str | os.PathLike[str]", ctx: click.Context | None) 
     if error is not None:
         command = "" if ctx is None else f"{ctx.command_path.partition(' ')[2]} "
         said = f"{command}failed on the file {os.fspath(value)}: {error.strerror}; {remedy(error)}, or name another"
-        raise CommandError(said) from error
+        raise OperationError(said) from error

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from typing import BinaryIO, Final, cast
 
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["InterruptibleFile", "ReadInterruptedError", "standard_input", "standard_input_is_closed"]
 
@@ -73,15 +74,15 @@ class InterruptibleFile(io.RawIOBase):
         return chunk
 
 
-def standard_input_is_closed() -> CommandError:
+def standard_input_is_closed() -> OperationError:
     """Return what a command says that would read standard input, where there is none."""
-    return CommandError("standard input is closed: nothing could be read, and nothing was done", ExitCode.USAGE)
+    return OperationError("standard input is closed: nothing could be read, and nothing was done", ExitCode.USAGE)
 
 
 def standard_input() -> int:
     """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file.
 
-    Raises: CommandError - whoever started this has closed it.
+    Raises: OperationError - whoever started this has closed it.
     """
     if sys.stdin is None:
         raise standard_input_is_closed()

@@ -4,7 +4,8 @@ import base64
 import binascii
 import zlib
 
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["make_page_token", "read_page_token"]
 
@@ -19,7 +20,7 @@ def make_page_token(listing: str, last: bytes) -> str:
 def read_page_token(listing: str, token: str) -> bytes:
     """Return the last name before `token`.
 
-    Raises: CommandError - a token that was cut short or mistyped, or that another listing gave: going on from there
+    Raises: OperationError - a token that was cut short or mistyped, or that another listing gave: going on from there
         would leave out names without a word.
     """
     try:
@@ -28,7 +29,7 @@ def read_page_token(listing: str, token: str) -> bytes:
         raw = b""
     check, last = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if not last or check != _check(listing, last):
-        raise CommandError(
+        raise OperationError(
             f"the page token {token!r} is not one that this listing gave; copy it whole, and give what it was given "
             "with: the same store, spelt alike, the same topic and the same --prefix",
             ExitCode.USAGE,

@@ -48,7 +48,7 @@ class Selection:
         return None if self.everything else self.limit or _LIMIT
 
     def start(self, listing: str) -> bytes | None:
-        """Return the name after which to begin. Raises CommandError for the page token of another listing."""
+        """Return the name after which to begin. Raises OperationError for the page token of another listing."""
         return self.start_after if self.page_token is None else read_page_token(self._name(listing), self.page_token)
 
     def token(self, listing: str, last: bytes) -> str:

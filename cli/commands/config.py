@@ -9,7 +9,6 @@ import click
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import CheckedName
 from hedwig.cli.arguments.selection import NAME, Selection, cut, list_options
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.output.format_names import make_output
 from hedwig.cli.output.formats import TableOutput
 from hedwig.cli.program import AdminGroup
@@ -23,6 +22,8 @@ from hedwig.cli.settings.setting_options import (
 )
 from hedwig.cli.settings.settings import Settings, complete_context, pass_settings
 from hedwig.cli.settings.tls_settings import chosen_tls
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["config"]
 
@@ -65,7 +66,7 @@ def show_path(settings: Settings) -> None:
     """
     try:
         output = settings.writer()
-    except CommandError:
+    except OperationError:
         # Whoever is told that the file makes no sense asks where it is.
         output = make_output("table", columns=settings.columns, header=not settings.no_header)
     path = contexts_path()
@@ -138,7 +139,7 @@ def use_context(settings: Settings, name: str) -> None:
     with changing_contexts() as draft:
         wanted = draft.saved.previous if name == "-" else name
         if wanted is None and draft.saved.current is None:
-            raise CommandError("no context was used before; see what there is with: hedwig-admin config context list")
+            raise OperationError("no context was used before; see what there is with: hedwig-admin config context list")
         draft.saved = draft.saved.used(wanted)
         saved = draft.saved
     output.record({"context": saved.current, "previous": saved.previous})
@@ -167,7 +168,7 @@ def show_context(settings: Settings, name: str | None) -> None:
     output = settings.writer()
     wanted = name or settings.context_name().value
     if wanted is None:
-        raise CommandError(
+        raise OperationError(
             "no context is used; name one, or use one with: hedwig-admin config context use NAME", ExitCode.NOT_FOUND
         )
     output.record(_fields(settings.saved_contexts(), str(wanted)))
@@ -221,13 +222,13 @@ def _lasting(key: str, value: Value) -> Value:
         if url.scheme == "zookeeper":
             zookeeper_place(f"zookeeper://{url.hosts}{url.path}")
     elif key == "cluster":
-        from hedwig.cli.deployment.cluster_access import cluster_place
+        from hedwig.operations.deployment.cluster import parse_cluster_url
 
-        cluster_place(str(value))
+        parse_cluster_url(str(value))
     elif key == "bookkeeper":
-        from hedwig.cli.deployment.ledger_access import bookkeeper_place
+        from hedwig.operations.deployment.ledgers import parse_bookies_url
 
-        bookkeeper_place(str(value))
+        parse_bookies_url(str(value))
     elif key == "hub":
         from hedwig.client import HubAddress
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.settings.settings import Settings
+from hedwig.cli.settings.topic_names import complete_topic
 
 if TYPE_CHECKING:
     from hedwig.cli.console.session import ConsoleSession

@@ -9,7 +9,6 @@ import click
 from hedwig.cli.arguments.interruptible_file import standard_input_is_closed
 from hedwig.cli.console.commands import console_commands
 from hedwig.cli.console.session import ConsoleSession
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.setting_options import (
     cluster_setting_options,
@@ -18,6 +17,7 @@ from hedwig.cli.settings.setting_options import (
     owner_setting_options,
 )
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["console"]
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hedwig.cli.console.arguments import Commands, by_name
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.configuration import SETTINGS
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from hedwig.cli.console.session import ConsoleSession
@@ -60,7 +61,7 @@ def housekeeping_commands(session: "ConsoleSession") -> Commands:
         """Run a line again: the one of this NUMBER in history, or, with !, the last one."""
         wanted = len(session.lines) if number == "!" else int(number) if number.isdecimal() else 0
         if not 1 <= wanted <= len(session.lines):
-            raise CommandError(f"there is no line {number!r}; see history", ExitCode.NOT_FOUND)
+            raise OperationError(f"there is no line {number!r}; see history", ExitCode.NOT_FOUND)
         line = session.lines[wanted - 1]
         click.echo(line, err=True)
         session.lines.append(line)
@@ -85,6 +86,6 @@ def housekeeping_commands(session: "ConsoleSession") -> Commands:
     @click.command("console", cls=AdminCommand, example="help", hidden=True)
     def again() -> None:
         """Say that this is the console."""
-        raise CommandError("this is the console already; help lists its commands", ExitCode.USAGE)
+        raise OperationError("this is the console already; help lists its commands", ExitCode.USAGE)
 
     return by_name(set_one, history, redo, show_help, leave, leave_too, again)

@@ -5,18 +5,19 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.missing import missing_subscription
 from hedwig.cli.output.fields import name_fields
-from hedwig.cli.output.progress import load_progress
-from hedwig.cli.settings.access import with_store
 from hedwig.cli.settings.hub_access import HubAccess, with_hub
 from hedwig.cli.settings.settings import Settings
-from hedwig.cli.topics.subscription_access import consumed_of
 from hedwig.client import CreateOrAttach, HedwigClient, Subscription
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, show_name
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.errors import missing_subscription
+from hedwig.operations.progress import load_progress
+from hedwig.operations.topics.subscription_access import consumed_of
 
 __all__ = ["check_delivery", "remove_subscriptions", "stored_pointer"]
 
@@ -26,7 +27,7 @@ def check_delivery(
 ) -> dict[str, Any]:
     """Publish a message to a subscription made for it, and return how long it took to come; delete the subscription.
 
-    Raises: CommandError - a hub refuses, or the message did not come within `within_s` seconds.
+    Raises: OperationError - a hub refuses, or the message did not come within `within_s` seconds.
     """
     made = as_subscriber(b"%s-%d" % (subscriber, time.time_ns() // 1_000_000))
 
@@ -40,7 +41,7 @@ def check_delivery(
                 async with asyncio.timeout(within_s):
                     await _receive(opened, published)
             except TimeoutError as exc:
-                raise CommandError(
+                raise OperationError(
                     f"{settings.command} failed on topic '{show_name(topic)}': message {published.local} was published "
                     f"and did not come to subscriber '{show_name(made)}' within {within_s:g} s",
                     ExitCode.OUTCOME_UNKNOWN,
@@ -58,7 +59,7 @@ def check_delivery(
 
 
 def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -> int:
-    """Return the consume pointer that the store has. Raises: CommandError - no such subscription; MetadataError."""
+    """Return the consume pointer that the store has. Raises: OperationError - no such subscription; MetadataError."""
 
     async def read(store: MetadataStore) -> int:
         found = await store.subscriptions.read(topic, subscriber)
@@ -66,7 +67,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
             raise missing_subscription(topic, subscriber)
         return consumed_of(found)
 
-    return with_store(settings, read)
+    return with_store(settings.deployment, read)
 
 
 async def _receive(opened: Subscription, wanted: MessageSeqId) -> None:
@@ -81,7 +82,7 @@ def remove_subscriptions(
 ) -> None:
     """Subscribe and unsubscribe each: then none of them exists. `topics` spells whose they are.
 
-    Raises: CommandError - a hub refuses; those before it are removed.
+    Raises: OperationError - a hub refuses; those before it are removed.
     """
 
     async def remove(client: HedwigClient) -> None:

@@ -10,9 +10,8 @@ from click.shell_completion import ShellComplete, split_arg_string
 
 from hedwig.cli.console.session import ConsoleSession
 from hedwig.cli.program import COMPLETION_VARIABLE, PROGRAM_NAME
-from hedwig.cli.settings.settings import data_directory
 from hedwig.errors import ConfigurationError
-from hedwig.private_files import make_directory, make_file
+from hedwig.private_files import make_directory, make_file, user_data_directory
 
 try:
     from prompt_toolkit import PromptSession
@@ -103,7 +102,7 @@ def _speaking_above(session: ConsoleSession) -> Iterator[None]:
 
 def _history() -> "History":
     """Return the lines of earlier sessions, in a file that nobody else can read; those of this one, without it."""
-    path = data_directory() / _HISTORY
+    path = user_data_directory() / _HISTORY
     try:
         make_directory(path.parent)
         make_file(path)

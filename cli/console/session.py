@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from hedwig.cli.console.subscriptions import OpenSubscriptions
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.program import PROGRAM_NAME, Program
 from hedwig.cli.settings.configuration import Value
 from hedwig.cli.settings.settings import Settings
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["ConsoleSession"]
 

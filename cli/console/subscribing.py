@@ -20,16 +20,16 @@ from hedwig.cli.console.arguments import (
     yes_option,
 )
 from hedwig.cli.console.hub_work import remove_subscriptions, stored_pointer
-from hedwig.cli.errors import counted
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.hub_access import HubAccess, hub_options
 from hedwig.cli.settings.setting_options import hub_setting_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.hub_records import check_topic_of_hub
 from hedwig.client import CreateOrAttach
+from hedwig.human_units import counted
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import show_name
+from hedwig.operations.topics.hub_records import check_topic_of_hub
 
 if TYPE_CHECKING:
     from hedwig.cli.console.session import ConsoleSession
@@ -66,7 +66,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         """
         output = settings.writer()
         if _MODES[mode] is CreateOrAttach.ATTACH:
-            check_topic_of_hub(settings, hub, topic)
+            check_topic_of_hub(settings.deployment, hub.address, topic)
         session.subscriptions.open(settings, hub, topic, subscriber, _MODES[mode], receives=receive)
         output.record(name_fields(topic, subscriber) | {"result": "open", "receives": receive})
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.settings.hub_access import HubAccess, client_options, hub_errors
 from hedwig.cli.settings.settings import Settings
 from hedwig.client import BlockingClient, BlockingSubscription, CreateOrAttach, Message
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
 
@@ -61,10 +61,10 @@ class OpenSubscriptions:
         return self._open.get((topic, subscriber))
 
     def get(self, settings: Settings, topic: Topic, subscriber: SubscriberId) -> OpenSubscription:
-        """Return the one that is open here. Raises CommandError if it is not."""
+        """Return the one that is open here. Raises OperationError if it is not."""
         found = self.find(topic, subscriber)
         if found is None:
-            raise CommandError(
+            raise OperationError(
                 f"{settings.command} failed on {_subject(topic, subscriber)}: it is not open in this console; open it "
                 f"with: sub {show_name(topic)} {show_name(subscriber)}",
                 ExitCode.NOT_FOUND,
@@ -81,15 +81,17 @@ class OpenSubscriptions:
         *,
         receives: bool,
     ) -> OpenSubscription:
-        """Open one, and show what comes if it `receives`. Raises CommandError."""
+        """Open one, and show what comes if it `receives`. Raises OperationError."""
         subject = _subject(topic, subscriber)
         if self.find(topic, subscriber) is not None:
-            raise CommandError(
+            raise OperationError(
                 f"{settings.command} failed on {subject}: it is open here already; closesub closes it",
                 ExitCode.VERSION_CONFLICT,
             )
         if len(self._open) == _OPEN_MAX:
-            raise CommandError(f"{settings.command} failed on {subject}: {_OPEN_MAX} are open here already; close one")
+            raise OperationError(
+                f"{settings.command} failed on {subject}: {_OPEN_MAX} are open here already; close one"
+            )
         client = BlockingClient(client_options(settings, hub))
         try:
             with hub_errors(settings, hub, subject):

@@ -14,9 +14,10 @@ from hedwig.cli.dev.launcher import DevServers, ServerStatus
 from hedwig.cli.dev.log_files import follow, last_lines
 from hedwig.cli.dev.servers.classpath import user_cache
 from hedwig.cli.dev.services import DEFAULT_SERVICES, KINDS, SERVICES
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["dev"]
 
@@ -231,7 +232,7 @@ def _errors_shown() -> Iterator[None]:
     except DevError as exc:
         for line in exc.log_tail:
             click.echo(f"  {line}", err=True)
-        raise CommandError(str(exc), _exit_code(exc)) from exc
+        raise OperationError(str(exc), _exit_code(exc)) from exc
     except KeyboardInterrupt:
         _talk("see `hedwig-admin dev status`; `hedwig-admin dev up` goes on, `down` removes")
         raise

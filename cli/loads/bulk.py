@@ -12,15 +12,15 @@ import click
 
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.errors import CommandError
 from hedwig.cli.loads.bulk_input import BulkInput, InputRow, RowBatch
 from hedwig.cli.loads.result_file import Load, ResultFile
-from hedwig.cli.output.progress import LoadProgress, load_progress
-from hedwig.cli.settings.access import with_store_to_load
 from hedwig.cli.settings.settings import Settings
+from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.metadata.bulk.loading import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
+from hedwig.operations.deployment.store import with_store_to_load
+from hedwig.operations.progress import LoadProgress, load_progress
 
 __all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
 
@@ -100,10 +100,10 @@ def run_load(
 
     Args: make - returns what creates the rows; with_subscriber - whether a row has a second column; given - further
         options that the command was given, which must be the same when the load is gone on with.
-    Raises: CommandError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
+    Raises: OperationError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
         store stopped answering, and the same command goes on from there.
     """
-    load = Load(command=settings.command, metadata=settings.url, options=given or {}, input=options.file)
+    load = Load(command=settings.command, metadata=settings.deployment.url, options=given or {}, input=options.file)
     path = options.result or _default_result(options.file, settings.command)
     output = settings.writer()
     with (
@@ -113,7 +113,7 @@ def run_load(
     ):
         running = _RunningLoad(source, results, progress, options)
         try:
-            with_store_to_load(settings, lambda store, watch: running.run(make(store), watch))
+            with_store_to_load(settings.deployment, lambda store, watch: running.run(make(store), watch))
         except (Exception, KeyboardInterrupt):
             if results.checkpoint.rows:
                 line = results.checkpoint.position.line
@@ -126,7 +126,7 @@ def run_load(
             progress.stop()
         output.record(running.summary())
     if results.checkpoint.failed:
-        raise CommandError(
+        raise OperationError(
             f"{settings.command}: {results.checkpoint.failed} of {results.checkpoint.rows} rows failed; "
             f"see {path}, correct them, and give the command again"
         )
@@ -191,7 +191,7 @@ class _RunningLoad:
             await self._check_store(creator, checkpoint.last)
             self._progress.say(f"going on after line {checkpoint.position.line}, as {self._results.path} says")
             if not await asyncio.to_thread(self._source.skip_to, checkpoint.position):
-                raise CommandError(
+                raise OperationError(
                     f"{self._options.file} is not what the load in {self._results.path} has read: its first "
                     f"{checkpoint.position.line} lines changed; put them back, or begin anew with --restart"
                 )
@@ -200,7 +200,7 @@ class _RunningLoad:
     async def _check_store(self, creator: Creator, last: RecordKey | None) -> None:
         """Look for a row that the load made: a store that was wiped since must not pass for loaded."""
         if last is not None and not await creator.exists(last):
-            raise CommandError(
+            raise OperationError(
                 f"{self._results.path} says that {last} was loaded, but the store has no such record any more; "
                 "begin anew with --restart"
             )

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hedwig.cli.arguments.interruptible_file import InterruptibleFile, standard_input
-from hedwig.cli.errors import CommandError
-from hedwig.errors import InvalidArgumentError
+from hedwig.errors import InvalidArgumentError, OperationError
 from hedwig.metadata import RecordKey
 from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
 
@@ -86,7 +85,7 @@ class BulkInput:
         return self._hash.hexdigest() == position.sha256
 
     def read_batch(self, rows_max: int) -> RowBatch | None:
-        """Return up to `rows_max` rows, None at the end. Raises CommandError if the input cannot be read on."""
+        """Return up to `rows_max` rows, None at the end. Raises OperationError if the input cannot be read on."""
         rows: list[InputRow] = []
         while len(rows) < rows_max and (row := self._read_row()) is not None:
             rows.append(row)
@@ -138,7 +137,7 @@ class BulkInput:
         try:
             read = self._stream.readline(most) if line else self._stream.read(most)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
-            raise CommandError(
+            raise OperationError(
                 f"{self.label} cannot be read after line {self._line}: its gzip data is damaged or cut short ({exc}); "
                 "put a whole file there, and give the same command again"
             ) from exc

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from hedwig.cli.arguments.interruptible_file import InterruptibleFile
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX
 
 __all__ = ["MessageLines"]
@@ -30,7 +31,7 @@ class MessageLines:
         return self._file.read_bytes
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield the lines. Raises CommandError for one that no hub takes; ReadInterruptedError after `interrupt`."""
+        """Yield the lines. Raises OperationError for one that no hub takes; ReadInterruptedError after `interrupt`."""
         rest = b""
         number = 0
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK_BYTES):
@@ -39,7 +40,7 @@ class MessageLines:
                 number += 1
                 yield line
             if len(rest) > HUB_FRAME_BYTES_MAX:
-                raise CommandError(
+                raise OperationError(
                     f"line {number + 1} of standard input is longer than the {HUB_FRAME_BYTES_MAX:,} bytes that hubs "
                     "take; is it text?",
                     ExitCode.USAGE,

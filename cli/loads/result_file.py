@@ -23,13 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from hedwig.cli.errors import CommandError, remedy
 from hedwig.cli.loads.bulk_input import InputRow, Position
 from hedwig.cli.output.fields import name_fields
+from hedwig.errors import OperationError
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import parse_name
+from hedwig.operations.errors import remedy
 
 __all__ = ["Checkpoint", "Load", "ResultFile"]
 
@@ -102,7 +103,7 @@ class ResultFile:
     def __init__(self, path: Path, load: Load, *, restart: bool) -> None:
         """Open or create the file. One of a load that came to its end, or any with `restart`, begins anew.
 
-        Raises: CommandError - another load uses it, it is not the result file of this load, or it cannot be written.
+        Raises: OperationError - another load uses it, it is not the result file of this load, or it cannot be written.
         """
         self.path = path
         self.checkpoint = Checkpoint()
@@ -147,20 +148,22 @@ class ResultFile:
         try:
             yield
         except OSError as exc:
-            raise CommandError(
+            raise OperationError(
                 f"cannot write the result file {self.path}: {exc.strerror}; {remedy(exc)}, or give another --result, "
                 "and give the command again"
             ) from exc
 
     def _check_regular(self) -> None:
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            raise CommandError(f"{self.path} is no regular file, so no load could go on from it; give another --result")
+            raise OperationError(
+                f"{self.path} is no regular file, so no load could go on from it; give another --result"
+            )
 
     def _lock(self) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise CommandError(f"another load is writing {self.path}; wait for it, or give another --result") from exc
+            raise OperationError(f"another load is writing {self.path}; wait for it, or give another --result") from exc
 
     def _resume(self, load: Load) -> int:
         """Take over what an earlier load left; return how many bytes of the file stay."""
@@ -188,7 +191,7 @@ class ResultFile:
         try:
             return Checkpoint.read(fields)
         except (KeyError, TypeError, ValueError) as exc:
-            raise CommandError(
+            raise OperationError(
                 f"{self.path} is damaged: it has a checkpoint without {exc}; begin anew with --restart"
             ) from exc
 
@@ -199,10 +202,10 @@ class ResultFile:
         if kind != "load":
             if _is_cut_header(line):
                 return
-            raise CommandError(f"{self.path} exists and is no result file; give another --result")
+            raise OperationError(f"{self.path} exists and is no result file; give another --result")
         theirs = f"{fields.get('command')} of {fields.get('input')} into {fields.get('metadata')}"
         options = f" with {fields['options']}" if fields.get("options") else ""
-        raise CommandError(
+        raise OperationError(
             f"{self.path} belongs to another load, {theirs}{options}; give another --result, or begin anew with "
             "--restart"
         )

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 import click
 from rich.cells import cell_len, set_cell_size
 
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.human_units import in_words
 
 __all__ = ["JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput", "field_names", "is_field", "say_more"]
@@ -48,7 +49,7 @@ class Output(ABC):
         """Begin a listing of things whose plural is `noun`.
 
         `known` names the fields that its rows can have, `shown` those that people see unless they choose others.
-        Raises: CommandError - a field was chosen that is not known.
+        Raises: OperationError - a field was chosen that is not known.
         """
         self._check_columns(known)
         self._begin(noun, shown)
@@ -76,10 +77,12 @@ class Output(ABC):
         self.end()
 
     def _check_columns(self, known: Sequence[str]) -> None:
-        """Raise CommandError if the user chose a field that is not `known`."""
+        """Raise OperationError if the user chose a field that is not `known`."""
         for name in self.chosen or ():
             if name not in known:
-                raise CommandError(f"there is no column {name!r} here; choose from {', '.join(known)}", ExitCode.USAGE)
+                raise OperationError(
+                    f"there is no column {name!r} here; choose from {', '.join(known)}", ExitCode.USAGE
+                )
 
     def _choose(self, row: Row) -> Row:
         if self.chosen is None:

@@ -5,18 +5,19 @@ from typing import Any
 
 import click
 
-from hedwig.cli.errors import CommandError, ExitCode, exit_code_of, explain
 from hedwig.cli.output.fields import name_fields, version_text
 from hedwig.cli.output.formats import Output
-from hedwig.cli.settings.settings import Settings
-from hedwig.errors import BadVersionError
+from hedwig.errors import BadVersionError, OperationError, exit_code_of
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import Outcome, RecordKey
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.errors import explain
 
 __all__ = ["report_outcomes"]
 
 
 def report_outcomes(
-    settings: Settings,
+    deployment: Deployment,
     output: Output,
     noun: str,
     keys: Sequence[RecordKey],
@@ -26,7 +27,7 @@ def report_outcomes(
 ) -> None:
     """Write a row for each record that is there now, with its version.
 
-    Raises: what went wrong, if there was one record; CommandError - some of several went wrong, after one line on
+    Raises: what went wrong, if there was one record; OperationError - some of several went wrong, after one line on
         standard error for each; its code is theirs if they have one in common.
     """
     rows: list[dict[str, Any]] = []
@@ -50,9 +51,9 @@ def report_outcomes(
     output.listing(noun, rows, known)
     if errors:
         for error in errors:
-            click.echo(f"error: {explain(error, settings.url_to_show)}", err=True)
+            click.echo(f"error: {explain(error, deployment.url_to_show)}", err=True)
         codes = {exit_code_of(error) for error in errors}
-        raise CommandError(
-            f"{settings.command}: {len(errors)} of {len(keys)} failed, each is named above",
+        raise OperationError(
+            f"{deployment.command}: {len(errors)} of {len(keys)} failed, each is named above",
             codes.pop() if len(codes) == 1 else ExitCode.FAILED,
         )

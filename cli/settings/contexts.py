@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hedwig.cli.errors import CommandError, ExitCode, remedy
 from hedwig.cli.settings.configuration import SETTINGS, Value
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.errors import remedy
 
 __all__ = ["SavedContexts", "changing_contexts", "check_context_name", "contexts_path", "read_contexts"]
 
@@ -31,10 +33,10 @@ class SavedContexts:
     previous: str | None = None
 
     def get(self, name: str) -> Mapping[str, Value]:
-        """Return a context. Raises CommandError if there is none of that name."""
+        """Return a context. Raises OperationError if there is none of that name."""
         if name not in self.contexts:
             known = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "none is saved"
-            raise CommandError(
+            raise OperationError(
                 f"there is no context {name!r} in {contexts_path()}: {known}; save it with: "
                 "hedwig-admin config context save NAME",
                 ExitCode.NOT_FOUND,
@@ -42,7 +44,7 @@ class SavedContexts:
         return self.contexts[name]
 
     def used(self, name: str | None) -> "SavedContexts":
-        """Return the same contexts with another one in use, None for none. Raises CommandError if it is not there."""
+        """Return the same contexts with another one in use, None for none. Raises OperationError if it is not there."""
         if name is not None:
             self.get(name)
         return self if name == self.current else replace(self, current=name, previous=self.current)
@@ -73,7 +75,7 @@ def contexts_path() -> Path:
 
 
 def read_contexts() -> SavedContexts:
-    """Return what is saved; nothing if there is no file. Raises CommandError if the file makes no sense."""
+    """Return what is saved; nothing if there is no file. Raises OperationError if the file makes no sense."""
     path = contexts_path()
     try:
         content = tomllib.loads(path.read_bytes().decode())
@@ -81,7 +83,7 @@ def read_contexts() -> SavedContexts:
         return SavedContexts()
     except OSError as exc:
         code = ExitCode.FAILED if isinstance(exc, PermissionError) else ExitCode.USAGE
-        raise CommandError(f"cannot read the saved contexts in {path}: {exc.strerror}; {remedy(exc)}", code) from exc
+        raise OperationError(f"cannot read the saved contexts in {path}: {exc.strerror}; {remedy(exc)}", code) from exc
     except ValueError as exc:
         raise _broken(path, str(exc)) from exc
     return _parsed(path, content)
@@ -91,7 +93,7 @@ def read_contexts() -> SavedContexts:
 def changing_contexts() -> Iterator["Draft"]:
     """Give the saved contexts to be changed, and write them if they were; no other hedwig-admin changes them meanwhile.
 
-    Raises: CommandError - the file makes no sense, cannot be written, or another process holds it for too long.
+    Raises: OperationError - the file makes no sense, cannot be written, or another process holds it for too long.
     """
     # A link, as those make who keep such files elsewhere, stays one.
     path = Path(os.path.realpath(contexts_path()))
@@ -105,7 +107,7 @@ def changing_contexts() -> Iterator["Draft"]:
                 _write(path, draft.saved)
     except OSError as exc:
         said = f"cannot write the saved contexts to {path}: {exc.strerror}; {remedy(exc)}"
-        raise CommandError(f"{said}, or have them elsewhere with XDG_CONFIG_HOME") from exc
+        raise OperationError(f"{said}, or have them elsewhere with XDG_CONFIG_HOME") from exc
 
 
 @dataclass(slots=True)
@@ -143,8 +145,8 @@ def _context(path: Path, name: str, values: Any) -> Mapping[str, Value]:
     return checked
 
 
-def _broken(path: Path, why: str) -> CommandError:
-    return CommandError(
+def _broken(path: Path, why: str) -> OperationError:
+    return OperationError(
         f"the saved contexts in {path} cannot be used: {why}; correct the file, or remove it", ExitCode.USAGE
     )
 
@@ -172,7 +174,7 @@ def _write(path: Path, saved: SavedContexts) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of `directory`. Raises CommandError if others do for too long."""
+    """Hold the lock of `directory`. Raises OperationError if others do for too long."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     end = time.monotonic() + _LOCK_WAIT_S
     try:
@@ -182,7 +184,7 @@ def _locked(directory: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise CommandError(
+                    raise OperationError(
                         f"another process has been changing the saved contexts in {directory} for {_LOCK_WAIT_S:g} s; "
                         "try again"
                     ) from None

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.errors import CommandError, exit_code_of, explain
 from hedwig.cli.settings.setting_options import hub_setting_options
 from hedwig.cli.settings.settings import Settings, current_settings
 from hedwig.cli.settings.tls_settings import chosen_tls
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
-from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
+from hedwig.errors import (
+    ConfigurationError,
+    OperationError,
+    ProtocolError,
+    ServiceError,
+    SubscriptionClosedError,
+    exit_code_of,
+)
+from hedwig.operations.errors import explain
 
 __all__ = ["HubAccess", "client_options", "hub_errors", "hub_options", "with_hub"]
 
@@ -57,7 +64,7 @@ def with_hub(
     """Return what `work` returns, given a client; Ctrl-C cancels it and closes the client.
 
     Args: subject - what the command is about, for errors; options - further ClientOptions.
-    Raises: CommandError - a hub refused, failed or could not be reached, in one line.
+    Raises: OperationError - a hub refused, failed or could not be reached, in one line.
     """
     made = client_options(settings, hub, **options)
 
@@ -71,7 +78,7 @@ def with_hub(
 
 def client_options(settings: Settings, hub: HubAccess, **options: Any) -> ClientOptions:
     """Return the options of a client that asks `hub` first."""
-    timeout_s = settings.operation_timeout_s()
+    timeout_s = settings.deployment.timeout_s
     return ClientOptions(
         hub=hub.address,
         tls=hub.tls,
@@ -83,12 +90,12 @@ def client_options(settings: Settings, hub: HubAccess, **options: Any) -> Client
 
 @contextmanager
 def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[None]:
-    """Make one line, a CommandError, of what a hub refuses or fails at; `subject` is what the command is about."""
+    """Make one line, a OperationError, of what a hub refuses or fails at; `subject` is what the command is about."""
     try:
         yield
     except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
         said = explain(exc, str(hub.address))
-        raise CommandError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
+        raise OperationError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
 
 
 def _verifying(authority: str | None) -> ssl.SSLContext:

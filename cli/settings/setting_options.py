@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 
 import click
 
-from hedwig.cli.arguments.hub_names import complete_hub
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.settings.configuration import SETTINGS
+from hedwig.cli.settings.hub_names import complete_hub
 from hedwig.cli.settings.settings import kept_setting
 
 __all__ = [

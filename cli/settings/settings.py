@@ -6,31 +6,23 @@ default. An option with an empty value is refused; an empty variable of the envi
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from hedwig.cli.errors import CommandError
 from hedwig.cli.output.format_names import FORMATS, make_output
 from hedwig.cli.output.formats import Output
 from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
 from hedwig.cli.settings.contexts import SavedContexts, read_contexts
-from hedwig.errors import ConfigurationError
-from hedwig.private_files import close_to_others, make_directory
-
-if TYPE_CHECKING:
-    from hedwig.metadata import StoreOptions
+from hedwig.errors import ConfigurationError, OperationError
+from hedwig.operations.deployment.deployment import Deployment, embedded_url
 
 __all__ = [
     "Settings",
     "complete_context",
     "current_settings",
-    "data_directory",
     "kept_setting",
     "pass_settings",
     "shared_options",
@@ -55,22 +47,53 @@ class Settings:
     _saved: SavedContexts | None = None
 
     @property
-    def url(self) -> str:
-        """Return the URL of the store; that of the embedded one, if none was chosen, whose directory is made.
-
-        Raises: CommandError - that directory cannot be made.
-        """
-        return str(self.chosen("metadata").value or _make_embedded())
+    def url_to_show(self) -> str:
+        """Return the URL of the store, and make nothing; also where other settings make no sense."""
+        return self._text("metadata") or embedded_url()
 
     @property
-    def url_to_show(self) -> str:
-        """Return the URL of the store, and make nothing."""
-        return str(self.chosen("metadata").value or _embedded_url())
+    def deployment(self) -> Deployment:
+        """Return which store and which hubs are meant; that of ledgers is left open.
+
+        Raises: ConfigurationError - the environment says nonsense; OperationError - the saved context is not there.
+        """
+        return self.deployment_with(ledgers=False)
+
+    def deployment_with(self, *, ledgers: bool) -> Deployment:
+        """Return the same, with where the ledgers are.
+
+        What says that most directly, as data directory or as bookies, hides all that is said further away.
+
+        Raises: as `deployment`; ConfigurationError - one source says both.
+        """
+        data, bookkeeper = self._ledgers() if ledgers else (None, self._text("bookkeeper"))
+        return Deployment(
+            command=self.command,
+            timeout_s=float(self.chosen("timeout").value or 0),
+            metadata=self._text("metadata"),
+            cluster=self._text("cluster"),
+            data=data,
+            bookkeeper=bookkeeper,
+            admin=self._text("admin"),
+        )
+
+    def _ledgers(self) -> tuple[str | None, str | None]:
+        for source, values in self.layers(("data", "bookkeeper")):
+            data, bookkeeper = values.get("data"), values.get("bookkeeper")
+            if data and bookkeeper:
+                raise ConfigurationError(f"{source} gives both data and bookkeeper: ledgers are in one of them")
+            if data or bookkeeper:
+                return (str(data) if data else None, str(bookkeeper) if bookkeeper else None)
+        return None, None
+
+    def _text(self, key: str) -> str | None:
+        value = self.chosen(key).value
+        return None if value is None else str(value)
 
     def chosen(self, key: str) -> Chosen:
         """Return the value of a setting and where it came from.
 
-        Raises: ConfigurationError - the environment says nonsense; CommandError - the saved context is not there.
+        Raises: ConfigurationError - the environment says nonsense; OperationError - the saved context is not there.
         """
         for source, values in self.layers((key,)):
             if key in values:
@@ -103,7 +126,7 @@ class Settings:
             yield f"environment {', '.join(SETTINGS[key].variable for key in found)}", found
 
     def context_name(self) -> Chosen:
-        """Return the name of the context that counts, None for none, and where it came from. Raises CommandError."""
+        """Return the name of the context that counts, None for none, and where it came from. Raises OperationError."""
         if self.context:
             return Chosen(self.context, "flag")
         if name := os.environ.get(_CONTEXT_VARIABLE):
@@ -112,28 +135,10 @@ class Settings:
         return Chosen(None, "default") if current is None else Chosen(current, "config context use")
 
     def saved_contexts(self) -> SavedContexts:
-        """Return the saved contexts, as the command found them. Raises CommandError if their file makes no sense."""
+        """Return the saved contexts, as the command found them. Raises OperationError if their file makes no sense."""
         if self._saved is None:
             self._saved = read_contexts()
         return self._saved
-
-    def store_options(self, **changes: Any) -> "StoreOptions":
-        """Return how to use the store. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
-        from hedwig.metadata import StoreOptions
-
-        return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
-
-    def options_to_look(self, **changes: Any) -> "StoreOptions":
-        """Return how to use a store that is looked at: one that was named, and is not there, is not made by that.
-
-        One that may not be written is opened all the same. Raises as `store_options`.
-        """
-        is_embedded = self.chosen("metadata").value is None
-        return self.store_options(**{"makes": is_embedded, "reads_only": True, **changes})
-
-    def operation_timeout_s(self) -> float:
-        """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
-        return float(self.chosen("timeout").value or 0)
 
     def writer(self) -> Output:
         """Return the writer of results. Raises ConfigurationError if HEDWIG_OUTPUT names no format."""
@@ -149,36 +154,11 @@ def current_settings() -> Settings:
     return click.get_current_context().ensure_object(Settings)
 
 
-def data_directory() -> Path:
-    """Return the directory of the user's Hedwig data, which may not exist yet."""
-    base = Path(os.environ.get("XDG_DATA_HOME", ""))
-    # The XDG specification has relative paths ignored.
-    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
-
-
-def _embedded_url() -> str:
-    return f"sqlite://{quote(str(data_directory() / 'metadata.db'))}"
-
-
-def _make_embedded() -> str:
-    directory = data_directory()
-    try:
-        make_directory(directory)
-    except OSError as exc:
-        raise CommandError(
-            f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
-            "name a store with --metadata URL"
-        ) from exc
-    with suppress(OSError):  # Of another user; or former releases let others read it.
-        close_to_others(directory)
-    return _embedded_url()
-
-
 def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the saved contexts that begin like `incomplete`; none if their file makes no sense."""
     try:
         names = (ctx.find_object(Settings) or Settings()).saved_contexts().contexts
-    except CommandError:
+    except OperationError:
         return []  # A shell that completes has no place for complaints.
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 

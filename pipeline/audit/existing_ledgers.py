@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.ledgers.census import LedgerEntry
+from hedwig.operations.deployment.ledgers import LedgerLocation, LedgerOwner
 from hedwig.outcomes import NotAppliedError
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.folder import Folder
-from hedwig.pipeline.ledger_place import LedgerPlace
 
 __all__ = ["LedgerListing", "check_ledgers", "list_ledgers", "why_no_orphans"]
 
@@ -44,84 +44,91 @@ class LedgerListing:
     frame: DataFrame
 
 
-def check_ledgers(place: LedgerPlace) -> None:
-    """Open what knows which ledgers there are, and close it again: a place that was mistyped is told before the work.
+def check_ledgers(location: LedgerLocation) -> None:
+    """Open what knows which ledgers there are, and close it again: one that was mistyped is refused before the work.
 
     Raises: as `list_ledgers`.
     """
 
     async def look() -> None:
-        async with place.census():
+        async with location.census():
             return
 
-    with _as_job_error(place):
+    with _as_job_error(location):
         asyncio.run(look())
 
 
-def list_ledgers(spark: SparkSession, place: LedgerPlace, path: str) -> LedgerListing:
+def list_ledgers(spark: SparkSession, location: LedgerLocation, owner: LedgerOwner, path: str) -> LedgerListing:
     """Write all ledgers into a Parquet file at `path`, in any file system that Spark knows, and return them.
 
     Raises: ConfigurationError - there are none; JobError - they cannot be asked for.
     """
     with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
         file = Path(folder) / "ledgers.parquet"
-        with _as_job_error(place):
-            ledgers, ours = asyncio.run(_write(place, file))
+        with _as_job_error(location):
+            ledgers, ours = asyncio.run(_write(location, owner, file))
         Folder(spark, path).put(file)
     return LedgerListing(ledgers=ledgers, ours=ours, frame=spark.read.parquet(path))
 
 
-def why_no_orphans(place: LedgerPlace, listing: LedgerListing, *, is_from_store: bool) -> str | None:
+def why_no_orphans(
+    location: LedgerLocation, owner: LedgerOwner, listing: LedgerListing, *, is_from_store: bool
+) -> str | None:
     """Say why a ledger to which no topic refers may be somebody's all the same; None if it is an orphan.
 
     Args: is_from_store - the records were read just now, after a listing of their ledgers.
     """
-    if not place.is_dated:
+    if not location.is_shared:
         if is_from_store:
             return None
         return (
             "ledgers of a standalone hub do not tell when they were made, and those that were made since are not "
             "in a snapshot; give the URL of the store"
         )
-    if place.deployment is None:
+    if owner.cluster is None:
         return "others may have ledgers there; give --cluster URL as the hubs have it"
     if not listing.ours:
         return (
-            f"none of the {listing.ledgers:,} ledgers there was made by hubs of {place.deployment}; give --cluster "
+            f"none of the {listing.ledgers:,} ledgers there was made by hubs of {owner.cluster}; give --cluster "
             "to the letter as the hubs have it in cluster.zookeeper"
         )
     return None
 
 
 @contextmanager
-def _as_job_error(place: LedgerPlace) -> Iterator[None]:
+def _as_job_error(location: LedgerLocation) -> Iterator[None]:
     try:
         yield
     except (NotAppliedError, LedgerStoreUnavailableError) as exc:
-        raise JobError(f"the ledgers at {place} cannot be listed: {exc}", ExitCode.UNAVAILABLE) from exc
+        raise JobError(f"the ledgers at {location} cannot be listed: {exc}", ExitCode.UNAVAILABLE) from exc
 
 
-async def _write(place: LedgerPlace, file: Path) -> tuple[int, int]:
+async def _write(location: LedgerLocation, owner: LedgerOwner, file: Path) -> tuple[int, int]:
     """Write all ledgers into a local file; return how many there are, and how many are ours."""
     ledgers = ours = 0
     rows: list[dict[str, object]] = []
     with pq.ParquetWriter(file, _SCHEMA) as writer:
-        async with place.census() as census:
+        async with location.census() as census:
             async for page in census.pages():
-                rows += [_row(place, entry) for entry in page]
+                rows += [_row(location, owner, entry) for entry in page]
                 if len(rows) >= _ROWS_AT_ONCE:
                     writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
                     rows.clear()
                 ledgers += len(page)
-                ours += sum(map(place.is_ours, page))
+                ours += sum(_is_ours(location, owner, entry) for entry in page)
         writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
     return ledgers, ours
 
 
-def _row(place: LedgerPlace, entry: LedgerEntry) -> dict[str, object]:
+def _row(location: LedgerLocation, owner: LedgerOwner, entry: LedgerEntry) -> dict[str, object]:
     return {
         "ledger_id": entry.ledger_id,
         "made_ms": entry.made_ms,
-        "is_ours": place.is_ours(entry),
-        "topic": entry.about.get("topic") if place.is_dated else None,
+        "is_ours": _is_ours(location, owner, entry),
+        "topic": entry.about.get("topic") if location.is_shared else None,
     }
+
+
+def _is_ours(location: LedgerLocation, owner: LedgerOwner, entry: LedgerEntry) -> bool:
+    """Say whether hubs of the deployment have made a ledger; in a data directory all are its hub's."""
+    return not location.is_shared or owner.why_not_ours(entry) is None

@@ -8,11 +8,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
+from hedwig.errors import InvalidArgumentError, ServiceDownError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import StoreOptions, open_metadata
-from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.model import HubInfo
+from hedwig.operations.deployment.cluster import cluster_session
 from hedwig.outcomes import NotAppliedError
 from hedwig.pipeline.errors import JobError
 
@@ -36,21 +36,13 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     Raises: ConfigurationError - it is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does not
         answer, or, NOT_FOUND, no hub was ever registered there.
     """
-    hosts, prefix = zookeeper_place(url)
-    try:
-        from hedwig.hub.liveness import read_hubs
-        from hedwig.hub.liveness.asking import exists, read
-        from hedwig.hub.liveness.paths import HubPaths
-        from hedwig.zookeeper import Bridge, BridgeOptions
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
-        ) from exc
 
     async def living() -> list[HubInfo] | None:
-        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
-        try:
-            await bridge.connect()
+        async with cluster_session(url, timeout_s) as (bridge, prefix):
+            from hedwig.hub.liveness import read_hubs
+            from hedwig.hub.liveness.asking import exists, read
+            from hedwig.hub.liveness.paths import HubPaths
+
             hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=timeout_s)]
             if hubs:
                 return hubs
@@ -58,8 +50,6 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
             node = HubPaths(prefix).hosts
             deadline = Deadline.after(SystemClock(), timeout_s)
             return None if await read(bridge, deadline, f"look for {node}", exists(node)) is None else []
-        finally:
-            await bridge.close()
 
     try:
         hubs = asyncio.run(living())

@@ -22,11 +22,11 @@ from pyspark.sql.types import StructType
 from hedwig.errors import CorruptEntryError, HedwigError, LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.ledgers.inspection import LedgerInspector
+from hedwig.operations.deployment.ledgers import LedgerLocation
 from hedwig.outcomes import NotAppliedError
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.frames.spark_types import spark_field
-from hedwig.pipeline.ledger_place import LedgerPlace
 
 __all__ = ["ask_open_ledgers", "open_ledgers"]
 
@@ -56,7 +56,7 @@ def open_ledgers(ledgers: DataFrame) -> DataFrame:
     return ledgers.where(is_open).select("topic", last["ledger_id"].alias("ledger_id"))
 
 
-def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, place: LedgerPlace, path: str) -> DataFrame:
+def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, location: LedgerLocation, path: str) -> DataFrame:
     """Ask how far the open ledgers of `ledgers` go, write the answers into the folder `path`, and return them.
 
     Columns: topic, ledger_id; last_entry_id (bigint): the last that can be seen, -1 for none, null if that could not be
@@ -65,13 +65,13 @@ def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, place: LedgerPlace
     Raises: ConfigurationError - there are no ledgers, or an extra is missing; JobError - nobody can be asked.
     """
     wanted, schema = open_ledgers(ledgers), StructType([spark_field(field) for field in _SCHEMA])
-    if place.is_shared:
-        wanted.mapInArrow(partial(_told_by_bookies, place), schema).write.parquet(path)
+    if location.is_shared:
+        wanted.mapInArrow(partial(_told_by_bookies, location), schema).write.parquet(path)
     else:
         with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
             file = Path(folder) / "ledgers.parquet"
             with pq.ParquetWriter(file, _SCHEMA) as writer:
-                for batch in _told_by_directory(place, _collected(wanted)):
+                for batch in _told_by_directory(location, _collected(wanted)):
                     writer.write_batch(batch)
             (Folder(spark, path) / "ledgers.parquet").put(file)
     return spark.read.schema(schema).parquet(path)
@@ -85,28 +85,28 @@ def _collected(wanted: DataFrame) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(some, schema)
 
 
-def _told_by_directory(place: LedgerPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _told_by_directory(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Iterate over the answers for the ledgers in `batches`, in their order."""
-    with asyncio.Runner() as runner, _as_job_error(place):
-        inspector = runner.run(place.local_inspector())
+    with asyncio.Runner() as runner, _as_job_error(location):
+        inspector = runner.run(location.local_inspector())
         for batch in batches:
             topics, ids = _names_of(batch)
             extents = runner.run(inspector.extents(ids))
             yield _batch(topics, ids, [_gone() if each is None else _told(*each) for each in extents])
 
 
-def _told_by_bookies(place: LedgerPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _told_by_bookies(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Iterate over the answers for the ledgers in `batches`, in their order."""
     asking: _Asking | None = None
     # No answer is awaited between two batches, so the loop may stand still for as long as whoever takes them.
-    with asyncio.Runner() as runner, _as_job_error(place):
+    with asyncio.Runner() as runner, _as_job_error(location):
         stack = AsyncExitStack()
         try:
             for batch in batches:
                 topics, ids = _names_of(batch)
                 if asking is None:
                     # Most tasks may have nothing to ask for.
-                    asking = _Asking(runner.run(stack.enter_async_context(place.shared_inspector())))
+                    asking = _Asking(runner.run(stack.enter_async_context(location.inspector())))
                 yield _batch(topics, ids, runner.run(asking.answers(ids)))
         finally:
             runner.run(stack.aclose())
@@ -143,12 +143,12 @@ class _Asking:
 
 
 @contextmanager
-def _as_job_error(place: LedgerPlace) -> Iterator[None]:
+def _as_job_error(location: LedgerLocation) -> Iterator[None]:
     """Have what no ledger can be asked for end the job with a line about it, also out of a task."""
     try:
         yield
     except (NotAppliedError, LedgerStoreUnavailableError, CorruptEntryError, OSError) as exc:
-        raise JobError(f"the ledgers at {place} cannot be asked for: {exc}", ExitCode.UNAVAILABLE) from exc
+        raise JobError(f"the ledgers at {location} cannot be asked for: {exc}", ExitCode.UNAVAILABLE) from exc
 
 
 def _names_of(batch: pa.RecordBatch) -> tuple[list[bytes], list[int]]:

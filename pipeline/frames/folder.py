@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.errors import JobError, in_one_line
 from hedwig.pipeline.interruption import heed_signals
-from hedwig.pipeline.source.running_tasks import patience_of, wait_for_tasks
+from hedwig.pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["Folder"]
 

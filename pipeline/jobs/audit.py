@@ -8,7 +8,8 @@ import click
 
 from hedwig.names import show_name
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanOptions, corrupt_option, folder_name, timeout_option
+from hedwig.pipeline.jobs.options import corrupt_option, folder_name, timeout_option
+from hedwig.pipeline.source.job_options import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ def command(
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
     and backlog are told as far as closed ledgers tell; with --data or --bookkeeper open ledgers are asked, too.
     """
+    from hedwig.operations.deployment.ledgers import LedgerLocation, LedgerOwner
     from hedwig.pipeline.audit.audit import AuditInput, audit
     from hedwig.pipeline.audit.audit_page import audit_html
     from hedwig.pipeline.audit.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
@@ -62,7 +64,6 @@ def command(
     from hedwig.pipeline.audit.page import check_libraries
     from hedwig.pipeline.frames.folder import Folder
     from hedwig.pipeline.frames.tables import Table
-    from hedwig.pipeline.ledger_place import LedgerPlace
     from hedwig.pipeline.snapshots.preflight import check_readable, check_source, existing, is_store
     from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot
     from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
@@ -79,20 +80,20 @@ def command(
         check_readable(source, timeout_s)
     if cluster is not None:
         cluster_hubs(cluster, timeout_s)  # A name that was mistyped is told at once; who is alive is asked later.
-    place = None
+    location, owner = None, LedgerOwner(cluster)
     if data or bookkeeper:
-        place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster, timeout_s=timeout_s)
-        check_ledgers(place)
+        location = LedgerLocation(directory=data, bookkeeper=bookkeeper, timeout_s=timeout_s)
+        check_ledgers(location)
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()
         with folder.deleted_on_failure():
             path = source
             existed = None
-            if place is not None and not place.is_dated and is_store(source):
+            if location is not None and not location.is_shared and is_store(source):
                 # What is made from here on is not on record when that is read, and no orphan.
                 with job.progress(spark, "listing ledgers"):
-                    existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
+                    existed = list_ledgers(spark, location, owner, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
                 take_snapshot(job, spark, session_url(spark, source), SNAPSHOT_TABLES, path, scan, "reading")
@@ -110,11 +111,11 @@ def command(
             # Asked after the records were read: who owns a topic by then has begun before.
             living = _living(source, hubs, cluster, timeout_s)
             exist = ends = None
-            if place is not None:
+            if location is not None:
                 with job.progress(spark, "listing ledgers"):
-                    exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
+                    exist = list_ledgers(spark, location, owner, f"{directory}/existing/after.parquet")
                 with job.progress(spark, "asking open ledgers"):
-                    ends = ask_open_ledgers(spark, snapshot.frames[Table.LEDGERS], place, f"{directory}/ends")
+                    ends = ask_open_ledgers(spark, snapshot.frames[Table.LEDGERS], location, f"{directory}/ends")
             prefix = bytes.fromhex(snapshot.manifest.prefix)
             given = AuditInput(
                 frames=snapshot.frames,
@@ -123,8 +124,8 @@ def command(
                 existing=None if exist is None else exist.frame,
                 existed=None if existed is None else existed.frame,
                 why_no_orphans=None
-                if place is None or exist is None
-                else why_no_orphans(place, exist, is_from_store=existed is not None),
+                if location is None or exist is None
+                else why_no_orphans(location, owner, exist, is_from_store=existed is not None),
                 ends=ends,
                 unread=snapshot.manifest.unreadable,
                 unreadable=unreadable,

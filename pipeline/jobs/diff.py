@@ -5,7 +5,8 @@ import click
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanOptions, folder_name, timeout_option
+from hedwig.pipeline.jobs.options import folder_name, timeout_option
+from hedwig.pipeline.source.job_options import ScanOptions
 
 __all__ = ["command"]
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import WriteOptions, folder_name, timeout_option, write_options
+from hedwig.pipeline.jobs.options import folder_name, timeout_option, write_options
+from hedwig.pipeline.source.job_options import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

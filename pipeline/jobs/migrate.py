@@ -9,14 +9,8 @@ import click
 
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import (
-    ScanOptions,
-    WriteOptions,
-    folder_name,
-    scan_options,
-    timeout_option,
-    write_options,
-)
+from hedwig.pipeline.jobs.options import folder_name, scan_options, timeout_option, write_options
+from hedwig.pipeline.source.job_options import ScanOptions, WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,13 +1,11 @@
 """Options that several jobs have: how a store is read, and how it is written."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import click
 
-from hedwig.names import parse_name
 from hedwig.pipeline.frames.tables import (
     BATCH_ROWS_MAX,
     CONNECTIONS_MAX,
@@ -15,54 +13,15 @@ from hedwig.pipeline.frames.tables import (
     ROWS_PER_PARTITION_MAX,
     TIMEOUT_MAX_S,
 )
+from hedwig.pipeline.source.job_options import ScanOptions, WriteOptions
 
 __all__ = [
-    "ScanOptions",
-    "WriteOptions",
     "corrupt_option",
     "folder_name",
     "scan_options",
     "timeout_option",
     "write_options",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ScanOptions:
-    """How a store is read: options of the data source, by their names there."""
-
-    options: Mapping[str, str]
-
-    def within(self, timeout_s: int) -> Self:
-        """Return the same, with so long for each request."""
-        return type(self)({**self.options, "timeoutSeconds": str(timeout_s)})
-
-    @property
-    def prefix(self) -> bytes:
-        """Return what the topics begin with."""
-        return parse_name(self.options.get("prefix", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How a store is written: what was said of the fields of `ApplyConfig`, by their names there."""
-
-    options: Mapping[str, Any]
-
-    @property
-    def policy(self) -> str:
-        """Return what becomes of a record that is there already."""
-        return str(self.options["policy"])
-
-    @property
-    def reading(self) -> dict[str, str]:
-        """Return the options of the data source by which what was written is read."""
-        timeout_s = self.options.get("operation_timeout_s")
-        return {} if timeout_s is None else {"timeoutSeconds": str(int(timeout_s))}
-
-    def within(self, timeout_s: int) -> Self:
-        """Return the same, with so long for each request."""
-        return type(self)({**self.options, "operation_timeout_s": float(timeout_s)})
 
 
 _ON_CORRUPT: Final = {
@@ -117,12 +76,12 @@ def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | N
 
 def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is read; the job gets them as `scan`."""
-    return _grouped(command, "scan", _SCAN, _scan_wish)
+    return _grouped(command, "scan", _SCAN, _scan_options)
 
 
 def corrupt_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the one of these that is for whole stores, too; the job gets it as `scan`."""
-    return _grouped(command, "scan", _ON_CORRUPT, _scan_wish)
+    return _grouped(command, "scan", _ON_CORRUPT, _scan_options)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +102,7 @@ def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def _scan_wish(chosen: Mapping[str, Any]) -> ScanOptions:
+def _scan_options(chosen: Mapping[str, Any]) -> ScanOptions:
     return ScanOptions({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
 

@@ -3,7 +3,8 @@
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import WriteOptions, folder_name, timeout_option, write_options
+from hedwig.pipeline.jobs.options import folder_name, timeout_option, write_options
+from hedwig.pipeline.source.job_options import WriteOptions
 
 __all__ = ["command"]
 

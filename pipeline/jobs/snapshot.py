@@ -3,7 +3,8 @@
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanOptions, folder_name, scan_options, timeout_option
+from hedwig.pipeline.jobs.options import folder_name, scan_options, timeout_option
+from hedwig.pipeline.source.job_options import ScanOptions
 
 __all__ = ["command"]
 

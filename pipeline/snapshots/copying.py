@@ -19,10 +19,10 @@ from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.checksum import checksum_of
 from hedwig.pipeline.frames.policies import Policy, Result
 from hedwig.pipeline.frames.tables import Table
-from hedwig.pipeline.jobs.options import WriteOptions
 from hedwig.pipeline.snapshots.diff import diff
 from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.pipeline.source.apply import prepare
+from hedwig.pipeline.source.job_options import WriteOptions
 from hedwig.pipeline.source.shared_stores import session_url
 from hedwig.pipeline.source.statistics import Statistics
 from hedwig.pipeline.source.store_tables import apply_config, read_table, write_table

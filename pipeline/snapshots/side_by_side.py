@@ -17,7 +17,7 @@ from pyspark.util import inheritable_thread_target
 
 from hedwig.pipeline.errors import CONNECTION_ERRORS
 from hedwig.pipeline.interruption import heed_signals
-from hedwig.pipeline.source.running_tasks import PATIENCE_S, patience_of
+from hedwig.pipeline.running_tasks import PATIENCE_S, patience_of
 
 __all__ = ["side_by_side"]
 

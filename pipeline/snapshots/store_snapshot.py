@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 from hedwig.clock import Clock, SystemClock
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.frames.tables import Table
-from hedwig.pipeline.jobs.options import ScanOptions
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.preflight import existing
 from hedwig.pipeline.snapshots.snapshot import write_snapshot
+from hedwig.pipeline.source.job_options import ScanOptions
 from hedwig.pipeline.source.store_tables import read_table_to_copy
 
 __all__ = ["take_snapshot"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.checkout import CHECKOUT
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran
 from tests.cli.support.terminal import Terminal

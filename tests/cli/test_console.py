@@ -8,9 +8,9 @@ import pytest
 
 from hedwig.cli.console.commands import console_commands
 from hedwig.cli.console.session import ConsoleSession, split_line
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.main import main
 from hedwig.cli.settings.settings import Settings
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.terminal import Terminal

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from hedwig import errors
-from hedwig.cli.errors import CommandError, ExitCode, exit_code_of, explain
+from hedwig.errors import OperationError, exit_code_of
+from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, LedgerRanges
+from hedwig.operations.errors import explain
 from hedwig.versions import Version, Versioned
 from tests.cli.support.admin import Admin
 from tests.cli.support.command_tree import EVERY_COMMAND, ON_THE_STORE, example_of, leaves, prepare
@@ -121,7 +123,7 @@ V = Version(b"s" + bytes(25))
         (errors.LayoutMissingError("x"), 1),
         (errors.LayoutMismatchError("x"), 1),
         (errors.CorruptRecordError("x"), 1),
-        (CommandError("x", ExitCode.NOT_FOUND), 3),
+        (OperationError("x", ExitCode.NOT_FOUND), 3),
         (RuntimeError("x"), 1),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

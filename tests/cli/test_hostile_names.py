@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Message
 from tests.cli.support.admin import Admin

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import TopicBusyError
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
 from tests.checkout import CHECKOUT
 from tests.cli.support.admin import Admin

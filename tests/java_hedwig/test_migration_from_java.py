@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.model import Topic
 from tests.cli.support.admin import Admin
 from tests.cli.support.store_contents import contents

@@ -350,7 +350,7 @@ async def test_moving_the_state_leaves_the_stored_preferences_alone(
 def test_whether_updates_are_partial_is_information_only() -> None:
     """Nobody may decide anything by it: the managers behave the same either way."""
     root = Path(hedwig.__file__).parents[1]
-    folders = ("hedwig", "metadata", "hub", "cli", "pipeline", "benchmarks", "tests")
+    folders = ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "benchmarks", "tests")
     sources = [path for folder in folders for path in root.joinpath(folder).rglob("*.py")]
     assert sources
     assert [path for path in sources for test in _conditions(path) if "is_partial_update_supported" in test] == []

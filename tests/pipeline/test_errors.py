@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from hedwig.errors import HedwigError, MetadataUnavailableError
 from hedwig.exit_codes import ExitCode
+from hedwig.operations.deployment.ledgers import LedgerLocation
 from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError, explain, from_spark
-from hedwig.pipeline.ledger_place import LedgerPlace
 from tests.pipeline.support.frames import ledgers
 
 
@@ -39,7 +39,7 @@ def test_an_error_comes_out_of_a_task_as_it_was(spark: SparkSession, error: Hedw
 
 
 def test_ledgers_that_nobody_tells_of_are_unavailable(spark: SparkSession, tmp_path: Path) -> None:
-    place = LedgerPlace(bookkeeper="zookeeper://127.0.0.1:1/ledgers", timeout_s=1.0)
+    place = LedgerLocation(bookkeeper="zookeeper://127.0.0.1:1/ledgers", timeout_s=1.0)
     with pytest.raises(SPARK_ERRORS) as caught:
         ask_open_ledgers(spark, ledgers(spark, {b"t": [(1, 1, None)]}), place, str(tmp_path / "ends"))
     found = from_spark(caught.value)

@@ -9,11 +9,10 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from hedwig.pipeline import interruption
+from hedwig.pipeline import interruption, running_tasks
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.interruption import ending_queries
 from hedwig.pipeline.snapshots.side_by_side import side_by_side
-from hedwig.pipeline.source import running_tasks
 from tests.pipeline.support.interrupting import interrupted_once
 
 FOR_EVER_S: Final = 20.0

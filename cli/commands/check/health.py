@@ -7,15 +7,15 @@ from typing import Final
 
 import click
 
-from hedwig.cli.checks.hub_checks import check_hubs
-from hedwig.cli.checks.store_checks import check_store
-from hedwig.cli.checks.verdicts import Finding, Verdict, exit_of
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import owner_options
-from hedwig.cli.output.progress import load_progress
 from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.setting_options import bookkeeper_setting_option
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.operations.checks.hub_checks import check_hubs
+from hedwig.operations.checks.store_checks import check_store
+from hedwig.operations.checks.verdicts import Finding, Verdict, exit_of
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.progress import load_progress
 
 __all__ = ["check_health"]
 
@@ -24,11 +24,11 @@ _SHOWN: Final = ("verdict", "check", "detail")
 
 
 @click.command("health", cls=AdminCommand, example="hedwig-admin check health")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @bookkeeper_setting_option()
 @click.pass_context
 @pass_settings
-def check_health(settings: Settings, ctx: click.Context, cluster: ClusterAccess, admin: str | None) -> None:
+def check_health(settings: Settings, ctx: click.Context, deployment: Deployment) -> None:
     """Look at the store, and at the hubs that use it: what each answers, with PASS, WARN, FAIL or UNKNOWN.
 
     The store: does it answer, is it laid out in a format that this release reads, does a compare-and-set go through (on
@@ -48,8 +48,8 @@ def check_health(settings: Settings, ctx: click.Context, cluster: ClusterAccess,
                 found.append(finding)
                 progress.advance(1, 0)
 
-            standalone = asyncio.run(check_store(settings, note))
-            check_hubs(settings, cluster, admin, standalone, note)
+            standalone = asyncio.run(check_store(deployment, note))
+            check_hubs(deployment, standalone, note)
     finally:
         output.page([finding.fields() for finding in found])
         output.end()

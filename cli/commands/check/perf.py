@@ -7,18 +7,19 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.checks.perf_runs import Measured, PerfRuns
-from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
-from hedwig.cli.checks.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
-from hedwig.cli.checks.verdicts import CheckExit, Verdict, exit_of
-from hedwig.cli.errors import CommandError, counted, explain
 from hedwig.cli.output.formats import Output
-from hedwig.cli.output.progress import load_progress
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store, with_store_to_write
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, OperationError
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
+from hedwig.operations.checks.perf_runs import Measured, PerfRuns
+from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
+from hedwig.operations.checks.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
+from hedwig.operations.checks.verdicts import CheckExit, Verdict, exit_of
+from hedwig.operations.deployment.store import with_store, with_store_to_write
+from hedwig.operations.errors import explain
+from hedwig.operations.progress import load_progress
 
 __all__ = ["check_perf"]
 
@@ -69,13 +70,13 @@ def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -
     output = settings.writer()
     try:
         if clean:
-            removed = with_store(settings, lambda store: _clean(settings, store))
-            output.record({"metadata": settings.url, "removed": removed})
+            removed = with_store(settings.deployment, lambda store: _clean(settings, store))
+            output.record({"metadata": settings.deployment.url, "removed": removed})
             return
         verdicts = with_store_to_write(
-            settings, lambda store: _check(settings, store, SIZES[size], output), gather=True
+            settings.deployment, lambda store: _check(settings, store, SIZES[size], output), gather=True
         )
-    except CommandError as exc:
+    except OperationError as exc:
         click.echo(f"error: {exc}", err=True)
         ctx.exit(CheckExit.UNKNOWN)
     except HedwigError as exc:
@@ -154,7 +155,7 @@ async def _remove(settings: Settings, store: MetadataStore, topics: ScratchTopic
     """Remove what a run made, or say that some of it is left."""
     try:
         with load_progress("removing the topics of the run", None, noun="topics") as progress:
-            await topics.remove(settings, store, partial(progress.advance, read_bytes=0))
+            await topics.remove(settings.deployment, store, partial(progress.advance, read_bytes=0))
     except BaseException:
         click.echo(f"topics below {topics.folder}/ are left; remove them with: {_CLEAN}", err=True)
         raise
@@ -162,4 +163,4 @@ async def _remove(settings: Settings, store: MetadataStore, topics: ScratchTopic
 
 async def _clean(settings: Settings, store: MetadataStore) -> int:
     with load_progress(f"removing what is below {SCRATCH_PREFIX}/", None, noun="topics") as progress:
-        return await remove_left_over(settings, store, partial(progress.advance, read_bytes=0))
+        return await remove_left_over(settings.deployment, store, partial(progress.advance, read_bytes=0))

@@ -3,20 +3,23 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hedwig.cli.arguments.hub_names import complete_hub
 from hedwig.cli.arguments.selection import NAME, Selection, cut, list_options
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
-from hedwig.cli.deployment.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
-from hedwig.cli.deployment.topic_owner import owner_options
-from hedwig.cli.errors import CommandError, ExitCode, counted
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings.deployment_options import deployment_options
+from hedwig.cli.settings.hub_names import complete_hub
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
+from hedwig.operations.deployment.cluster import pick_hub, read_cluster
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
 
 if TYPE_CHECKING:
     from hedwig.hub.liveness import LiveHub
@@ -57,34 +60,34 @@ def hub() -> None:
 
 @hub.command("list", example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
 @list_options(NAME)
-@cluster_options()
+@deployment_options()
 @pass_settings
-def list_hubs(settings: Settings, /, selection: Selection, cluster: ClusterAccess) -> None:
+def list_hubs(settings: Settings, /, selection: Selection, deployment: Deployment) -> None:
     """List the hubs that are alive, by address, with the topics that each said it owns a moment ago."""
     output = settings.writer()
     try:
-        cluster.url(settings)
+        _ = deployment.cluster_url
     except ConfigurationError as exc:
         raise ConfigurationError(
             f"{exc}; a standalone hub is in no list, and shows what it does with: hedwig-admin hub show"
         ) from exc
     output.begin("hubs", _COLUMNS, _SHOWN)
-    hubs, token = cut(selection, "hubs", read_cluster(settings, cluster), lambda found: _name(found).encode())
+    hubs, token = cut(selection, "hubs", read_cluster(deployment), lambda found: _name(found).encode())
     output.page([_fields(found) for found in hubs])
     output.end(token)
 
 
 @hub.command("show", example="hedwig-admin hub show 127.0.0.1:4080")
 @click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
-@owner_options("the hub")
+@deployment_options(admin="the hub")
 @pass_settings
-def show_hub(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+def show_hub(settings: Settings, hub: str | None, deployment: Deployment) -> None:
     """Show the hub that clients reach at HUB, host:port: what it has to do, and what hinders it.
 
     A standalone hub needs no HUB. It is the one at --admin, else the one that the store knows.
     """
     output = settings.writer()
-    found = reach_hub(settings, cluster, admin, hub)
+    found = reach_hub(deployment, hub)
     health, load, drain = found.health, found.endpoint.get("/load"), found.endpoint.get("/drain")
     output.record(
         _fields_of(found)
@@ -104,40 +107,40 @@ def show_hub(settings: Settings, hub: str | None, cluster: ClusterAccess, admin:
 
 @hub.command("load", example="hedwig-admin hub load")
 @click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
-@owner_options("the hub")
+@deployment_options(admin="the hub")
 @pass_settings
-def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+def show_load(settings: Settings, hub: str | None, deployment: Deployment) -> None:
     """Show what the hubs of a cluster, or the one at HUB, host:port, have to do, with rates over the last minute.
 
     A hub of the cluster that does not answer is a row without numbers, and makes the command fail in the end. Without a
     cluster it is the standalone hub, at --admin, else the one that the store knows.
     """
     output = settings.writer()
-    live = hubs_of_cluster(settings, cluster)
+    live = hubs_of_cluster(deployment)
     if live is None:
-        found = reach_hub(settings, cluster, admin, hub)
+        found = reach_hub(deployment, hub)
         load = found.endpoint.get("/load")
         output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
         output.page([_load_fields(found.name, load)])
         output.end()
         return
     if hub is not None:
-        _write_loads(settings, output, (pick_hub(settings, cluster, live, hub),), admin)
+        _write_loads(deployment, output, (pick_hub(deployment, live, hub),))
         return
     if "admin" in settings.flags:
         raise click.UsageError("--admin goes with HUB")
-    _write_loads(settings, output, live, None)
+    _write_loads(replace(deployment, admin=None), output, live)
 
 
-def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]", admin: str | None) -> None:
-    """Write what each hub has to do. Raises CommandError if one does not say, once all were asked."""
-    errors: list[CommandError] = []
+def _write_loads(deployment: Deployment, output: Output, hubs: "Sequence[LiveHub]") -> None:
+    """Write what each hub has to do. Raises OperationError if one does not say, once all were asked."""
+    errors: list[OperationError] = []
     output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
     for each in hubs:
         load: dict[str, Any] | None = None
         try:
-            load = reach_live_hub(settings, each, admin).endpoint.get("/load")
-        except CommandError as exc:
+            load = reach_live_hub(deployment, each).endpoint.get("/load")
+        except OperationError as exc:
             errors.append(exc)
         output.page([_load_fields(_name(each), load)])
     output.end()
@@ -146,14 +149,14 @@ def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]", 
     if errors:
         for error in errors:
             click.echo(f"error: {error}", err=True)
-        raise CommandError(
-            f"{settings.command}: {len(errors)} of {len(hubs)} hubs did not say, each is named above", errors[0].code
+        raise OperationError(
+            f"{deployment.command}: {len(errors)} of {len(hubs)} hubs did not say, each is named above", errors[0].code
         )
 
 
 @hub.command("drain", example="hedwig-admin hub drain 127.0.0.1:4080 --wait")
 @click.argument("hub", metavar="HUB", shell_complete=complete_hub)
-@owner_options("the hub")
+@deployment_options(admin="the hub")
 @click.option("--wait", is_flag=True, help="Return when the hub has no topic any more.")
 @click.option(
     "--within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="With --wait: how long at most."
@@ -164,8 +167,7 @@ def drain_hub(
     settings: Settings,
     /,
     hub: str,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
     wait: bool,
     within: float | None,
     dry_run: bool,
@@ -177,7 +179,7 @@ def drain_hub(
     if within is not None and not wait:
         raise click.UsageError("--within goes with --wait")
     output = settings.writer()
-    found = reach_hub(settings, cluster, admin, hub)
+    found = reach_hub(deployment, hub)
     told = found.endpoint.get("/drain") if dry_run else found.endpoint.post("/drain?state=on")
     if told["topics"] and not told["other_hubs"]:
         keeps = "would keep" if dry_run else "keeps"
@@ -192,12 +194,12 @@ def drain_hub(
 
 @hub.command("undrain", example="hedwig-admin hub undrain 127.0.0.1:4080")
 @click.argument("hub", metavar="HUB", shell_complete=complete_hub)
-@owner_options("the hub")
+@deployment_options(admin="the hub")
 @pass_settings
-def undrain_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | None) -> None:
+def undrain_hub(settings: Settings, hub: str, deployment: Deployment) -> None:
     """Have the hub at HUB, host:port, take topics again."""
     output = settings.writer()
-    found = reach_hub(settings, cluster, admin, hub)
+    found = reach_hub(deployment, hub)
     output.record(_drained(found, found.endpoint.post("/drain?state=off")))
 
 
@@ -262,7 +264,7 @@ def _wait_until_empty(
         while told["topics"] and told["draining"]:
             now = time.monotonic()
             if within_s is not None and now - began_at >= within_s:
-                raise CommandError(
+                raise OperationError(
                     f"{settings.command}: hub {found.name} has {counted(told['topics'], 'topic')} left after "
                     f"{within_s:g} s; {_GOES_ON}",
                     ExitCode.OUTCOME_UNKNOWN,
@@ -276,7 +278,7 @@ def _wait_until_empty(
         click.echo(f"{counted(told['topics'], 'topic')} left; {_GOES_ON}", err=True)
         raise
     if not told["draining"]:
-        raise CommandError(f"{settings.command}: somebody undrained hub {found.name} meanwhile")
+        raise OperationError(f"{settings.command}: somebody undrained hub {found.name} meanwhile")
     return told
 
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 import click
 
 from hedwig.cli.commands.hub.top_view import SORT_KEYS, TopOrder, TopView
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.hub_survey import HubSurvey
-from hedwig.cli.deployment.topic_owner import owner_options
-from hedwig.cli.deployment.watched_hubs import watched_hubs
 from hedwig.cli.output.formats import Output, TableOutput
 from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.hub_survey import HubSurvey
+from hedwig.operations.deployment.watched_hubs import watched_hubs
 
 __all__ = ["top"]
 
@@ -43,7 +43,7 @@ _FIRST_S: Final = 4.0
 
 
 @click.command("top", cls=AdminCommand, example="hedwig-admin top --count 1")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @click.option(
     "--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, metavar="SECONDS", help="How often."
 )
@@ -62,8 +62,7 @@ _FIRST_S: Final = 4.0
 @pass_settings
 def top(
     settings: Settings,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
     every: float,
     count: int | None,
     sort: str,
@@ -91,8 +90,8 @@ def top(
     writer = settings.writer()
 
     async def run() -> None:
-        async with watched_hubs(settings, cluster, admin) as find:
-            survey = HubSurvey(settings.command, settings.operation_timeout_s(), find, topics_max=topics)
+        async with watched_hubs(deployment) as find:
+            survey = HubSurvey(settings.command, settings.deployment.timeout_s, find, topics_max=topics)
             try:
                 if is_drawn:
                     await _draw(survey, order, every, count)

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hedwig.cli.deployment.hub_survey import HubReading, TopicReading
-from hedwig.cli.errors import counted
+from hedwig.human_units import counted
+from hedwig.operations.deployment.hub_survey import HubReading, TopicReading
 
 __all__ = ["SORT_KEYS", "TopOrder", "TopView"]
 

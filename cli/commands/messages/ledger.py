@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import TOPIC, CheckedName, complete_topic
+from hedwig.cli.arguments.names import TOPIC, CheckedName
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
 from hedwig.cli.commands.messages.orphans import delete_orphans
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
-from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
-from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.missing import missing_topic
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
-from hedwig.cli.topics.topic_positions import Held, TopicPositions
-from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import ConfigurationError, NoSuchLedgerError, OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.ledgers import open_ledgers
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.errors import missing_topic
+from hedwig.operations.topics.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
+from hedwig.operations.topics.positions import Held, TopicPositions
 
 if TYPE_CHECKING:
     from hedwig.hub.ledgers.inspection import LedgerFacts, LedgerInspector
@@ -61,12 +63,9 @@ def ledger() -> None:
 @ledger.command("list", example="hedwig-admin ledger list news")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
 @list_options(_LEDGER, with_prefix=False)
-@cluster_options()
-@ledger_options()
+@deployment_options(ledgers=True)
 @pass_settings
-def list_ledgers(
-    settings: Settings, /, topic: Topic, selection: Selection, cluster: ClusterAccess, ledgers: LedgerAccess
-) -> None:
+def list_ledgers(settings: Settings, /, topic: Topic, selection: Selection, deployment: Deployment) -> None:
     """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
 
     What is `open` has no end on record, and maybe more messages than are seen; `missing` is a ledger that is on record
@@ -83,24 +82,23 @@ def list_ledgers(
             inspector: LedgerInspector | None = None
             try:
                 if wanted:
-                    inspector, _ = await stack.enter_async_context(ledgers.open(settings, cluster))
-            except (CommandError, ConfigurationError) as exc:
-                if ledgers.is_given:
+                    inspector, _ = await stack.enter_async_context(open_ledgers(deployment))
+            except (OperationError, ConfigurationError) as exc:
+                if deployment.names_ledgers:
                     raise
                 click.echo(f"the ledgers themselves are not read: {exc}", err=True)
             for held in wanted:
                 output.page([await _ledger_row(inspector, held)])
         output.end(token)
 
-    with_store(settings, write)
+    with_store(settings.deployment, write)
 
 
 @ledger.command("read", example="hedwig-admin ledger read news --limit 10")
 @click.argument("topic", type=TOPIC, required=False, shell_complete=complete_topic)
 @click.option("--ledger", "ledger_id", type=click.IntRange(0, _ID_MAX), metavar="ID", help="One ledger, by its id.")
 @message_options(_LIMIT, also="; with --ledger the first entry")
-@cluster_options()
-@ledger_options()
+@deployment_options(ledgers=True)
 @pass_settings
 def read_entries(
     settings: Settings,
@@ -108,8 +106,7 @@ def read_entries(
     topic: Topic | None,
     ledger_id: int | None,
     span: MessageSpan,
-    cluster: ClusterAccess,
-    ledgers: LedgerAccess,
+    deployment: Deployment,
 ) -> None:
     """Write the entries of the ledgers of TOPIC, or of one ledger, as messages.
 
@@ -125,7 +122,7 @@ def read_entries(
             output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)
             output.end()
             return
-        async with ledgers.open(settings, cluster) as (inspector, place):
+        async with open_ledgers(deployment) as (inspector, place):
             if ledger_id is not None:
                 found = read_ledger(inspector, place, ledger_id, span.first)
             else:
@@ -139,7 +136,7 @@ def read_entries(
         await write(await ranges_of(store, topic))
 
     if topic is not None:
-        with_store(settings, write_topic)
+        with_store(settings.deployment, write_topic)
         return
     asyncio.run(write(TopicPositions(())))
 
@@ -148,7 +145,7 @@ ledger.add_command(delete_orphans)
 
 
 async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
-    """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
+    """Return what a topic's record says of its ledgers. Raises OperationError if there is no such topic."""
     kept = await store.persistence.read(topic)
     if kept is None:
         raise missing_topic(topic)
@@ -160,13 +157,13 @@ def _wanted(
 ) -> tuple[Sequence[Held], str | None]:
     """Return the ledgers that are wanted, in the order of the topic, and the token that goes on.
 
-    Raises: CommandError - the topic does not have the ledger to begin after, or has it no more.
+    Raises: OperationError - the topic does not have the ledger to begin after, or has it no more.
     """
     after, held = selection.start(listing), positions.held
     if after is not None:
         place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
         if place is None:
-            raise CommandError(
+            raise OperationError(
                 f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
                 f"hedwig-admin ledger list {shlex.quote(show_name(topic))}",
                 ExitCode.NOT_FOUND,

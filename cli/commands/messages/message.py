@@ -6,25 +6,26 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.messages.ledger import ranges_of
 from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, owner_options
-from hedwig.cli.errors import CommandError
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.ledger_messages import StoredMessage, number_of, read_topic_messages
-from hedwig.cli.topics.topic_positions import TopicPositions
-from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import ConfigurationError, NoSuchLedgerError, OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.ledgers import open_ledgers
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState
+from hedwig.operations.topics.ledger_messages import StoredMessage, number_of, read_topic_messages
+from hedwig.operations.topics.positions import TopicPositions
 from hedwig.wire import Message
 
 __all__ = ["message"]
@@ -43,24 +44,21 @@ def message() -> None:
 @message.command("peek", example="hedwig-admin message peek news --limit 5")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
 @message_options(_LIMIT)
-@owner_options()
-@ledger_options()
+@deployment_options(admin="the topic's owner", ledgers=True)
 @pass_settings
 def peek_messages(
     settings: Settings,
     /,
     topic: Topic,
     span: MessageSpan,
-    cluster: ClusterAccess,
-    admin: str | None,
-    ledgers: LedgerAccess,
+    deployment: Deployment,
 ) -> None:
     """Write messages of a topic, oldest first, and consume none.
 
     The hub that owns the topic is asked, if there is one that can be; else the ledgers are read.
     """
     output = settings.writer()
-    endpoint = _find_owner(settings, topic, cluster, admin)
+    endpoint = _find_owner(settings, topic, deployment)
     if endpoint is not None and _peek_at_hub(endpoint, topic, span, output):
         return
 
@@ -71,28 +69,25 @@ def peek_messages(
             output.begin("messages", _COLUMNS, _SHOWN)
             output.end()
             return
-        async with ledgers.open(settings, cluster) as (inspector, place):
+        async with open_ledgers(deployment) as (inspector, place):
             found = read_topic_messages(inspector, place, positions, span.first)
             await write_messages(output, _COLUMNS, _SHOWN, found, span.limit, partial(_row, output), number_of)
 
-    with_store(settings, peek)
+    with_store(settings.deployment, peek)
 
 
 @message.command("count", example="hedwig-admin message count news")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
-@owner_options()
-@ledger_options()
+@deployment_options(admin="the topic's owner", ledgers=True)
 @pass_settings
-def count_messages(
-    settings: Settings, /, topic: Topic, cluster: ClusterAccess, admin: str | None, ledgers: LedgerAccess
-) -> None:
+def count_messages(settings: Settings, /, topic: Topic, deployment: Deployment) -> None:
     """Say how many messages of a topic are kept, by the record of its ledgers; none is read.
 
     How many a ledger holds that is open its hub knows, or the ledger itself. Where neither can be asked, `messages` is
     not known, and `messages_at_least` leaves that ledger out.
     """
     output = settings.writer()
-    endpoint = _find_owner(settings, topic, cluster, admin)
+    endpoint = _find_owner(settings, topic, deployment)
     last_id = _last_id_of_hub(endpoint, topic) if endpoint is not None else None
 
     async def count(store: MetadataStore) -> tuple[TopicPositions, int | None, bool]:
@@ -101,9 +96,9 @@ def count_messages(
             return positions, positions.last_id, True
         if last_id is not None:
             return positions, last_id, True
-        return positions, *await _end_of_open(settings, cluster, ledgers, positions)
+        return positions, *await _end_of_open(deployment, positions)
 
-    positions, last, is_exact = with_store(settings, count)
+    positions, last, is_exact = with_store(settings.deployment, count)
     messages = positions.messages(last)
     output.record(
         name_fields(topic)
@@ -118,16 +113,16 @@ def count_messages(
     )
 
 
-def _find_owner(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> AdminEndpoint | None:
+def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminEndpoint | None:
     """Return the way to the owner; None, which is said, if there is one that cannot be asked."""
-    owner = OwnerFinder(settings, cluster, admin).find_existing(topic)
+    owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.UNKNOWN:
         click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
     if owner.state is not OwnerState.ALIVE:
         return None
     try:
         return owner.asked(settings.command)
-    except CommandError as exc:
+    except OperationError as exc:
         click.echo(f"{exc}; the ledgers are read instead", err=True)
         return None
 
@@ -167,19 +162,17 @@ def _last_id_of_hub(endpoint: AdminEndpoint, topic: Topic) -> int | None:
     return last_id
 
 
-async def _end_of_open(
-    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess, positions: TopicPositions
-) -> tuple[int | None, bool]:
+async def _end_of_open(deployment: Deployment, positions: TopicPositions) -> tuple[int | None, bool]:
     """Return the last message that can be seen in the open ledger, None for not known, and whether that is the last."""
     held = positions.open
     assert held is not None, "the caller looked"
     if held.start is None:
         return None, False
     try:
-        async with ledgers.open(settings, cluster) as (inspector, _):
+        async with open_ledgers(deployment) as (inspector, _):
             facts = await inspector.facts(held.ledger_id)
-    except (CommandError, ConfigurationError, NoSuchLedgerError) as exc:
-        if ledgers.is_given:
+    except (OperationError, ConfigurationError, NoSuchLedgerError) as exc:
+        if deployment.names_ledgers:
             raise
         click.echo(f"how many messages ledger {held.ledger_id} holds is not known: {exc}", err=True)
         return None, False

@@ -7,9 +7,9 @@ from typing import Any, Final
 import click
 
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.errors import CommandError
 from hedwig.cli.output.formats import Output, Row
-from hedwig.cli.topics.ledger_messages import StoredMessage
+from hedwig.errors import OperationError
+from hedwig.operations.topics.ledger_messages import StoredMessage
 
 __all__ = ["MessageSpan", "message_options", "write_messages"]
 
@@ -94,7 +94,7 @@ async def write_messages(
         if not is_begun:
             output.begin("messages", known, shown)
             is_begun = True
-    except CommandError:
+    except OperationError:
         if left != 0:
             raise
         token = str(number + 1)  # What was asked for is there; who goes on is told.

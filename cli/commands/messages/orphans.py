@@ -9,12 +9,11 @@ from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.arguments.option_group import option_group
 from hedwig.cli.commands.metadata.check import CheckOptions
 from hedwig.cli.commands.metadata.repair import repair
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
-from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
-from hedwig.cli.deployment.topic_owner import admin_option
 from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.operations.deployment.deployment import Deployment
 
 __all__ = ["delete_orphans"]
 
@@ -36,9 +35,7 @@ _wish_options = option_group(
 
 @click.command("delete-orphans", cls=AdminCommand, example="hedwig-admin ledger delete-orphans --dry-run")
 @_wish_options
-@cluster_options()
-@ledger_options()
-@admin_option("the standalone hub")
+@deployment_options(admin="the standalone hub", ledgers=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_settings
@@ -46,9 +43,7 @@ def delete_orphans(
     settings: Settings,
     /,
     wish: CheckOptions,
-    cluster: ClusterAccess,
-    ledgers: LedgerAccess,
-    admin: str | None,
+    deployment: Deployment,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -58,4 +53,4 @@ def delete_orphans(
     hour, and are unreferenced at a second look are deleted; others are shown and left. In the data directory of a
     standalone hub it is the hub that deletes, if it runs; else it cannot start meanwhile.
     """
-    repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)
+    repair(settings, wish, deployment, dry_run=dry_run, yes=yes)

@@ -11,22 +11,24 @@ import click
 
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.arguments.interruptible_file import InterruptibleFile, standard_input
-from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.subscription.preferences import named_value
-from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
 from hedwig.cli.loads.line_publisher import LinePublisher, Published
 from hedwig.cli.loads.message_lines import MessageLines
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output
-from hedwig.cli.output.progress import LoadProgress, load_progress
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.hub_access import HubAccess, hub_options, with_hub
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.client import HedwigClient, Message
 from hedwig.clock import SystemClock
-from hedwig.errors import ProtocolError, ServiceError
+from hedwig.errors import OperationError, ProtocolError, ServiceError, exit_code_of
+from hedwig.human_units import counted
 from hedwig.model import Topic
 from hedwig.names import show_name
+from hedwig.operations.errors import explain
+from hedwig.operations.progress import LoadProgress, load_progress
 
 __all__ = ["publish"]
 
@@ -118,7 +120,7 @@ class _PublishedLines:
         self._last: int | None = None
 
     def publish(self, hub: HubAccess, properties: dict[str, bytes], *, rate: float | None, in_flight_max: int) -> None:
-        """Publish all, and write the ids or a summary. Raises CommandError, and says what was published before."""
+        """Publish all, and write the ids or a summary. Raises OperationError, and says what was published before."""
 
         async def messages() -> AsyncIterator[Message]:
             async for line in self._lines.read():
@@ -173,9 +175,9 @@ class _PublishedLines:
             "messages_per_second": round(self._progress.rows_per_second),
         }
 
-    def _failure(self, error: ServiceError | ProtocolError, publisher: LinePublisher) -> CommandError:
+    def _failure(self, error: ServiceError | ProtocolError, publisher: LinePublisher) -> OperationError:
         line = self._progress.rows + 1
-        return CommandError(
+        return OperationError(
             f"publish failed on topic '{show_name(self._topic)}' at line {line}: {explain(error, '')}; "
             f"{_outcome(publisher)}{', among them all before that line' if publisher.published else ''}",
             exit_code_of(error),

@@ -8,21 +8,28 @@ from typing import Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.commands.subscription.preferences import preference_options
-from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.missing import missing_subscription
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.hub_access import HubAccess, hub_options, with_hub
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.hub_records import check_topic_of_hub, pointer_after_consume
+from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.client import CreateOrAttach, HedwigClient, Message, Subscription
-from hedwig.errors import ClientNotSubscribedError, CouldNotConnectError, TopicBusyError, UncertainAnswerError
+from hedwig.errors import (
+    ClientNotSubscribedError,
+    CouldNotConnectError,
+    OperationError,
+    TopicBusyError,
+    UncertainAnswerError,
+)
+from hedwig.exit_codes import ExitCode
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import show_name
+from hedwig.operations.errors import missing_subscription
+from hedwig.operations.topics.hub_records import check_topic_of_hub, pointer_after_consume
 
 __all__ = ["consume", "subscribe", "unsubscribe"]
 
@@ -82,7 +89,7 @@ def subscribe(
     """
     output = settings.writer()
     if _MODES[mode] is CreateOrAttach.ATTACH:
-        check_topic_of_hub(settings, hub, topic)
+        check_topic_of_hub(settings.deployment, hub.address, topic)
 
     async def read(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -120,7 +127,7 @@ def consume(
     It never moves back, nor beyond the last message. `consumed` is where it stands then, by the store.
     """
     output = settings.writer()
-    check_topic_of_hub(settings, hub, topic)
+    check_topic_of_hub(settings.deployment, hub.address, topic)
 
     async def move(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -137,7 +144,7 @@ def consume(
             raise UncertainAnswerError("the connection was lost before the hub confirmed it")
 
     with_hub(settings, hub, _subject(topic, subscriber), move)
-    consumed = pointer_after_consume(settings, topic, subscriber, message_id)
+    consumed = pointer_after_consume(settings.deployment, topic, subscriber, message_id)
     output.record(name_fields(topic, subscriber) | {"consumed": consumed})
 
 
@@ -172,7 +179,7 @@ def unsubscribe(
             await client.unsubscribe(topic, subscriber)
 
     def carry_out() -> str:
-        check_topic_of_hub(settings, hub, topic)
+        check_topic_of_hub(settings.deployment, hub.address, topic)
         if dry_run or not yes:
             with_hub(settings, hub, subject, look)
         if dry_run:
@@ -184,7 +191,7 @@ def unsubscribe(
 
     try:
         result = carry_out()
-    except CommandError as exc:
+    except OperationError as exc:
         if exc.code is not ExitCode.NOT_FOUND or not if_exists:
             raise
         result = "absent"

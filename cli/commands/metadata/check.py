@@ -12,21 +12,24 @@ import click
 
 from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.checks.ledger_census import KnownLedgers, open_known_ledgers
-from hedwig.cli.checks.reported import COLUMNS, WHY, Reported, Severity, found_fields
-from hedwig.cli.checks.store_check import StoreCheck
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
-from hedwig.cli.deployment.hub_verdicts import HubVerdicts
-from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
-from hedwig.cli.errors import CommandError, ExitCode, counted, explain
+from hedwig.cli.commands.metadata.finding_fields import COLUMNS, found_fields
+from hedwig.cli.commands.metadata.frozen import say_if_frozen
 from hedwig.cli.output.formats import Output
-from hedwig.cli.output.progress import load_progress
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import say_if_frozen
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import ConfigurationError, HedwigError
+from hedwig.errors import ConfigurationError, HedwigError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.operations.checks.ledger_census import KnownLedgers, open_known_ledgers
+from hedwig.operations.checks.reported import WHY, Reported, Severity
+from hedwig.operations.checks.store_check import StoreCheck
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.hub_verdicts import HubVerdicts
+from hedwig.operations.errors import explain
+from hedwig.operations.progress import load_progress
 
 __all__ = ["CheckOptions", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
 
@@ -70,15 +73,14 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         kinds = tuple(FindingKind(kind) for kind in params["kinds"])
         return CheckOptions(kinds=kinds, prefix=params["prefix"], limit=params["limit"])
 
-    with_wish = option_group("wish", options, ("kinds", "prefix", "limit"), gather)
-    with_cluster, with_ledgers = cluster_options(), ledger_options()
-    return lambda command: with_wish(with_cluster(with_ledgers(command)))
+    return option_group("wish", options, ("kinds", "prefix", "limit"), gather)
 
 
 @click.command("check", cls=AdminCommand, example="hedwig-admin metadata check")
 @check_options()
+@deployment_options(ledgers=True)
 @pass_settings
-def check_store(settings: Settings, /, wish: CheckOptions, cluster: ClusterAccess, ledgers: LedgerAccess) -> int:
+def check_store(settings: Settings, /, wish: CheckOptions, deployment: Deployment) -> int:
     """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
 
     Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
@@ -89,22 +91,20 @@ def check_store(settings: Settings, /, wish: CheckOptions, cluster: ClusterAcces
     """
     output = settings.writer()
     try:
-        return asyncio.run(_check(settings, output, wish, cluster, ledgers))
-    except CommandError as exc:
-        raise CommandError(str(exc), _UNKNOWN) from exc
+        return asyncio.run(_check(output, wish, deployment))
+    except OperationError as exc:
+        raise OperationError(str(exc), _UNKNOWN) from exc
     except HedwigError as exc:
-        said = f"{settings.command} failed: {explain(exc, settings.url_to_show)}"
-        raise CommandError(said, _UNKNOWN) from exc
+        said = f"{settings.command} failed: {explain(exc, deployment.url_to_show)}"
+        raise OperationError(said, _UNKNOWN) from exc
 
 
-async def _check(
-    settings: Settings, output: Output, wish: CheckOptions, cluster: ClusterAccess, ledgers: LedgerAccess
-) -> int:
+async def _check(output: Output, wish: CheckOptions, deployment: Deployment) -> int:
     severities: Counter[Severity] = Counter()
     kinds: Counter[FindingKind] = Counter()
     wanted = wish.kinds or tuple(FindingKind)
-    async with surroundings(settings, cluster, ledgers, wanted) as around:
-        await say_if_frozen(settings, around.store)
+    async with surroundings(deployment, wanted) as around:
+        await say_if_frozen(deployment, around.store)
         output.begin("findings", COLUMNS, _SHOWN)
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(wanted, wish.prefix, lambda records: progress.advance(records, 0))
@@ -158,29 +158,27 @@ class Surroundings:
 
 
 @asynccontextmanager
-async def surroundings(
-    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess, wanted: Collection[FindingKind]
-) -> AsyncIterator[Surroundings]:
+async def surroundings(deployment: Deployment, wanted: Collection[FindingKind]) -> AsyncIterator[Surroundings]:
     """Open all that a check for what is `wanted` needs.
 
-    Raises: CommandError, ConfigurationError - something is not where it was said; as `open_metadata`.
+    Raises: OperationError, ConfigurationError - something is not where it was said; as `open_metadata`.
     """
     async with (
-        await open_metadata(settings.url, settings.options_to_look()) as store,
-        open_known_ledgers(settings, cluster, ledgers, is_wanted=not _WITHOUT_LEDGERS.issuperset(wanted)) as known,
+        await open_metadata(deployment.url, deployment.options_to_look()) as store,
+        open_known_ledgers(deployment, is_wanted=not _WITHOUT_LEDGERS.issuperset(wanted)) as known,
     ):
-        await _check_together(settings, store, known)
-        yield Surroundings(store, HubVerdicts(settings, store, cluster), known)
+        await _check_together(deployment, store, known)
+        yield Surroundings(store, HubVerdicts(deployment, store), known)
 
 
-async def _check_together(settings: Settings, store: MetadataStore, known: KnownLedgers | str) -> None:
+async def _check_together(deployment: Deployment, store: MetadataStore, known: KnownLedgers | str) -> None:
     """Raise ConfigurationError if the ledgers are those of another standalone hub."""
     if isinstance(known, str) or known.hub_id is None:
         return
     standalone = await store.standalone_hub()
     if standalone is not None and standalone.hub_id != known.hub_id:
         raise ConfigurationError(
-            f"the ledgers in {known.place} are of the hub {known.hub_id}, and {settings.url_to_show} is used by "
+            f"the ledgers in {known.where} are of the hub {known.hub_id}, and {deployment.url_to_show} is used by "
             f"{standalone.hub_id}; name the data directory of that one with --data DIR"
         )
 

@@ -13,13 +13,16 @@ from typing import BinaryIO, Final
 import click
 
 from hedwig.cli.arguments.names import PREFIX
-from hedwig.cli.errors import CommandError, ExitCode, counted, remedy
-from hedwig.cli.output.progress import LoadProgress, load_progress
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, ScannedRecord, read_layout
 from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.errors import remedy
+from hedwig.operations.progress import LoadProgress, load_progress
 
 __all__ = ["COUNTED", "export_store"]
 
@@ -47,13 +50,13 @@ def export_store(settings: Settings, file: str, prefix: bytes | None, overwrite:
 
 def _to_stdout(settings: Settings, prefix: bytes, skip_unreadable: bool) -> None:
     if sys.stdout.isatty():
-        raise CommandError(
+        raise OperationError(
             f"{settings.command}: standard output is a terminal, and an export is no text; give a file, or a pipe",
             ExitCode.USAGE,
         )
     with load_progress("exporting", None, noun="records") as progress:
         export = _Export(settings, progress, prefix, skip_unreadable)
-        end = with_store(settings, lambda store: export.run(store, sys.stdout.buffer))
+        end = with_store(settings.deployment, lambda store: export.run(store, sys.stdout.buffer))
         progress.stop()
     left_out = f", {export.unreadable:,} unreadable left out" if skip_unreadable else ""
     click.echo(f"exported {counted(end.records, 'record')}{left_out}, sha256 {end.sha256.hex()}", err=True)
@@ -62,16 +65,16 @@ def _to_stdout(settings: Settings, prefix: bytes, skip_unreadable: bool) -> None
 def _to_file(settings: Settings, file: Path, prefix: bytes, overwrite: bool, skip_unreadable: bool) -> None:
     if file.exists() and not file.is_file():
         # A device or a pipe would give way to a file.
-        raise CommandError(
+        raise OperationError(
             f"{settings.command}: {file} is no regular file, and would be replaced by one; give another name",
             ExitCode.USAGE,
         )
     if file.exists() and not overwrite:
-        raise CommandError(f"{settings.command}: {file} exists already; --overwrite replaces it")
+        raise OperationError(f"{settings.command}: {file} exists already; --overwrite replaces it")
     output = settings.writer()
     with load_progress("exporting", None, noun="records") as progress, _whole_file(file) as raw:
         export = _Export(settings, progress, prefix, skip_unreadable)
-        end = with_store(settings, lambda store: export.run(store, raw))
+        end = with_store(settings.deployment, lambda store: export.run(store, raw))
         progress.stop()
     output.record(
         {"file": str(file), "records": end.records}
@@ -104,9 +107,9 @@ class _Export:
         return await asyncio.to_thread(writer.finish)
 
     async def _header(self) -> ExportHeader:
-        layout = await read_layout(self._settings.url, self._settings.options_to_look())
+        layout = await read_layout(self._settings.deployment.url, self._settings.deployment.options_to_look())
         return ExportHeader(
-            url=self._settings.url,
+            url=self._settings.deployment.url,
             # A store in memory shows its layout to nobody else.
             kind="" if layout is None else layout.kind,
             store_id="" if layout is None else layout.store_id,
@@ -118,7 +121,7 @@ class _Export:
         if item.error is None:
             return True
         if not self._skips:
-            raise CommandError(
+            raise OperationError(
                 f"{self._settings.command} failed: {item.error}; mend or delete the record, or leave such records out "
                 "with --skip-unreadable; no file was written"
             )
@@ -131,7 +134,7 @@ class _Export:
 def _whole_file(file: Path) -> Iterator[BinaryIO]:
     """Yield a file that takes the place of `file` at the end, and is gone after an error.
 
-    Raises: CommandError - another export writes it, or it cannot be written.
+    Raises: OperationError - another export writes it, or it cannot be written.
     """
     part = file.with_name(f"{file.name}.part")
     try:
@@ -140,7 +143,7 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
             try:
                 fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as exc:
-                raise CommandError(f"another export is writing {part}; wait for it, or give another name") from exc
+                raise OperationError(f"another export is writing {part}; wait for it, or give another name") from exc
             try:
                 # What an export that was killed left is of no use.
                 os.ftruncate(descriptor, 0)
@@ -152,6 +155,6 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
                 part.unlink(missing_ok=True)
                 raise
     except OSError as exc:
-        raise CommandError(
+        raise OperationError(
             f"cannot write {part}: {exc.strerror}; {remedy(exc)}, or give another place; no file was written"
         ) from exc

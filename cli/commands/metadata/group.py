@@ -9,19 +9,21 @@ import click
 from hedwig.cli.arguments.confirmation import confirm_by_typing
 from hedwig.cli.commands.metadata.check import check_store
 from hedwig.cli.commands.metadata.exporting import export_store
+from hedwig.cli.commands.metadata.frozen import say_if_frozen
 from hedwig.cli.commands.metadata.importing import import_store
 from hedwig.cli.commands.metadata.migrate import migrate_store
 from hedwig.cli.commands.metadata.repair import repair_store
 from hedwig.cli.commands.metadata.thaw import thaw_store
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
-from hedwig.cli.deployment.living_hubs import LivingHubs
-from hedwig.cli.errors import CommandError, counted
-from hedwig.cli.output.progress import load_progress, working
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings.access import say_if_frozen, with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import LayoutMissingError
+from hedwig.errors import LayoutMissingError, OperationError
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.living_hubs import LivingHubs
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.progress import load_progress, working
 
 __all__ = ["metadata"]
 
@@ -43,7 +45,7 @@ def metadata() -> None:
 @click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which lose messages by it.")
 @click.option("--yes", is_flag=True, help="Do not ask before --wipe.")
 @click.option("--dry-run", is_flag=True, help="With --wipe: say what would be deleted, and change nothing.")
-@cluster_options()
+@deployment_options()
 @pass_settings
 def format_store(
     settings: Settings,
@@ -53,7 +55,7 @@ def format_store(
     force: bool,
     yes: bool,
     dry_run: bool,
-    cluster: ClusterAccess,
+    deployment: Deployment,
 ) -> None:
     """Make what is missing of a store; records that are there stay, unless --wipe is given.
 
@@ -63,15 +65,15 @@ def format_store(
     for name, is_given in (("--dry-run", dry_run), ("--force", force)):
         if is_given and not wipe:
             raise click.UsageError(f"{name} goes with --wipe: without it nothing is deleted")
-    output, url = settings.writer(), settings.url
+    output, url = settings.writer(), settings.deployment.url
     if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
         # No error: who lays out one store after the other, whatever its kind, has one command for all.
         click.echo(f"--regions changes nothing here: it is for HBase, and {url} has none", err=True)
-    records, hubs = _to_wipe(settings, cluster) if wipe else ({}, LivingHubs())
+    records, hubs = _to_wipe(deployment) if wipe else ({}, LivingHubs())
     if dry_run:
         output.record({"metadata": url, "would_delete": records, "hubs": list(hubs.names)})
     if hubs.why_not and not force:
-        raise CommandError(
+        raise OperationError(
             f"{settings.command}: {url} was not wiped: {hubs.why_not}; metadata format --wipe --force does it all the "
             "same"
         )
@@ -80,7 +82,9 @@ def format_store(
     if (sum(records.values()) or hubs.names) and not yes:
         alive = f" while {counted(len(hubs.names), 'hub')} alive: {', '.join(hubs.names)}" if hubs.names else ""
         confirm_by_typing(f"This deletes {_spelled(records)} in {url} for good{alive}.", url)
-    options = settings.store_options() if regions is None else settings.store_options(regions=regions)
+    options = (
+        settings.deployment.store_options() if regions is None else settings.deployment.store_options(regions=regions)
+    )
     layout = asyncio.run(format_metadata(url, options, wipe=wipe))
     row = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
     output.record(row | {"store_id": layout.store_id or None} | ({"deleted": records} if wipe else {}))
@@ -95,11 +99,12 @@ def describe(settings: Settings) -> None:
     async def ask(store: MetadataStore) -> None:
         facts = await store.describe()
         output.record(
-            {"metadata": settings.url} | {name.lower().replace(" ", "_"): fact for name, fact in facts.items()}
+            {"metadata": settings.deployment.url}
+            | {name.lower().replace(" ", "_"): fact for name, fact in facts.items()}
         )
-        await say_if_frozen(settings, store)
+        await say_if_frozen(settings.deployment, store)
 
-    with_store(settings, ask)
+    with_store(settings.deployment, ask)
 
 
 @metadata.command(example="hedwig-admin metadata stats -o ndjson")
@@ -115,7 +120,7 @@ def stats(settings: Settings) -> None:
             "records", [{"kind": kind, "count": number} for kind, number in counts.items()], ("kind", "count")
         )
 
-    with_store(settings, count)
+    with_store(settings.deployment, count)
 
 
 @metadata.command(example="hedwig-admin metadata sweep --older-than 24")
@@ -140,25 +145,25 @@ def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
     async def remove(store: MetadataStore) -> None:
         async with working("looking at what deleted records left" if dry_run else "removing what deleted records left"):
             number = await store.sweep(hours * 3600, dry_run=dry_run)
-        output.record({"metadata": settings.url, "would_remove" if dry_run else "removed": number})
+        output.record({"metadata": settings.deployment.url, "would_remove" if dry_run else "removed": number})
 
-    with_store(settings, remove)
+    with_store(settings.deployment, remove)
 
 
 for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
     metadata.add_command(command)
 
 
-def _to_wipe(settings: Settings, cluster: ClusterAccess) -> tuple[Mapping[str, int], LivingHubs]:
+def _to_wipe(deployment: Deployment) -> tuple[Mapping[str, int], LivingHubs]:
     """Return how many records there are of each kind, and the hubs that use them."""
 
     async def look(store: MetadataStore) -> tuple[Mapping[str, int], LivingHubs]:
         with load_progress("counting what --wipe would delete", None, noun="records") as progress:
             records = await store.count(lambda number: progress.advance(number, 0))
-        return records, await LivingHubs.find(settings, store, cluster, records)
+        return records, await LivingHubs.find(deployment, store, records)
 
     try:
-        return with_store(settings, look)
+        return with_store(deployment, look)
     except LayoutMissingError:
         return {}, LivingHubs()
 

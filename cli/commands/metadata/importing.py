@@ -14,12 +14,12 @@ from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.commands.metadata.exporting import COUNTED
-from hedwig.cli.errors import CommandError, ExitCode, counted
 from hedwig.cli.output.formats import Output
-from hedwig.cli.output.progress import LoadProgress, load_progress, working
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import watching, with_store_to_load
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
 from hedwig.metadata.bulk.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
 from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
@@ -27,6 +27,8 @@ from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.names import show_name
+from hedwig.operations.deployment.store import watching, with_store_to_load
+from hedwig.operations.progress import LoadProgress, load_progress, working
 
 __all__ = ["import_store"]
 
@@ -70,7 +72,7 @@ def import_store(
     """
     if not file.is_file():
         # A pipe without a writer would be waited for without end, and one with a writer gives everything only once.
-        raise CommandError(
+        raise OperationError(
             f"{settings.command}: {file} is no regular file, and is read twice: make one of it first", ExitCode.USAGE
         )
     output = settings.writer()
@@ -84,15 +86,15 @@ def import_store(
     if existing is Existing.REPLACE and not yes:
         records = end.records if with_owners else end.records - end.counts.get(OWNERSHIP.name, 0)
         confirm(
-            f"this writes up to {counted(records, 'record')} of {file} into {settings.url}, and replaces those there "
-            "that differ"
+            f"this writes up to {counted(records, 'record')} of {file} into {settings.deployment.url}, and "
+            "replaces those there that differ"
         )
     with load_progress("importing", end.records, noun="records") as progress:
         running = _Import(wish, progress, copy_records)
         try:
-            with_store_to_load(settings, running.run)
+            with_store_to_load(settings.deployment, running.run)
         except CopyConflictError as exc:
-            raise CommandError(
+            raise OperationError(
                 f"{settings.command}: {exc}; {running.words}; {_WAYS}", ExitCode.VERSION_CONFLICT
             ) from exc
         except (Exception, KeyboardInterrupt):
@@ -102,7 +104,7 @@ def import_store(
         finally:
             progress.stop()
     output.record(
-        {"file": str(file), "metadata": settings.url}
+        {"file": str(file), "metadata": settings.deployment.url}
         | running.fields
         | {"seconds": round(progress.seconds, 3), "records_per_second": round(progress.rows_per_second)}
     )
@@ -195,7 +197,7 @@ class _Import:
 
 
 def _tell_plan(settings: Settings, output: Output, wish: _Options, header: ExportHeader, end: ExportEnd) -> None:
-    """Write what the file holds, and what would become of it. Raises CommandError if the import would fail."""
+    """Write what the file holds, and what would become of it. Raises OperationError if the import would fail."""
     with load_progress("comparing", end.records, noun="records") as progress:
         looking = _Import(wish, progress, plan_copy)
         asyncio.run(_look(settings, looking))
@@ -206,7 +208,7 @@ def _tell_plan(settings: Settings, output: Output, wish: _Options, header: Expor
         | {"metadata": settings.url_to_show, **counts, "owners_left_out": looking.owners_left_out}
     )
     if refused := looking.counts[CopyResult.REFUSED]:
-        raise CommandError(
+        raise OperationError(
             f"{settings.command} cannot be done yet: {settings.url_to_show} holds others in place of "
             f"{counted(refused, 'record')} of {wish.file}; {_WAYS}",
             ExitCode.VERSION_CONFLICT,
@@ -215,10 +217,10 @@ def _tell_plan(settings: Settings, output: Output, wish: _Options, header: Expor
 
 async def _look(settings: Settings, looking: _Import) -> None:
     """Go through the file beside the target; a SQLite file that is not there yet holds nothing, and is not made."""
-    url, options = settings.url_to_show, settings.options_to_look()
+    url, options = settings.url_to_show, settings.deployment.options_to_look()
     is_to_be_made = MetadataUrl.parse(url).scheme == "sqlite" and await read_layout(url, options) is None
     async with await open_metadata("sqlite://" if is_to_be_made else url, options) as store:
-        await watching(settings, store, lambda watch: looking.run(store, watch))
+        await watching(settings.deployment, store, lambda watch: looking.run(store, watch))
 
 
 async def _verified(file: Path) -> tuple[ExportHeader, ExportEnd]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -12,21 +12,23 @@ import click
 
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import CheckedName
-from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
-from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
-from hedwig.cli.migration.hubs import MigrationHubs
-from hedwig.cli.migration.options import MigrationOptions
-from hedwig.cli.migration.plan import MigrationPlan
-from hedwig.cli.migration.run import MigrationRun
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.configuration import SETTINGS
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, OperationError, exit_code_of
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.freezing import StoreFreeze
 from hedwig.metadata.migration.run import Migration, MigrationError
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.errors import explain
+from hedwig.operations.migration.hubs import MigrationHubs
+from hedwig.operations.migration.options import MigrationOptions
+from hedwig.operations.migration.plan import MigrationPlan
+from hedwig.operations.migration.run import MigrationRun
 
 __all__ = ["migrate_store"]
 
@@ -42,7 +44,7 @@ _LEASE_S: Final = 15.0
 @click.option("--from", "source", required=True, metavar="URL", help="The store to read.")
 @click.option("--to", "target", required=True, metavar="URL", help="The store to fill: formatted, and empty.")
 @click.option("--with-owners", is_flag=True, help="Copy owner records too: only for hubs that keep their epochs.")
-@cluster_options()
+@deployment_options()
 @click.option(
     "--hub-admin",
     "admins",
@@ -61,7 +63,7 @@ def migrate_store(
     source: str,
     target: str,
     with_owners: bool,
-    cluster: ClusterAccess,
+    deployment: Deployment,
     admins: tuple[str, ...],
     hubs_down: bool,
     no_pause: bool,
@@ -76,13 +78,12 @@ def migrate_store(
     before, hubs go on, and the same command goes on where it was.
     """
     output = settings.writer()
-    given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
+    given = None if hubs_down else deployment.cluster or (source if source.startswith("zookeeper:") else None)
     wish = MigrationOptions(
-        settings=settings,
+        deployment=replace(deployment, cluster=given),
         source=source,
         target=target,
         owners=with_owners,
-        cluster=given,
         admins=admins,
         hubs_down=hubs_down,
         stops_before_pause=no_pause,
@@ -90,11 +91,15 @@ def migrate_store(
     )
     try:
         if dry_run:
-            MigrationPlan.make(wish).tell(output)
+            plan = MigrationPlan.make(wish)
+            output.record(plan.facts)
+            plan.check()
             return
         report = asyncio.run(_Migrating(wish).run())
+    except OperationError:
+        raise
     except HedwigError as exc:
-        raise CommandError(
+        raise OperationError(
             f"{settings.command} failed: {explain(exc, f'{source} or {target}')}", exit_code_of(exc)
         ) from exc
     output.record(report)
@@ -121,10 +126,10 @@ class _Migrating:
         """Carry the migration out, or go on with it; return the report."""
         began = time.monotonic()
         wish = self.wish
-        command = wish.settings.command
+        command = wish.deployment.command
         layout, _ = await wish.layouts()
         async with AsyncExitStack() as stack:
-            options = wish.settings.store_options()
+            options = wish.deployment.store_options()
             source = await stack.enter_async_context(await open_metadata(wish.source, options))
             target = await stack.enter_async_context(await open_metadata(wish.target, options))
             hubs = wish.hubs_of(source)
@@ -133,7 +138,7 @@ class _Migrating:
             try:
                 await migration.begin()
             except MigrationError as exc:
-                raise CommandError(f"{command}: cannot use {wish.target}: {exc}") from exc
+                raise OperationError(f"{command}: cannot use {wish.target}: {exc}") from exc
             freeze = StoreFreeze(
                 source.named_records,
                 migration.state.id,

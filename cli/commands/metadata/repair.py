@@ -12,10 +12,6 @@ from typing import Any, Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.checks.local_orphans import LocalOrphans
-from hedwig.cli.checks.reported import COLUMNS, ONLY_WHEN_NAMED, Reported, Severity, found_fields
-from hedwig.cli.checks.store_check import StoreCheck
-from hedwig.cli.checks.store_repair import StoreRepair
 from hedwig.cli.commands.metadata.check import (
     CheckOptions,
     Surroundings,
@@ -24,18 +20,23 @@ from hedwig.cli.commands.metadata.check import (
     surroundings,
     tell_unchecked,
 )
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.ledger_access import LedgerAccess
-from hedwig.cli.deployment.topic_owner import admin_option
-from hedwig.cli.errors import CommandError, counted
+from hedwig.cli.commands.metadata.finding_fields import COLUMNS, found_fields
 from hedwig.cli.output.formats import Output
-from hedwig.cli.output.progress import load_progress
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import watching
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.human_units import counted
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.metadata.bulk.repairs import RepairResult
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
+from hedwig.operations.checks.local_orphans import LocalOrphans
+from hedwig.operations.checks.reported import ONLY_WHEN_NAMED, Reported, Severity
+from hedwig.operations.checks.store_check import StoreCheck
+from hedwig.operations.checks.store_repair import StoreRepair
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import watching
+from hedwig.operations.progress import load_progress
 
 __all__ = ["repair", "repair_store"]
 
@@ -56,7 +57,7 @@ _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
 
 @click.command("repair", cls=AdminCommand, example="hedwig-admin metadata repair --dry-run")
 @check_options()
-@admin_option("the standalone hub")
+@deployment_options(admin="the standalone hub", ledgers=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be repaired, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_settings
@@ -64,9 +65,7 @@ def repair_store(
     settings: Settings,
     /,
     wish: CheckOptions,
-    cluster: ClusterAccess,
-    ledgers: LedgerAccess,
-    admin: str | None,
+    deployment: Deployment,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -78,36 +77,30 @@ def repair_store(
 
     Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
     """
-    return repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)
+    return repair(settings, wish, deployment, dry_run=dry_run, yes=yes)
 
 
 def repair(
     settings: Settings,
     wish: CheckOptions,
-    cluster: ClusterAccess,
-    ledgers: LedgerAccess,
-    admin: str | None,
+    deployment: Deployment,
     *,
     dry_run: bool,
     yes: bool,
 ) -> int:
     """Carry a repair out as a command, and return its exit code.
 
-    Raises: CommandError - it cannot be done, or was not confirmed.
+    Raises: OperationError - it cannot be done, or was not confirmed.
     """
     output = settings.writer()
-    return asyncio.run(_Repairing(settings, output, wish, cluster, admin).run(ledgers, dry_run=dry_run, yes=yes))
+    return asyncio.run(_Repairing(output, wish, deployment).run(dry_run=dry_run, yes=yes))
 
 
 class _Repairing:
     """One run of the command."""
 
-    def __init__(
-        self, settings: Settings, output: Output, wish: CheckOptions, cluster: ClusterAccess, admin: str | None
-    ) -> None:
-        self._settings = settings
-        self._cluster = cluster
-        self._admin = admin
+    def __init__(self, output: Output, wish: CheckOptions, deployment: Deployment) -> None:
+        self._deployment = deployment
         self._output = output
         # All kinds are looked for: who repairs a store has to hear of what is left in it.
         self._wish = replace(wish, kinds=wish.kinds or tuple(FindingKind))
@@ -115,9 +108,9 @@ class _Repairing:
         self._left: Counter[Severity] = Counter()
         """How much is left as it is, by how bad it is."""
 
-    async def run(self, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> int:
+    async def run(self, *, dry_run: bool, yes: bool) -> int:
         """Look, ask and repair; return the exit code."""
-        async with surroundings(self._settings, self._cluster, ledgers, self._wish.kinds) as around:
+        async with surroundings(self._deployment, self._wish.kinds) as around:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
@@ -125,7 +118,7 @@ class _Repairing:
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed{self._what_is_left()}", err=True)
                 return self._code()
             done = await watching(
-                self._settings, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
+                self._deployment, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
             )
         if done is None:
             click.echo(f"nothing to repair{self._what_is_left()}", err=True)
@@ -158,7 +151,7 @@ class _Repairing:
             self._output.end_told()
             return None
         if not yes:
-            await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
+            await asyncio.to_thread(confirm, f"this repairs in {self._deployment.url_to_show}: {_spelled(planned)}")
         self._begin()
         done = await self._repair(around, planned, watch)
         self._output.end_told()
@@ -183,14 +176,14 @@ class _Repairing:
         return planned
 
     def _check_looked(self, check: StoreCheck, planned: Mapping[FindingKind, int]) -> None:
-        """Raise CommandError if what was looked at cannot be what was meant."""
+        """Raise OperationError if what was looked at cannot be what was meant."""
         if self._is_named and check.unchecked:
             kind, why = next(iter(check.unchecked.items()))
-            raise CommandError(f"{self._settings.command}: cannot look for {kind}: {why}; nothing was changed")
+            raise OperationError(f"{self._deployment.command}: cannot look for {kind}: {why}; nothing was changed")
         if planned[FindingKind.MISSING_LEDGER] and not check.ledgers_found:
-            raise CommandError(
-                f"{self._settings.command}: not one of the ledgers on record is there; see that --data or --bookkeeper "
-                "names what the hubs use; nothing was changed"
+            raise OperationError(
+                f"{self._deployment.command}: not one of the ledgers on record is there; see that --data or "
+                "--bookkeeper names what the hubs use; nothing was changed"
             )
 
     async def _repair(
@@ -203,7 +196,7 @@ class _Repairing:
         async with AsyncExitStack() as stack:
             orphans = None
             if around.local is not None:
-                orphans = LocalOrphans(self._settings, around.store, around.local, self._cluster, self._admin)
+                orphans = LocalOrphans(self._deployment, around.store, around.local)
                 stack.push_async_callback(orphans.aclose)
             mending = StoreRepair(around.store, around.verdicts, around.known, orphans)
             await self._repair_all(around, mending, left, watch, done)

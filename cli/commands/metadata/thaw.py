@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
+from hedwig.operations.deployment.store import with_store
 
 __all__ = ["thaw_store"]
 
@@ -34,7 +35,7 @@ def thaw_store(settings: Settings, yes: bool, dry_run: bool) -> None:
 
     async def thaw(store: MetadataStore) -> Mapping[str, Any]:
         found = await read_freeze(store.named_records)
-        report = {"metadata": settings.url, "was": found.state.value if found is not None else None}
+        report = {"metadata": settings.deployment.url, "was": found.state.value if found is not None else None}
         report["target"] = found.target if found is not None and found.forbids_writes else None
         if found is None or not found.forbids_writes:
             return {**report, "thawed": False}
@@ -44,14 +45,14 @@ def thaw_store(settings: Settings, yes: bool, dry_run: bool) -> None:
             await asyncio.to_thread(confirm, _warning(found))
         lifted = replace(found, state=FreezeState.LIFTED, wall_ms=int(time.time() * 1000))
         if await replace_freeze(store.named_records, found, lifted, Random()) is None:
-            raise CommandError(
-                f"{settings.command}: a migration is at work with {settings.url}, and changed that meanwhile; end it "
-                "with Ctrl-C, which thaws, or give the command again",
+            raise OperationError(
+                f"{settings.command}: a migration is at work with {settings.deployment.url}, and changed that "
+                "meanwhile; end it with Ctrl-C, which thaws, or give the command again",
                 ExitCode.VERSION_CONFLICT,
             )
         return {**report, "thawed": True}
 
-    output.record(with_store(settings, thaw))
+    output.record(with_store(settings.deployment, thaw))
 
 
 def _warning(found: Freeze) -> str:

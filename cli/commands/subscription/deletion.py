@@ -3,19 +3,22 @@
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import owner_options
-from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store_to_write
+from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.subscription_access import SubscriptionAccess, check_version, consumed_of, offline_option
-from hedwig.cli.topics.topic_positions import TopicPositions
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store_to_write
+from hedwig.operations.topics.positions import TopicPositions
+from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_version, consumed_of
 from hedwig.versions import Version, Versioned
 
 __all__ = ["delete_subscription"]
@@ -30,7 +33,7 @@ __all__ = ["delete_subscription"]
 @offline_option()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
 def delete_subscription(
     settings: Settings,
@@ -43,15 +46,14 @@ def delete_subscription(
     offline: bool,
     yes: bool,
     dry_run: bool,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
 ) -> None:
     """Delete a subscription; what it has not consumed is lost to it. One that is open is deleted with --force only.
 
     It is done through the hub that owns the topic, if there is one, else in the store.
     """
     output = settings.writer()
-    access = SubscriptionAccess(settings, topic, subscriber)
+    access = SubscriptionAccess(deployment, topic, subscriber)
     stored = access.read()
     if stored is None:
         if not if_exists:
@@ -59,11 +61,11 @@ def delete_subscription(
         output.record(name_fields(topic, subscriber) | {"result": "absent"})
         return
     check_version(access.name, stored.found, expected_version)
-    owner = access.look(cluster, admin, offline=offline)
+    owner = access.look(offline=offline)
     if owner is not None:
         (row,) = owner[1]["subscriptions"]
         if row["attached"] and not force:
-            raise CommandError(
+            raise OperationError(
                 f"cannot delete the {access.name}: somebody has it open; --force takes it from there: its client is "
                 "told, and gets no more of it"
             )
@@ -103,7 +105,7 @@ def _delete(
                 force="on" if force else None,
                 version=None if expected is None else str(expected),
             )
-        except CommandError as exc:
+        except OperationError as exc:
             if exc.code is ExitCode.NOT_FOUND and if_exists:
                 return None
             raise
@@ -112,5 +114,5 @@ def _delete(
     async def delete(store: MetadataStore) -> None:
         await store.subscriptions.delete(access.topic, access.subscriber, found.version)
 
-    with_store_to_write(access.settings, delete)
+    with_store_to_write(access.deployment, delete)
     return str(found.version)

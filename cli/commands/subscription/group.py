@@ -4,25 +4,27 @@ from typing import Final
 
 import click
 
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.subscription.deletion import delete_subscription
 from hedwig.cli.commands.subscription.lag import show_lag
+from hedwig.cli.commands.subscription.pages import write_subscriptions
 from hedwig.cli.commands.subscription.pointer import reset_pointer, seek_pointer
 from hedwig.cli.commands.subscription.preferences import NewSubscription, new_subscription_options
 from hedwig.cli.loads.bulk import BulkOptions, bulk_options, run_load
-from hedwig.cli.missing import missing_subscription
 from hedwig.cli.output.fields import name_fields, subscription_fields
 from hedwig.cli.output.outcomes import report_outcomes
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings.access import with_store, with_store_to_write
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.subscription_pages import check_topic, write_subscriptions
+from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.metadata.bulk.loading import SubscriptionCreator
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.store import with_store, with_store_to_write
+from hedwig.operations.errors import missing_subscription
+from hedwig.operations.topics.subscription_access import check_topic
 from hedwig.versions import NEW
 
 __all__ = ["subscription"]
@@ -83,9 +85,9 @@ def create_subscriptions(
         if await _make_topic(store, key.topic):
             click.echo(f"topic '{show_name(key.topic)}' did not exist, and was created too", err=True)
         outcomes = await store.subscriptions.apply([Write(key, new.data, NEW)])
-        report_outcomes(settings, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
+        report_outcomes(settings.deployment, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
 
-    with_store_to_write(settings, create)
+    with_store_to_write(settings.deployment, create)
 
 
 @subscription.command("show", example="hedwig-admin subscription show news reader -o json")
@@ -103,7 +105,7 @@ def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId
             raise missing_subscription(topic, subscriber)
         output.record(name_fields(topic) | subscription_fields(subscriber, found))
 
-    with_store(settings, show)
+    with_store(settings.deployment, show)
 
 
 @subscription.command("list", example="hedwig-admin subscription list news --limit 100 -o ndjson")
@@ -119,7 +121,7 @@ def list_subscriptions(settings: Settings, /, topic: Topic, selection: Selection
         output.begin("subscriptions", _COLUMNS, _SHOWN)
         await write_subscriptions(store, topic, selection, output, subscription_fields)
 
-    with_store(settings, list_them)
+    with_store(settings.deployment, list_them)
 
 
 for command in (delete_subscription, reset_pointer, seek_pointer, show_lag):

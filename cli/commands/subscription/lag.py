@@ -4,23 +4,25 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, owner_options
-from hedwig.cli.errors import CommandError
+from hedwig.cli.commands.subscription.pages import listing_of, write_subscriptions
 from hedwig.cli.output.fields import bytes_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.subscription_access import SubscriptionAccess, consumed_of
-from hedwig.cli.topics.subscription_pages import check_topic, listing_of, write_subscriptions
-from hedwig.cli.topics.topic_positions import TopicPositions
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import parse_name, show_name
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState
+from hedwig.operations.topics.positions import TopicPositions
+from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_topic, consumed_of
 from hedwig.versions import Versioned
 
 __all__ = ["show_lag"]
@@ -34,7 +36,7 @@ _PAGE_ROWS: Final = 1000
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
 @click.argument("subscriber", type=SUBSCRIBER, required=False)
 @list_options(SUBSCRIBER)
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
 def show_lag(
     settings: Settings,
@@ -42,8 +44,7 @@ def show_lag(
     topic: Topic,
     subscriber: SubscriberId | None,
     selection: Selection,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
 ) -> None:
     """Show how many messages each subscription of a topic, or one, has not consumed.
 
@@ -53,9 +54,9 @@ def show_lag(
     if subscriber is not None and not selection.is_untouched:
         raise click.UsageError("give SUBSCRIBER or the options of a listing, not both")
     output = settings.writer()
-    endpoint = _find_owner(settings, topic, cluster, admin)
+    endpoint = _find_owner(settings, topic, deployment)
     if subscriber is not None:
-        access = SubscriptionAccess(settings, topic, subscriber)
+        access = SubscriptionAccess(deployment, topic, subscriber)
         lag = access.ask(endpoint, "/lag") if endpoint is not None else None
         row = _row_of_hub(lag["subscriptions"][0], lag["last_id"]) if lag is not None else _stored_row(access)
         output.begin("subscriptions", _COLUMNS, _SHOWN)
@@ -67,12 +68,12 @@ def show_lag(
         _write_from_store(settings, topic, selection, output)
 
 
-def _find_owner(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> AdminEndpoint | None:
-    owner = OwnerFinder(settings, cluster, admin).find_existing(topic)
+def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminEndpoint | None:
+    owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.ALIVE:
         try:
             return owner.asked(settings.command)
-        except CommandError as exc:
+        except OperationError as exc:
             click.echo(f"{exc}; what follows is from the store", err=True)
     elif owner.state is OwnerState.UNKNOWN:
         click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
@@ -126,7 +127,7 @@ def _write_from_store(settings: Settings, topic: Topic, selection: Selection, ou
 
         await write_subscriptions(store, topic, selection, output, row)
 
-    with_store(settings, write)
+    with_store(settings.deployment, write)
 
 
 def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:

@@ -6,26 +6,28 @@ from typing import Any, Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION, CheckedName, complete_topic
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import owner_options
-from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION, CheckedName
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store_to_write
+from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.subscription_access import (
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
+from hedwig.metadata import MetadataStore
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+from hedwig.names import show_name
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store_to_write
+from hedwig.operations.topics.positions import TopicPositions
+from hedwig.operations.topics.subscription_access import (
     StoredSubscription,
     SubscriptionAccess,
     check_version,
     consumed_of,
-    offline_option,
 )
-from hedwig.cli.topics.topic_positions import TopicPositions
-from hedwig.metadata import MetadataStore
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hedwig.names import show_name
 from hedwig.versions import Version
 
 __all__ = ["reset_pointer", "seek_pointer"]
@@ -65,8 +67,7 @@ def _reset(
     offline: bool,
     yes: bool,
     dry_run: bool,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
 ) -> None:
     """Move the consume pointer of a subscription, forward or back: message POSITION and all before it do not come
     again, what is behind it does. `start` is before all that is kept, `end` behind all that was published.
@@ -75,12 +76,12 @@ def _reset(
     messages are skipped.
     """
     output = settings.writer()
-    access = SubscriptionAccess(settings, topic, subscriber)
+    access = SubscriptionAccess(deployment, topic, subscriber)
     stored = access.read()
     if stored is None:
         raise access.missing()
     check_version(access.name, stored.found, expected_version)
-    owner = access.look(cluster, admin, offline=offline)
+    owner = access.look(offline=offline)
     if owner is None:
         stored = access.read_anew(expected_version)
     move = _look_in_store(access, stored, to) if owner is None else _look(access, *owner, to)
@@ -130,8 +131,8 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
         left_open = positions.open
         assert left_open is not None, "else the end is on record"
         if to == "end" or (isinstance(to, int) and to >= (left_open.start or 1)):
-            raise CommandError(
-                f"{access.settings.command} failed on topic '{show_name(access.topic)}': how many messages it has is "
+            raise OperationError(
+                f"{access.deployment.command} failed on topic '{show_name(access.topic)}': how many messages it has is "
                 f"not known, since its last hub left ledger {left_open.ledger_id} open; have a hub own the topic, by "
                 "publishing to it or subscribing, then try again"
             )
@@ -151,8 +152,8 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
 
 def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:
     if to > last_id:
-        raise CommandError(
-            f"{access.settings.command} failed: topic '{show_name(access.topic)}' has no message {to} yet; the last "
+        raise OperationError(
+            f"{access.deployment.command} failed: topic '{show_name(access.topic)}' has no message {to} yet; the last "
             f"one is {last_id}, which --to end stands for",
             ExitCode.USAGE,
         )
@@ -166,7 +167,7 @@ def _write(access: SubscriptionAccess, stored: StoredSubscription, consumed: int
     async def write(store: MetadataStore) -> Version:
         return await store.subscriptions.update(access.topic, access.subscriber, data, stored.found.version)
 
-    return with_store_to_write(access.settings, write)
+    return with_store_to_write(access.deployment, write)
 
 
 def _command(name: str) -> click.Command:
@@ -191,7 +192,7 @@ def _command(name: str) -> click.Command:
         offline_option(),
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Say where it would stand, and change nothing."),
-        owner_options(),
+        deployment_options(admin="the topic's owner"),
     )
     command: Any = pass_settings(_reset)
     for decorator in reversed(decorators):

@@ -24,23 +24,25 @@ from typing import Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.arguments.names import TOPIC, VERSION, complete_topic
+from hedwig.cli.arguments.names import TOPIC, VERSION
 from hedwig.cli.commands.topic.ownership import ReleaseResult, release
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from hedwig.cli.errors import CommandError, ExitCode, counted
-from hedwig.cli.missing import missing_topic
 from hedwig.cli.output.fields import name_fields, version_text
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store, with_store_to_load
+from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.subscription_access import offline_option
-from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import BadVersionError, NoRecordError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.human_units import counted
 from hedwig.metadata import Delete, MetadataStore, RecordKey
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store, with_store_to_load
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.operations.errors import missing_topic
 from hedwig.versions import Version, Versioned
 
 __all__ = ["LastRecord", "TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
@@ -81,7 +83,7 @@ class TopicRecords:
 @offline_option()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
 def delete_one(
     settings: Settings,
@@ -93,8 +95,7 @@ def delete_one(
     offline: bool,
     yes: bool,
     dry_run: bool,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
 ) -> None:
     """Delete a topic; with --force also one that has an owner or subscriptions.
 
@@ -104,13 +105,13 @@ def delete_one(
     it says how many, and which command deletes them.
     """
     output = settings.writer()
-    found = with_store(settings, lambda store: read_topic(store, name))
+    found = with_store(settings.deployment, lambda store: read_topic(store, name))
     if if_exists and not found.is_anything_there:
         output.record(name_fields(name) | {"result": "absent"})
         return
     check_there(found)
     _check_version(found, expected_version)
-    owner = None if found.owner is None else _look(settings, name, cluster, admin, offline=offline)
+    owner = None if found.owner is None else _look(settings, name, deployment, offline=offline)
     _check_unused(found, owner, force)
     if force and not offline:
         _check_known(owner)
@@ -124,16 +125,16 @@ def delete_one(
     }
     endpoint = None
     if found.ledgers and not offline:
-        endpoint = OwnerFinder(settings, cluster, admin).standalone_endpoint()
+        endpoint = OwnerFinder(deployment).standalone_endpoint()
     if not dry_run:
         if not force:
             # While somebody thought about the question, others may have begun to use it.
-            _check_unused(with_store(settings, lambda store: read_topic(store, name)), owner, force)
-        elif found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
+            _check_unused(with_store(settings.deployment, lambda store: read_topic(store, name)), owner, force)
+        elif found.owner is not None and not offline and _is_released(settings, name, deployment):
             found = _released(settings, name)
         last = LastRecord(found, endpoint)
         losses["subscriptions"] = with_store_to_load(
-            settings, lambda store, watch: delete_topic(store, found, watch, last)
+            settings.deployment, lambda store, watch: delete_topic(store, found, watch, last)
         )
         losses["ledgers"] = found.ledgers
         endpoint = last.endpoint
@@ -150,44 +151,42 @@ def delete_one(
         )
 
 
-def _look(
-    settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None, *, offline: bool
-) -> TopicOwner | None:
+def _look(settings: Settings, topic: Topic, deployment: Deployment, *, offline: bool) -> TopicOwner | None:
     """Return the owner, None if there is none any more; with `offline` nobody is asked whether it is alive."""
     if not offline:
-        owner = OwnerFinder(settings, cluster, admin).find(topic)
+        owner = OwnerFinder(deployment).find(topic)
         return None if owner.state is OwnerState.NONE else owner
-    record = with_store(settings, lambda store: store.ownership.read(topic))
+    record = with_store(settings.deployment, lambda store: store.ownership.read(topic))
     if record is None:
         return None
     return TopicOwner(topic=topic, exists=True, record=record, state=OwnerState.UNKNOWN, why="nobody was asked")
 
 
 def _check_known(owner: TopicOwner | None) -> None:
-    """Raise CommandError if it is not known whether the owner is alive."""
+    """Raise OperationError if it is not known whether the owner is alive."""
     if owner is not None and owner.state is OwnerState.UNKNOWN:
-        raise CommandError(
+        raise OperationError(
             f"cannot delete topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
             f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
             ExitCode.UNAVAILABLE,
         )
 
 
-def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> bool:
+def _is_released(settings: Settings, topic: Topic, deployment: Deployment) -> bool:
     """Have the owner release the topic; return False if it serves nobody.
 
-    Raises: CommandError - it refuses, or cannot be asked and may be alive.
+    Raises: OperationError - it refuses, or cannot be asked and may be alive.
     """
-    owner = OwnerFinder(settings, cluster, admin).find(topic)
+    owner = OwnerFinder(deployment).find(topic)
     _check_known(owner)
     return owner.state is OwnerState.ALIVE and release(settings, owner) is ReleaseResult.RELEASED
 
 
 def _released(settings: Settings, topic: Topic) -> TopicRecords:
-    """Return the records of a topic that was released. Raises CommandError if a hub has claimed it since."""
-    found = with_store(settings, lambda store: read_topic(store, topic))
+    """Return the records of a topic that was released. Raises OperationError if a hub has claimed it since."""
+    found = with_store(settings.deployment, lambda store: read_topic(store, topic))
     if found.owner is not None:
-        raise CommandError(
+        raise OperationError(
             f"cannot delete topic '{show_name(topic)}': its owner released it, and {found.owner.value.name} has "
             "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
             ExitCode.VERSION_CONFLICT,
@@ -238,7 +237,7 @@ async def delete_topic(
     """Delete the topic that was `found`; return how many subscriptions went. `last` is who deletes its last record.
 
     Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - somebody wrote or deleted a record
-        meanwhile: what went so far stays gone, the topic stays; CommandError - subscriptions are made as fast as they
+        meanwhile: what went so far stays gone, the topic stays; OperationError - subscriptions are made as fast as they
         are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
     """
     deleted = await _delete_subscriptions(store, found.topic, watch)
@@ -263,7 +262,7 @@ async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: Freez
                 deleted += _is_deleted(outcome.error)
         if not seen:
             return deleted
-    raise CommandError(
+    raise OperationError(
         f"cannot delete topic '{show_name(topic)}': its subscriptions are changed as fast as they are deleted; "
         "stop its subscribers, and try again",
         ExitCode.VERSION_CONFLICT,
@@ -293,7 +292,7 @@ async def _batches(
 
 
 def check_there(found: TopicRecords) -> None:
-    """Raise CommandError if there is no such topic."""
+    """Raise OperationError if there is no such topic."""
     if not found.is_anything_there:
         raise missing_topic(found.topic)
 
@@ -303,12 +302,12 @@ def _check_version(found: TopicRecords, expected: Version | None) -> None:
     if expected is None or (current is not None and current.version == expected):
         return
     if current is None:
-        raise CommandError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
+        raise OperationError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
     raise BadVersionError(f"topic '{show_name(found.topic)}' is at version {current.version}, not {expected}", current)
 
 
 def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
-    """Raise CommandError if somebody may use the topic; `owner` is what is known of the owner that was looked for."""
+    """Raise OperationError if somebody may use the topic; `owner` is what is known of the owner that was looked for."""
     if force:
         return
     spelt = ""
@@ -318,7 +317,7 @@ def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) ->
             spelt += f" (not known for sure to be down: {owner.why})"
     obstacles = found.obstacles(spelt)
     if obstacles:
-        raise CommandError(
+        raise OperationError(
             f"cannot delete topic '{show_name(found.topic)}': it has {obstacles}; --force deletes these too"
         )
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.topic.deletion import TopicRecords, check_there, delete_one, read_topic
 from hedwig.cli.commands.topic.move import move_topic
@@ -16,13 +16,14 @@ from hedwig.cli.loads.bulk import BulkOptions, bulk_options, run_load
 from hedwig.cli.output.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.outcomes import report_outcomes
-from hedwig.cli.output.progress import listing_progress
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings.access import with_store, with_store_to_write
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.metadata import MetadataStore, Read, RecordKey, Write
 from hedwig.metadata.bulk.loading import TopicCreator
 from hedwig.model import LedgerRanges, Topic
+from hedwig.operations.deployment.store import with_store, with_store_to_write
+from hedwig.operations.progress import listing_progress
 from hedwig.versions import NEW
 
 __all__ = ["topic"]
@@ -60,9 +61,9 @@ def create_topics(settings: Settings, /, names: Sequence[Topic], if_not_exists: 
 
     async def create(store: MetadataStore) -> None:
         outcomes = await store.persistence.apply([Write(key, LedgerRanges(), NEW) for key in keys])
-        report_outcomes(settings, output, "topics", keys, outcomes, if_not_exists=if_not_exists)
+        report_outcomes(settings.deployment, output, "topics", keys, outcomes, if_not_exists=if_not_exists)
 
-    with_store_to_write(settings, create)
+    with_store_to_write(settings.deployment, create)
 
 
 @topic.command("show", example="hedwig-admin topic show news")
@@ -91,7 +92,7 @@ def show_topic(settings: Settings, name: Topic, shown: int) -> None:
                     break
         output.record(_topic_fields(found) | {"subscriptions": first})
 
-    with_store(settings, show)
+    with_store(settings.deployment, show)
 
 
 @topic.command("list", example="hedwig-admin topic list --prefix admin/ --limit 100")
@@ -107,7 +108,7 @@ def list_topics(settings: Settings, /, selection: Selection) -> None:
     async def list_them(store: MetadataStore) -> None:
         await _write_listing(store, selection, output)
 
-    with_store(settings, list_them)
+    with_store(settings.deployment, list_them)
 
 
 for command in (delete_one, show_owners, release_topic, move_topic, show_stats):

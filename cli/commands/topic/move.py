@@ -12,18 +12,21 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.hub_names import complete_hub
-from hedwig.cli.arguments.names import TOPIC, VERSION, complete_topic
-from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
-from hedwig.cli.deployment.cluster_access import ClusterAccess, find_hub
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.arguments.names import TOPIC, VERSION
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.deployment_options import deployment_options
+from hedwig.cli.settings.hub_names import complete_hub
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import BadVersionError
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import BadVersionError, OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.cluster import find_hub
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.versions import Version
 
 __all__ = ["check_version", "expected_version_option", "is_to_be_asked", "move_topic"]
@@ -41,7 +44,7 @@ expected_version_option: Final = click.option(
 @click.argument("hub", metavar="HUB", shell_complete=complete_hub)
 @expected_version_option
 @click.option("--dry-run", is_flag=True, help="Look whether it can be done, and change nothing.")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @click.option("--target-admin", metavar="HOST:PORT", help="A way to the admin endpoint of HUB.")
 @pass_settings
 def move_topic(
@@ -51,8 +54,7 @@ def move_topic(
     hub: str,
     expected_version: Version | None,
     dry_run: bool,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
     target_admin: str | None,
 ) -> None:
     """Have the hub of a cluster that clients reach at HUB, host:port, own a topic in place of its owner.
@@ -61,10 +63,10 @@ def move_topic(
     the owner; requests that come meanwhile wait, and are sent to HUB. A topic that nobody owns is claimed by HUB.
     """
     output = settings.writer()
-    target = _find_target(settings, cluster, hub, target_admin)
-    deadline = time.monotonic() + settings.operation_timeout_s()
+    target = _find_target(deployment, hub, target_admin)
+    deadline = time.monotonic() + settings.deployment.timeout_s
     while True:
-        owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+        owner = OwnerFinder(deployment).find_existing(name)
         check_version(owner, expected_version)
         try:
             moved = _look(settings, owner, target) if dry_run else _move(settings, owner, target, expected_version)
@@ -92,25 +94,25 @@ class _Target:
 class _OvertakenError(Exception):
     """Others changed the owner between the look and the move; `refused` says how."""
 
-    def __init__(self, refused: CommandError) -> None:
+    def __init__(self, refused: OperationError) -> None:
         super().__init__(str(refused))
         self.refused = refused
 
 
-def _find_target(settings: Settings, cluster: ClusterAccess, name: str, admin: str | None) -> _Target:
-    """Return the hub called `name`. Raises CommandError unless it takes topics: before anybody gives one up for it."""
-    found = find_hub(settings, cluster, name)
+def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Target:
+    """Return the hub called `name`. Raises OperationError unless it takes topics, before anybody gives one up."""
+    found = find_hub(deployment, name)
     hub = found.info.name
-    failed = f"{settings.command} failed on hub {hub}"
+    failed = f"{deployment.command} failed on hub {hub}"
     address = admin or found.admin
     if address is None:
-        raise CommandError(
+        raise OperationError(
             f"{failed}: it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
         )
-    endpoint = AdminEndpoint(settings.command, hub, address, settings.operation_timeout_s())
+    endpoint = AdminEndpoint(deployment.command, hub, address, deployment.timeout_s)
     health = endpoint.get("/health")
     if health.get("address") != found.info.address:
-        raise CommandError(
+        raise OperationError(
             f"{failed}: what answers at {endpoint.address} is hub {health.get('address')}; name a way to the right one "
             "with --target-admin HOST:PORT"
         )
@@ -120,7 +122,7 @@ def _find_target(settings: Settings, cluster: ClusterAccess, name: str, admin: s
         said = exc.said
         if exc.answer.get("reason") == "drained":
             said = f"it is drained, and takes no topics; hedwig-admin hub undrain {hub} ends that"
-        raise CommandError(f"{failed}: {said}") from exc
+        raise OperationError(f"{failed}: {said}") from exc
     return _Target(found.info, endpoint)
 
 
@@ -134,7 +136,7 @@ def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str
 
 
 def _move(settings: Settings, owner: TopicOwner, target: _Target, expected: Version | None) -> Mapping[str, Any]:
-    """Have the topic owned by `target`. Raises _OvertakenError; CommandError - it is not, or that is not known."""
+    """Have the topic owned by `target`. Raises _OvertakenError; OperationError - it is not, or that is not known."""
     if target.owns(owner):
         return {"result": "unchanged", "version": _claim(settings, owner, target)["owner_version"]}
     if not is_to_be_asked(settings.command, owner):
@@ -155,12 +157,12 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
     )
     try:
         told = owner.asked(settings.command).post(path)
-    except CommandError as exc:
+    except OperationError as exc:
         reason = exc.answer.get("reason") if isinstance(exc, RefusedError) else None
         if reason in _LOST:
             raise _OvertakenError(exc) from exc
         if reason == "target":
-            raise CommandError(
+            raise OperationError(
                 f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, finds that it has "
                 "ended, or was started again; nothing was changed",
                 ExitCode.UNAVAILABLE,
@@ -172,11 +174,11 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
     return bool(told["owner"])
 
 
-def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, error: CommandError) -> None:
+def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, error: OperationError) -> None:
     """Find out from the target itself whether it was named. Raises `error` unless it has the topic."""
     try:
         _claim(settings, owner, target)
-    except (_OvertakenError, CommandError):
+    except (_OvertakenError, OperationError):
         raise error from None
 
 
@@ -189,15 +191,15 @@ def _claim(
     failed = f"{settings.command} failed on topic '{name}'"
     try:
         return target.endpoint.post(path)
-    except CommandError as exc:
+    except OperationError as exc:
         if isinstance(exc, RefusedError) and exc.answer.get("reason") in _LOST:
             raise _OvertakenError(
-                CommandError(f"{failed}: hub {hub} did not get it: {exc.said}; move it again to try anew", exc.code)
+                OperationError(f"{failed}: hub {hub} did not get it: {exc.said}; move it again to try anew", exc.code)
             ) from exc
         if not is_named:
             raise
         said = exc.said if isinstance(exc, RefusedError) else str(exc)
-        raise CommandError(
+        raise OperationError(
             f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}; it will "
             "once it can, and when it ends any other hub can",
             exc.code,
@@ -205,9 +207,9 @@ def _claim(
 
 
 def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
-    """Say whether there is an owner. Raises CommandError if whether it is alive is not known."""
+    """Say whether there is an owner. Raises OperationError if whether it is alive is not known."""
     if owner.state is OwnerState.UNKNOWN:
-        raise CommandError(
+        raise OperationError(
             f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
             f"known: {owner.why}",
             ExitCode.UNAVAILABLE,
@@ -216,11 +218,11 @@ def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
 
 
 def check_version(owner: TopicOwner, expected: Version | None) -> None:
-    """Raise BadVersionError, or CommandError if there is no owner record, unless it is at version `expected`."""
+    """Raise BadVersionError, or OperationError if there is no owner record, unless it is at version `expected`."""
     record = owner.record
     if expected is None or (record is not None and record.version == expected):
         return
     name = show_name(owner.topic)
     if record is None:
-        raise CommandError(f"topic '{name}' has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
+        raise OperationError(f"topic '{name}' has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
     raise BadVersionError(f"the owner record of topic '{name}' is at version {record.version}, not {expected}", record)

@@ -6,18 +6,21 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.topic.move import check_version, expected_version_option, is_to_be_asked
-from hedwig.cli.deployment.admin_endpoint import RefusedError, named
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.admin_endpoint import RefusedError, named
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.versions import Version, Versioned
 
 __all__ = ["ReleaseResult", "release", "release_topic", "show_owners"]
@@ -29,15 +32,15 @@ _NOT_FOUND: Final = 404
 
 @click.command("owner", cls=AdminCommand, example="hedwig-admin topic owner news")
 @click.argument("names", nargs=-1, required=True, type=TOPIC, metavar="NAME...", shell_complete=complete_topic)
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
-def show_owners(settings: Settings, /, names: Sequence[Topic], cluster: ClusterAccess, admin: str | None) -> None:
+def show_owners(settings: Settings, /, names: Sequence[Topic], deployment: Deployment) -> None:
     """Show which hub owns each topic, and whether that hub is alive.
 
     A hub of a cluster is looked for in ZooKeeper; a standalone one is asked itself.
     """
     output = settings.writer()
-    owners = OwnerFinder(settings, cluster, admin).find_all(list(dict.fromkeys(names)))
+    owners = OwnerFinder(deployment).find_all(list(dict.fromkeys(names)))
     there = [owner for owner in owners if owner.exists]
     if there:
         output.begin("topics", _COLUMNS, _SHOWN)
@@ -47,7 +50,7 @@ def show_owners(settings: Settings, /, names: Sequence[Topic], cluster: ClusterA
     if missing:
         said = ", ".join(f"'{show_name(owner.topic)}'" for owner in missing[:10])
         more = f" and {len(missing) - 10:,} more" if len(missing) > 10 else ""
-        raise CommandError(
+        raise OperationError(
             f"there is no topic {said}{more}; see what there is with: hedwig-admin topic list", ExitCode.NOT_FOUND
         )
 
@@ -66,7 +69,7 @@ class ReleaseResult(StrEnum):
 @click.argument("name", type=TOPIC, shell_complete=complete_topic)
 @expected_version_option
 @click.option("--dry-run", is_flag=True, help="Look whether it can be done, and change nothing.")
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
 def release_topic(
     settings: Settings,
@@ -74,8 +77,7 @@ def release_topic(
     name: Topic,
     expected_version: Version | None,
     dry_run: bool,
-    cluster: ClusterAccess,
-    admin: str | None,
+    deployment: Deployment,
 ) -> None:
     """Have the owner of a topic give it up; the next hub that is asked for it owns it then.
 
@@ -83,7 +85,7 @@ def release_topic(
     subscribe again. The record of an owner that is gone stays: the next hub that is asked for the topic replaces it.
     """
     output = settings.writer()
-    owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+    owner = OwnerFinder(deployment).find_existing(name)
     check_version(owner, expected_version)
     if not dry_run:
         result = str(release(settings, owner))
@@ -125,7 +127,7 @@ def _owner_row(owner: TopicOwner) -> dict[str, Any]:
 def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
     """Have the owner release the topic.
 
-    Raises: CommandError - the owner refuses, does not answer, or may be alive and cannot be asked.
+    Raises: OperationError - the owner refuses, does not answer, or may be alive and cannot be asked.
     """
     if not is_to_be_asked(settings.command, owner):
         return _without_owner(owner)
@@ -150,4 +152,4 @@ def _without_owner(owner: TopicOwner) -> ReleaseResult:
 
 
 def _record_of(settings: Settings, topic: Topic) -> Versioned[HubInfo] | None:
-    return with_store(settings, lambda store: store.ownership.read(topic))
+    return with_store(settings.deployment, lambda store: store.ownership.read(topic))

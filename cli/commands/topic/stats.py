@@ -5,18 +5,20 @@ from typing import Any, Final
 
 import click
 
-from hedwig.cli.arguments.names import TOPIC, complete_topic
-from hedwig.cli.deployment.admin_endpoint import RefusedError, named, topic_path
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from hedwig.cli.errors import CommandError
+from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.output.fields import name_fields, version_text
 from hedwig.cli.program import AdminCommand
-from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.cli.topics.topic_positions import TopicPositions
+from hedwig.cli.settings.topic_names import complete_topic
+from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, Topic
+from hedwig.operations.deployment.admin_endpoint import RefusedError, named, topic_path
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.operations.topics.positions import TopicPositions
 from hedwig.versions import Versioned
 
 __all__ = ["show_stats"]
@@ -35,16 +37,16 @@ _NOT_FOUND: Final = 404
     metavar="SECONDS",
     help="For how long the rate of publishes is measured; 0: it is not.",
 )
-@owner_options()
+@deployment_options(admin="the topic's owner")
 @pass_settings
-def show_stats(settings: Settings, /, name: Topic, over_s: float, cluster: ClusterAccess, admin: str | None) -> None:
+def show_stats(settings: Settings, /, name: Topic, over_s: float, deployment: Deployment) -> None:
     """Show how many messages and subscriptions a topic has, how far behind they are, and how fast it grows.
 
     The owner is asked if there is one that can be; of a topic that nobody owns the store knows all but the messages in
     a ledger that was left open.
     """
     output = settings.writer()
-    owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+    owner = OwnerFinder(deployment).find_existing(name)
     levels = _ask_owner(settings, owner, over_s)
     kept, lowest, count = _read_store(settings, name, with_subscriptions=levels is None)
     positions = TopicPositions(kept.value.ranges if kept is not None else ())
@@ -95,7 +97,7 @@ def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str
         if exc.status != _NOT_FOUND:
             raise
         return None  # It was released meanwhile.
-    except CommandError as exc:
+    except OperationError as exc:
         click.echo(f"{exc}; what follows is from the store", err=True)
         return None
     return {
@@ -128,4 +130,4 @@ def _read_store(
                 count += 1
         return kept, lowest, count
 
-    return with_store(settings, read)
+    return with_store(settings.deployment, read)

@@ -1,1 +1,1 @@
-"""Tests of `hedwig.cli.checks`."""
+"""Tests of the commands `check`."""

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES, PerfSize
-from hedwig.cli.checks.verdicts import CheckExit, Verdict, exit_of
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import format_metadata
+from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES, PerfSize
+from hedwig.operations.checks.verdicts import CheckExit, Verdict, exit_of
 from tests.cli.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.support.agreement import check_agreement

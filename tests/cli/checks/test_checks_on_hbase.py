@@ -10,10 +10,10 @@ from pathlib import Path
 import happybase
 import pytest
 
-from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES
-from hedwig.cli.checks.verdicts import CheckExit
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import StoreOptions, format_metadata
+from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES
+from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import DEADLINE_S, Admin
 from tests.servers import RunningServers
 

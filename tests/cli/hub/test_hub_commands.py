@@ -17,10 +17,10 @@ from typing import IO, Any, Final
 import click
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.main import main
 from hedwig.cli.output.format_names import FORMATS
 from hedwig.client import HubAddress
+from hedwig.exit_codes import ExitCode
 from hedwig.wire import CloseSubscription, Request
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.support.agreement import check_agreement

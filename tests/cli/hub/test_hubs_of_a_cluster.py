@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.commands.hub.group import hub as hub_group
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId
 from hedwig.status import StatusCode

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.agreement import check_agreement
 from tests.cli.support.hub_and_admin import HubAndAdmin

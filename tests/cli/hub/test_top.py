@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hedwig.cli.commands.hub.top_view import SORT_KEYS, TopOrder
-from hedwig.cli.deployment.hub_survey import HubReading
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
+from hedwig.operations.deployment.hub_survey import HubReading
 from tests.cli.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import DEADLINE_S, Admin
 from tests.cli.support.agreement import check_agreement

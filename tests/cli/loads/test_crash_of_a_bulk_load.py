@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.loads.bulk_input import BulkInput, RowBatch
 from hedwig.cli.loads.result_file import Checkpoint, Load, ResultFile
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import Topic
@@ -324,5 +325,5 @@ def test_damaged_checkpoint_is_told(tmp_path: Path) -> None:
     path = tmp_path / "result"
     _recorded(path)
     path.write_bytes(path.read_bytes().replace(b'"sha256"', b'"sha999"'))
-    with pytest.raises(CommandError, match=r"damaged.*--restart"):
+    with pytest.raises(OperationError, match=r"damaged.*--restart"):
         ResultFile(path, LOAD, restart=False)

@@ -12,14 +12,15 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.settings.access import with_store_to_write
-from hedwig.cli.settings.settings import Settings
 from hedwig.clock import SystemClock
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
 from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.model import LedgerRanges, Topic
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store_to_write
 from hedwig.versions import NEW
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.store_contents import contents, fill
@@ -217,7 +218,7 @@ def test_single_change_that_a_freeze_overtook_is_not_told_as_done(
         await store.persistence.write(Topic(b"news"), LedgerRanges(), NEW)
         await _become(store, FreezeState.FROZEN)
 
-    with pytest.raises(CommandError, match="of what was under way that is not known") as refusal:
-        with_store_to_write(Settings(flags={"metadata": url}, command="topic create"), change)
+    with pytest.raises(OperationError, match="of what was under way that is not known") as refusal:
+        with_store_to_write(Deployment(command="topic create", timeout_s=10.0, metadata=url), change)
     assert refusal.value.code == ExitCode.OUTCOME_UNKNOWN
     assert f"thaw --metadata {url}" in str(refusal.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.package_graph import check_package_graph
 from tests.servers import RunningServers

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.cli.output.format_names import FORMATS
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import ANY, NEW

@@ -17,12 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from hedwig.cli.checks.reported import Reported
-from hedwig.cli.checks.store_repair import StoreRepair
 from hedwig.cli.commands.metadata.check import Surroundings, surroundings
-from hedwig.cli.deployment.cluster_access import ClusterAccess
-from hedwig.cli.deployment.ledger_access import LedgerAccess
-from hedwig.cli.settings.settings import Settings
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
@@ -34,6 +29,9 @@ from hedwig.metadata import MetadataStore
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.metadata.bulk.repairs import RepairResult
 from hedwig.model import HubInfo, Topic
+from hedwig.operations.checks.reported import Reported
+from hedwig.operations.checks.store_repair import StoreRepair
+from hedwig.operations.deployment.deployment import Deployment
 from hedwig.versions import NEW
 from tests.cli.support.admin import Admin
 from tests.cli.support.command_tree import example_of
@@ -104,9 +102,14 @@ class Shelf:
 
     def around(self) -> Any:
         """Open what a check is about, past the command."""
-        settings = Settings(flags={"metadata": self.admin.url}, command="metadata repair")
-        place = f"zookeeper://{self.zookeeper}{self.root}"
-        return surroundings(settings, ClusterAccess(self.cluster), LedgerAccess(None, place), list(FindingKind))
+        deployment = Deployment(
+            command="metadata repair",
+            timeout_s=30.0,
+            metadata=self.admin.url,
+            cluster=self.cluster,
+            bookkeeper=f"zookeeper://{self.zookeeper}{self.root}",
+        )
+        return surroundings(deployment, list(FindingKind))
 
 
 @pytest.fixture

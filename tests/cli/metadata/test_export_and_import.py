@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.store_contents import contents, fill
 from tests.cli.support.terminal import Terminal

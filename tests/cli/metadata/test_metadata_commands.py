@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.checks.verdicts import CheckExit
+from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import Admin
 
 

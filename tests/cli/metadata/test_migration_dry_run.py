@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.metadata.freezing import RECORD_NAME as FREEZE
 from hedwig.metadata.migration.run import RECORD_NAME as MIGRATION

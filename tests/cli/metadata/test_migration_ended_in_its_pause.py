@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.errors import ServiceDownError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata.migration.run import RECORD_NAME
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.held_admin import HeldAdmin

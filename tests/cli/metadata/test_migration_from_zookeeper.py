@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevServers
-from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import ServiceDownError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataUrl, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW

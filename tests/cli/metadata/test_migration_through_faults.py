@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.store_contents import contents, fill

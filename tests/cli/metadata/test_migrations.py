@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.cli.checks.verdicts import CheckExit
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import wait_until
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.hub.support.admin_client import AdminClient

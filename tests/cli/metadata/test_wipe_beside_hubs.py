@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill

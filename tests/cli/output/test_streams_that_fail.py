@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 
 _PROGRAM: Final = shlex.join((sys.executable, "-c", "from hedwig.cli.main import main; main()"))

@@ -16,7 +16,7 @@ import click
 import pytest
 import yaml
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin
 from tests.cli.support.command_tree import EVERY_COMMAND, leaves
 from tests.cli.support.terminal import Terminal

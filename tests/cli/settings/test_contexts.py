@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import tomli_w
 
-from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.settings import contexts
 from hedwig.cli.settings.configuration import SETTINGS
 from hedwig.cli.settings.contexts import SavedContexts, changing_contexts
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin
 
 
@@ -436,7 +437,7 @@ def test_file_that_another_process_holds_is_not_waited_for_without_end(
         draft.saved = SavedContexts({"eu": {"timeout": 5.0}})
         ran = admin.run("config", "context", "save", "us", "--timeout", "5")
         assert (ran.code, "another process" in ran.err) == (ExitCode.FAILED, True)
-    with pytest.raises(CommandError, match="another process"), changing_contexts(), changing_contexts():
+    with pytest.raises(OperationError, match="another process"), changing_contexts(), changing_contexts():
         raise AssertionError
     assert tomllib.loads(_file(admin).read_text()) == {"contexts": {"eu": {"timeout": 5.0}}}
     assert [path.name for path in _file(admin).parent.iterdir()] == ["admin.toml"]

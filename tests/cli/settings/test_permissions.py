@@ -15,8 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from hedwig.cli.checks.verdicts import CheckExit
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran
 from tests.servers import RunningServers
 

@@ -9,18 +9,18 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.checks.verdicts import CheckExit
 from hedwig.cli.dev import DevServers
-from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataUrl, StoreOptions
 from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.native.wire.identity import Identity
 from hedwig.metadata.hbase.schema import Tables
 from hedwig.model import SubscriberId, Topic
+from hedwig.operations.checks.verdicts import CheckExit
 from hedwig.outcomes import ForbiddenError
 from tests.cli.support.admin import Admin, Ran, wait_until
 from tests.cli.support.store_contents import contents, fill

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.hub_and_admin import HubAndAdmin
 

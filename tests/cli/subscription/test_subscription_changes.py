@@ -7,9 +7,9 @@ from threading import Thread
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingSubscription
 from hedwig.errors import SubscriptionClosedError
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version
 from tests.cli.support.admin import Admin, wait_until

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW

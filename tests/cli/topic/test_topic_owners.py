@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW, Version

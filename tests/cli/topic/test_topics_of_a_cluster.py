@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
-from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW

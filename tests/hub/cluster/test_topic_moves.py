@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.cli.errors import ExitCode
+from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.support.waiting import until

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from hedwig.cli.settings.settings import data_directory
 from hedwig.errors import ConfigurationError
-from hedwig.hub.first_steps import user_data_directory
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.options.configuration import (
     DEFAULT,
@@ -322,12 +320,6 @@ def test_every_option_has_a_variable_of_its_own() -> None:
     variables = [variable(key) for key in keys()]
     assert len(set(variables)) == len(variables)
     assert variable("ledgers.read_threads") == "HEDWIG_HUB_LEDGERS_READ_THREADS"
-
-
-@pytest.mark.parametrize("base", ["", "relative", "/of/mine"])
-def test_first_steps_use_the_directory_of_the_command_line(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", base)
-    assert user_data_directory() == data_directory()
 
 
 def test_values_are_those_of_the_options() -> None:

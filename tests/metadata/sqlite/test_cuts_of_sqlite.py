@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from hedwig.exit_codes import ExitCode, exit_code_of_error
+from hedwig.errors import MetadataUnavailableError, UncertainStateError, exit_code_of
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import RecordKey, StoreOptions, Write, open_metadata
 from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.sqlite.cuts import Cuts
@@ -94,4 +94,4 @@ async def test_a_read_that_does_not_end_in_time_leaves_nothing_uncertain(tmp_pat
         await lane.close()
         goes_on.clear()
         assert type(caught.value) is expected
-        assert exit_code_of_error(caught.value) is code
+        assert exit_code_of(caught.value) is code

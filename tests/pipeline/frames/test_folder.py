@@ -17,8 +17,8 @@ from hedwig.pipeline import interruption
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.interruption import ending_queries
+from hedwig.pipeline.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
 from hedwig.pipeline.snapshots.side_by_side import side_by_side
-from hedwig.pipeline.source.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
 from tests.pipeline.support.interrupting import interrupted_once
 
 

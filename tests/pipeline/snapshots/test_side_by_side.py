@@ -14,11 +14,10 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from hedwig.pipeline import interruption
+from hedwig.pipeline import interruption, running_tasks
 from hedwig.pipeline.interruption import ending_queries
 from hedwig.pipeline.snapshots import side_by_side as module
 from hedwig.pipeline.snapshots.side_by_side import side_by_side
-from hedwig.pipeline.source import running_tasks
 from tests.pipeline.support.interrupting import interrupted_once
 
 PATIENCE_S: Final = 60.0

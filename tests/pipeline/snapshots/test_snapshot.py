@@ -18,12 +18,12 @@ from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.generate.generate import Recipe, generate
-from hedwig.pipeline.jobs.options import ScanOptions
 from hedwig.pipeline.snapshots import store_snapshot
 from hedwig.pipeline.snapshots.diff import diff
 from hedwig.pipeline.snapshots.manifest import FORMAT, Manifest
 from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
 from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
+from hedwig.pipeline.source.job_options import ScanOptions
 from hedwig.pipeline.source.store_tables import TableToCopy, read_table_to_copy
 
 RECIPE = Recipe(topics=300, subscriptions=500, with_history=True)

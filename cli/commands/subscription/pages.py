@@ -1,0 +1,84 @@
+"""Reading the subscriptions of a topic page by page, in bounded memory."""
+
+import heapq
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeAlias
+
+from hedwig.cli.arguments.selection import Selection
+from hedwig.cli.output.formats import Output, Row
+from hedwig.metadata import MetadataStore
+from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.operations.progress import LoadProgress, listing_progress
+from hedwig.versions import Versioned
+
+__all__ = ["Found", "listing_of", "write_subscriptions"]
+
+Found: TypeAlias = tuple[SubscriberId, Versioned[SubscriptionData]]
+
+_PAGE_ROWS: Final = 500
+
+
+def listing_of(topic: Topic, url: str) -> str:
+    """Return the name by which page tokens know the subscriptions of a topic in the store at `url`."""
+    return f"subscriptions {topic.hex()} {url}"
+
+
+async def write_subscriptions(
+    store: MetadataStore,
+    topic: Topic,
+    selection: Selection,
+    output: Output,
+    row_of: Callable[[SubscriberId, Versioned[SubscriptionData]], Row],
+) -> None:
+    """Write the subscriptions of `selection` into a listing that was begun, and end it.
+
+    A store names the subscribers of a topic in an order of its own, and only from the first. So a page is chosen from
+    all of them, by their bytes, and no more than the page is held; all together are written as they come.
+    """
+    listing = listing_of(topic, store.url.text)
+    start, limit = selection.start(listing) or b"", selection.names_max
+    with listing_progress("subscriptions") as progress:
+        wanted = _wanted(store, topic, start, selection.prefix or b"", progress)
+        if limit is None:
+            async for page in _pages(wanted):
+                output.page([row_of(*found) for found in page])
+            least: Sequence[Found] = ()
+        else:
+            least = await _least(wanted, limit + 1)
+    if limit is None:
+        output.end()
+        return
+    output.page([row_of(*found) for found in least[:limit]])
+    output.end(selection.token(listing, least[limit - 1][0]) if len(least) > limit else None)
+
+
+async def _wanted(
+    store: MetadataStore, topic: Topic, start: bytes, prefix: bytes, progress: LoadProgress
+) -> AsyncIterator[Found]:
+    number = 0
+    async for subscriber, found in store.subscriptions.read_subscriptions(topic):
+        number += 1
+        if number % _PAGE_ROWS == 0:
+            progress.advance(_PAGE_ROWS, 0)
+        if subscriber > start and subscriber.startswith(prefix):
+            yield subscriber, found
+
+
+async def _least(found: AsyncIterator[Found], most: int) -> Sequence[Found]:
+    """Return the `most` first by subscriber, holding twice as many at the most."""
+    least: list[Found] = []
+    async for item in found:
+        least.append(item)
+        if len(least) >= 2 * most:
+            least = heapq.nsmallest(most, least, key=lambda each: each[0])
+    return heapq.nsmallest(most, least, key=lambda each: each[0])
+
+
+async def _pages(found: AsyncIterator[Found]) -> AsyncIterator[list[Found]]:
+    page: list[Found] = []
+    async for item in found:
+        page.append(item)
+        if len(page) == _PAGE_ROWS:
+            yield page
+            page = []
+    yield page

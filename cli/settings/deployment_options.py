@@ -1,0 +1,43 @@
+"""The options by which a command is told which hubs and ledgers are meant, handed to it as one value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.cli.settings.setting_options import (
+    cluster_setting_options,
+    ledger_setting_options,
+    owner_setting_options,
+)
+from hedwig.cli.settings.settings import current_settings
+
+__all__ = ["deployment_options", "offline_option"]
+
+
+def deployment_options(
+    *, cluster: bool = True, admin: str | None = None, ledgers: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a command about hubs; it gets them as `deployment`, a Deployment.
+
+    Args:
+        cluster: add --cluster.
+        admin: add --admin, a way to the admin endpoint of the hub that this text names.
+        ledgers: add --data and --bookkeeper.
+    """
+    options = [
+        *(cluster_setting_options() if cluster else ()),
+        *(owner_setting_options(admin) if admin is not None else ()),
+        *(ledger_setting_options() if ledgers else ()),
+    ]
+    return option_group("deployment", options, (), lambda _: current_settings().deployment_with(ledgers=ledgers))
+
+
+def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that says to do without the owner."""
+    return click.option(
+        "--offline",
+        is_flag=True,
+        help="Change the store though the topic's owner cannot be asked; only if that hub is down.",
+    )

@@ -1,0 +1,33 @@
+"""Completing the addresses of hubs: those of the cluster that are alive, and those that contexts name."""
+
+import click
+from click.shell_completion import CompletionItem
+
+from hedwig.cli.arguments.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
+from hedwig.cli.settings.settings import Settings
+from hedwig.errors import OperationError
+
+__all__ = ["complete_hub"]
+
+
+def complete_hub(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the hubs whose addresses begin like `incomplete`."""
+    settings = ctx.find_object(Settings) or Settings()
+    names = {item.value for item in complete_quietly(lambda: _live_hubs(settings))} | _saved_hubs(settings)
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+async def _live_hubs(settings: Settings) -> list[str]:
+    # What only completes must not load what talks to ZooKeeper before it is needed.
+    from hedwig.operations.deployment.cluster import read_hubs_of
+
+    url = settings.deployment.cluster_url
+    return [f"{hub.info.host}:{hub.info.port}" for hub in await read_hubs_of(url, COMPLETION_TIMEOUT_S)]
+
+
+def _saved_hubs(settings: Settings) -> set[str]:
+    try:
+        contexts = settings.saved_contexts().contexts.values()
+    except OperationError:
+        return set()
+    return {str(context["hub"]) for context in contexts if "hub" in context}

@@ -1,0 +1,42 @@
+"""Completing the names of topics: the first ones of the store."""
+
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from hedwig.cli.arguments.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
+from hedwig.cli.settings.settings import Settings
+from hedwig.names import parse_name, show_name
+from hedwig.operations.deployment.deployment import without_making
+
+__all__ = ["complete_topic"]
+
+_COMPLETIONS_MAX: Final = 50
+_CHILDREN_MAX: Final = 100_000
+"""The topics of a ZooKeeper with more side by side are not completed: nobody waits at a prompt for so many names."""
+
+
+def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the first topics that begin like `incomplete`; none if the store is slow or not there."""
+    settings = ctx.find_object(Settings) or Settings()
+    return complete_quietly(lambda: _first_topics(settings, incomplete))
+
+
+async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
+    # What only completes must not load what reads a store before it is needed.
+    from hedwig.metadata import StoreOptions, open_metadata
+
+    found: list[str] = []
+    options = StoreOptions(
+        operation_timeout_s=COMPLETION_TIMEOUT_S,
+        page_rows=_COMPLETIONS_MAX,
+        children_max=_CHILDREN_MAX,
+        reads_only=True,
+    )
+    async with await open_metadata(without_making(settings.url_to_show), options) as store:
+        async for topic in store.topics(parse_name(incomplete) or None):
+            found.append(show_name(topic))
+            if len(found) == _COMPLETIONS_MAX:
+                break
+    return found

@@ -1,0 +1,102 @@
+"""How `metadata check` and `repair` reach the ledgers of a deployment, and how they know which of them are its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.ledgers import LEDGERS, LedgerLocation, LedgerOwner
+from hedwig.outcomes import NotAppliedError
+from hedwig.private_files import user_data_directory
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers.census import LedgerCensus
+
+__all__ = ["KEPT_MS", "KnownLedgers", "open_known_ledgers"]
+
+KEPT_MS: Final = 3600 * 1000
+"""How old a ledger has to be before anybody may say that nothing refers to it: it is made before it is on record."""
+
+_ID_FILE: Final = "hub-id"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLedgers:
+    """The ledgers of a store: where they are, what counts them, and whose are meant.
+
+    `is_shared`: others may have ledgers there, too, and ledgers may be deleted from outside. `hub_id` is the standalone
+    hub whose ledgers they are.
+    """
+
+    where: str
+    census: "LedgerCensus"
+    owner: LedgerOwner
+    is_shared: bool
+    hub_id: str | None = None
+
+
+@asynccontextmanager
+async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> AsyncIterator[KnownLedgers | str]:
+    """Yield the ledgers of the store; or, if it was not said where they are, what to give.
+
+    Nothing is guessed: by the ledgers of another deployment all of this one would be missing, and all of that one
+    would belong to nobody.
+
+    Raises: OperationError, ConfigurationError - they are not where it was said, or do not answer.
+    """
+    if not is_wanted:
+        yield "nobody asked for them"
+        return
+    location = LedgerLocation.given(deployment)
+    is_said = location is not None
+    if location is None and deployment.cluster and deployment.bookies_of_cluster:
+        location = LedgerLocation.of(deployment)
+    if location is None and (directory := _embedded(deployment)) is not None:
+        location = LedgerLocation(directory=str(directory), timeout_s=deployment.timeout_s)
+    if location is None:
+        yield "it was not said where the ledgers are; give --data DIR of a standalone hub, or --bookkeeper URL"
+        return
+    async with AsyncExitStack() as stack:
+        try:
+            known = await _open(deployment, location, stack)
+        except ConfigurationError as exc:
+            if is_said or not location.is_shared:
+                raise
+            # They may be elsewhere than hubs keep them unless told otherwise.
+            yield f"{exc}; give --bookkeeper URL"
+            return
+        yield known
+
+
+async def _open(deployment: Deployment, location: LedgerLocation, stack: AsyncExitStack) -> KnownLedgers:
+    try:
+        census = await stack.enter_async_context(location.census())
+        hub_id = None if location.directory is None else _hub_id(Path(location.directory))
+    except (NotAppliedError, LedgerStoreUnavailableError) as exc:
+        raise OperationError(
+            f"{deployment.command} failed on the bookies of {location}: {exc}; see that ZooKeeper is up there",
+            ExitCode.UNAVAILABLE,
+        ) from exc
+    except OSError as exc:
+        raise OperationError(
+            f"{deployment.command} failed on {exc.filename or location}: {exc.strerror}; see that you may read it, "
+            "or name another directory with --data DIR"
+        ) from exc
+    owner = LedgerOwner(deployment.cluster if location.is_shared else None)
+    return KnownLedgers(str(location), census, owner, is_shared=location.is_shared, hub_id=hub_id)
+
+
+def _hub_id(directory: Path) -> str | None:
+    """Return the id of the standalone hub whose data directory it is; None if no hub has begun there."""
+    file = directory / _ID_FILE
+    return file.read_text(encoding="ascii", errors="replace").strip() if file.is_file() else None
+
+
+def _embedded(deployment: Deployment) -> Path | None:
+    """Return the user's data directory, if the store is the one in it and a hub has run there; else None."""
+    directory = user_data_directory()
+    return directory if deployment.is_embedded and (directory / LEDGERS).is_dir() else None

@@ -1,0 +1,132 @@
+"""Deleting ledgers in the data directory of a standalone hub that no record names.
+
+While the hub runs it alone deletes there, so that it is asked to, and looks through the records itself. While it is
+stopped, the lock of the directory keeps it away, and the records are looked through once more here.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hedwig.errors import LedgerStoreLockedError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.bulk.findings import FindingKind, find_unreadable, pages
+from hedwig.operations.checks.ledger_census import KnownLedgers
+from hedwig.operations.checks.ledger_ids import LedgerIds
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.ledgers import LEDGERS
+from hedwig.operations.deployment.topic_owner import OwnerFinder
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers import LocalLedgerStore
+
+__all__ = ["LocalOrphans"]
+
+_NOT_FOUND: Final = 404
+_LOOK_S: Final = 0.2
+_STANDS_STILL_S: Final = 60.0
+"""How long a hub may take for a page of records, or a ledger, before it is not waited for any more."""
+
+
+class LocalOrphans:
+    """Deletes what `known` has, for a repair of `store`. Close it."""
+
+    def __init__(self, deployment: Deployment, store: MetadataStore, known: KnownLedgers) -> None:
+        self._deployment = deployment
+        self._store = store
+        self._known = known
+        self._ledgers: LocalLedgerStore | None = None
+        self._endpoint: AdminEndpoint | None = None
+        self._on_record = LedgerIds()
+
+    async def aclose(self) -> None:
+        """Let the hub start again."""
+        if self._ledgers is not None:
+            await self._ledgers.aclose()
+
+    async def delete(self, ledger_ids: Sequence[int]) -> set[int]:
+        """Delete those of a page of ledgers that no record names; return which these are.
+
+        Raises: OperationError - the hub runs and cannot be asked, or refuses; nothing is surely left, look again;
+            LedgerStoreUnavailableError, MetadataUnavailableError.
+        """
+        if self._ledgers is None and self._endpoint is None:
+            await self._open()
+        await self._check_registered()
+        if self._ledgers is None:
+            return await self._have_deleted(ledger_ids)
+        gone = {each for each in ledger_ids if each not in self._on_record}
+        for ledger_id in gone:
+            await self._ledgers.delete(ledger_id)
+        return gone
+
+    async def _open(self) -> None:
+        from hedwig.hub.ledgers import LocalLedgerStore
+
+        path = Path(self._known.where) / LEDGERS
+        try:
+            self._ledgers = await LocalLedgerStore.open(path)
+        except LedgerStoreLockedError as exc:
+            finder = OwnerFinder(self._deployment)
+            self._endpoint = await asyncio.to_thread(finder.standalone_endpoint)
+            if self._endpoint is None:
+                raise OperationError(
+                    f"{self._deployment.command} failed: {exc}; if that is the hub, it does not answer: name a way to "
+                    "its admin endpoint with --admin HOST:PORT, or stop it",
+                    ExitCode.UNAVAILABLE,
+                ) from exc
+            return
+        # Nobody makes ledgers there now, nor puts them on record: once is enough.
+        async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, lambda _: None)) as scanned:
+            async for page in scanned:
+                for finding in find_unreadable(page):
+                    raise OperationError(f"{self._deployment.command}: a record may name any ledger: {finding.what}")
+                self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
+
+    async def _check_registered(self) -> None:
+        """Raise OperationError unless the metadata are those of the hub whose ledgers these are."""
+        registered = await self._store.standalone_hub()
+        if registered is None or registered.hub_id != self._known.hub_id:
+            raise OperationError(
+                f"{self._deployment.command}: the ledgers in {self._known.where} are not of the standalone hub that is "
+                "registered in the store; see that --metadata is right",
+                ExitCode.VERSION_CONFLICT,
+            )
+
+    async def _have_deleted(self, ledger_ids: Sequence[int]) -> set[int]:
+        """Have the hub delete ledgers; return those that it does."""
+        assert self._endpoint is not None, "it was found"
+        path = f"/delete-orphans?ledgers={','.join(map(str, ledger_ids))}"
+        try:
+            state: Mapping[str, Any] = await asyncio.to_thread(self._endpoint.post, path)
+        except RefusedError as exc:
+            if exc.status != _NOT_FOUND:
+                raise
+            raise OperationError(
+                f"{self._deployment.command}: the hub is of a release that deletes no ledgers when asked: stop it, and "
+                "give this again"
+            ) from exc
+        job, seen = state["job"], None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _STANDS_STILL_S
+        while state["running"] and state["job"] == job:
+            if (state["records"], state["waiting"]) != seen:
+                seen, until = (state["records"], state["waiting"]), loop.time() + _STANDS_STILL_S
+            if loop.time() > until:
+                break
+            await asyncio.sleep(_LOOK_S)
+            state = await asyncio.to_thread(self._endpoint.get, "/delete-orphans")
+        if state["running"] or state["job"] != job:
+            raise OperationError(
+                f"{self._deployment.command}: what the hub has deleted is not known; look again",
+                ExitCode.OUTCOME_UNKNOWN,
+            )
+        if state["failure"] is not None:
+            raise OperationError(
+                f"{self._deployment.command} failed on the hub: {state['failure']}", ExitCode.UNAVAILABLE
+            )
+        return set(state["deleted"])

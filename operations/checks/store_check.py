@@ -1,0 +1,419 @@
+"""One pass over a store that finds what is wrong with it. It changes nothing, and holds a page of records at a time.
+
+Hubs may run meanwhile, so what looks wrong is looked at again before it is told: a topic may be made, a ledger deleted,
+a hub registered after the scan passed its place.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
+from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey
+from hedwig.metadata.bulk.findings import (
+    Finding,
+    FindingKind,
+    RecordPage,
+    consumed_of,
+    find_lone_subscriptions,
+    find_ranges,
+    find_unreadable,
+    pages,
+)
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.records.ranges import held_ledgers, mend_ranges, without_lost
+from hedwig.model import HubInfo, LedgerRanges, Topic
+from hedwig.operations.checks.ledger_census import KEPT_MS, KnownLedgers
+from hedwig.operations.checks.ledger_ids import LedgerIds
+from hedwig.operations.checks.reported import SEVERITY, Reported, Severity
+from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
+from hedwig.versions import Versioned
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers.census import LedgerEntry
+
+__all__ = ["StoreCheck"]
+
+_PAGE: Final = 1000
+
+
+class StoreCheck:
+    """A check for findings of the kinds `wanted`, on topics that begin with `prefix`.
+
+    `known` are the ledgers, or why they are not known. `advance` is told how many more records were read.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        verdicts: HubVerdicts,
+        known: KnownLedgers | str,
+        wanted: Collection[FindingKind],
+        prefix: bytes | None,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._verdicts = verdicts
+        self._known = known if isinstance(known, KnownLedgers) else None
+        self._prefix = prefix
+        self._advance = advance
+        self.unchecked: dict[FindingKind, str] = {}
+        """The kinds that cannot be looked for, or not everywhere, and why."""
+        for kind in wanted:
+            if isinstance(known, str) and kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
+                self.unchecked[kind] = known
+        self._wanted = frozenset(wanted) - self.unchecked.keys()
+        self._on_record = LedgerIds()
+        self._refers: bool | None = None
+        self.records = 0
+        self.ledgers_found = 0
+        """How many of the ledgers on record exist, as far as it was looked."""
+
+    async def findings(self) -> AsyncGenerator[list[Reported], None]:
+        """Iterate over what is found, a page of records after the other, and at last ledgers that nobody refers to.
+
+        Raises: MetadataUnavailableError, LedgerStoreUnavailableError, OperationError - the store, the ledgers or the
+            hubs' ZooKeeper do not answer. Close it if it is left early.
+        """
+        async with aclosing(pages(self._store, self._wanted, self._prefix, self._count)) as scanned:
+            async for page in scanned:
+                if found := await self._on_page(page):
+                    yield found
+        if FindingKind.ORPHAN_LEDGER in self._wanted:
+            async with aclosing(self._orphans()) as orphans:
+                async for found in orphans:
+                    yield found
+
+    def _count(self, records: int) -> None:
+        self.records += records
+        self._advance(records)
+
+    async def _on_page(self, page: RecordPage) -> list[Reported]:
+        found: list[Reported] = []
+        wanted = self._wanted
+        if FindingKind.UNREADABLE_RECORD in wanted:
+            found += map(_unreadable, find_unreadable(page))
+        if wanted & {FindingKind.RANGE_OVERLAP, FindingKind.RANGE_GAP}:
+            found += await self._ranges(page)
+        if FindingKind.MISSING_LEDGER in wanted:
+            found += await self._missing_ledgers(page)
+        if FindingKind.LONE_SUBSCRIPTION in wanted:
+            found += await self._lone_subscriptions(page)
+        if FindingKind.DEAD_OWNER in wanted:
+            found += await self._dead_owners(page)
+        if FindingKind.ORPHAN_LEDGER in wanted:
+            self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- owners
+
+    async def _dead_owners(self, page: RecordPage) -> list[Reported]:
+        states = await self._verdicts.of_all(record.value for _, record in page.owners)
+        found = []
+        for key, record in page.owners:
+            owner = record.value
+            state = states[owner.address, owner.epoch]
+            if state is HubState.UNKNOWN:
+                self.unchecked[FindingKind.DEAD_OWNER] = self._verdicts.why_unknown
+            if state is not HubState.DEAD:
+                continue
+            what = f"its owner {owner.host}:{owner.port} of epoch {owner.epoch} is not alive"
+            finding = Finding(kind=FindingKind.DEAD_OWNER, what=what, key=key, of=OWNERSHIP, record=record)
+            remedy = "writes the ledger ranges anew, as a takeover does, and deletes the owner record"
+            why_not = self._verdicts.why_no_repair(owner)
+            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None))
+        return found
+
+    async def _owner_states(self, topics: Iterable[Topic]) -> dict[Topic, HubState]:
+        """Return the state of the owners of topics; DEAD where there is none, UNKNOWN where that cannot be told."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        outcomes = await self._store.ownership.apply([Read(RecordKey(name)) for name in names])
+        states = dict.fromkeys(names, HubState.DEAD)
+        owners = {}
+        for name, outcome in zip(names, outcomes, strict=True):
+            if _is_unreadable(outcome):
+                states[name] = HubState.UNKNOWN
+            elif outcome.record is not None:
+                owners[name] = outcome.record.value
+        found = await self._verdicts.of_all(owners.values())
+        return states | {name: found[owner.address, owner.epoch] for name, owner in owners.items()}
+
+    # -------------------------------------------------------------------------------------------------- subscriptions
+
+    async def _lone_subscriptions(self, page: RecordPage) -> list[Reported]:
+        lone = await find_lone_subscriptions(self._store, page)
+        states = await self._owner_states(finding.key.topic for finding in lone if finding.key is not None)
+        found = []
+        for finding in lone:
+            assert finding.key is not None, "it is a record's"
+            why_not = _why_left(states[finding.key.topic])
+            remedy = "keeps it: sets its consume pointer to 0, and makes the topic"
+            # As the original does it, a topic that nobody has published to has no record.
+            severity = None if consumed_of(finding) else Severity.WARNING
+            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None, severity=severity))
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- ranges
+
+    async def _ranges(self, page: RecordPage) -> list[Reported]:
+        broken = find_ranges(page, self._wanted)
+        states = await self._owner_states(finding.key.topic for finding in broken if finding.key is not None)
+        found = []
+        for finding in broken:
+            assert finding.key is not None, "it is a record's"
+            assert finding.record is not None, "it was read"
+            why_not = _why_left(states[finding.key.topic])
+            mended = None if why_not else mend_ranges(finding.record.value, await self._last_entries(finding.record))
+            if mended is None and why_not is None:
+                why_not = (
+                    "none: the ledgers do not prove which messages each holds; look at them with: ledger list"
+                    if self._known is not None
+                    else "none while the ledgers are not known: give --data DIR or --bookkeeper URL"
+                )
+            remedy = "writes the ranges with the ends that their closed ledgers have"
+            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None, ranges=mended))
+        return found
+
+    async def _last_entries(self, record: Versioned[LedgerRanges]) -> dict[int, int]:
+        """Return the last entries of the ledgers of a record that are closed."""
+        if self._known is None:
+            return {}
+        entries = await self._known.census.find([each.ledger_id for each in record.value.ranges])
+        return {
+            entry.ledger_id: entry.last_entry_id
+            for entry in entries
+            if entry is not None and entry.last_entry_id is not None
+        }
+
+    # -------------------------------------------------------------------------------------------------------- ledgers
+
+    async def _missing_ledgers(self, page: RecordPage) -> list[Reported]:
+        assert self._known is not None, "else it is not looked for"
+        held = {key.topic: {each.ledger_id for each in held_ledgers(record.value)} for key, record in page.ranges}
+        suspects = await self._missing(set().union(*held.values()))
+        topics = [topic for topic, ledger_ids in held.items() if ledger_ids & suspects]
+        if not topics:
+            return []
+        # A hub takes a ledger off the record before it deletes it. So what is on record now, and was not there before
+        # that, is missing.
+        outcomes = await self._store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
+        missing = await self._missing(suspects)
+        states = await self._owner_states(topics)
+        found = []
+        for topic, outcome in zip(topics, outcomes, strict=True):
+            if _is_unreadable(outcome) or outcome.record is None:
+                continue
+            record: Versioned[LedgerRanges] = outcome.record
+            lost = [each.ledger_id for each in held_ledgers(record.value) if each.ledger_id in missing]
+            if lost:
+                found.append(self._lost(topic, record, lost, states[topic]))
+        return found
+
+    async def _missing(self, ledger_ids: Collection[int]) -> set[int]:
+        assert self._known is not None, "else it is not looked for"
+        wanted = sorted(ledger_ids)
+        pairs = zip(wanted, await self._known.census.find(wanted), strict=True)
+        missing = {ledger_id for ledger_id, entry in pairs if entry is None}
+        self.ledgers_found += len(wanted) - len(missing)
+        return missing
+
+    def _lost(self, topic: Topic, record: Versioned[LedgerRanges], lost: Sequence[int], owner: HubState) -> Reported:
+        assert self._known is not None, "else it is not looked for"
+        finding = Finding(
+            kind=FindingKind.MISSING_LEDGER,
+            what=f"{_ledgers(lost)} on record, and not in {self._known.where}",
+            key=RecordKey(topic),
+            of=PERSISTENCE,
+            record=record,
+            ledger_ids=tuple(lost),
+        )
+        why_not = _why_left(owner)
+        kept = None if why_not else without_lost(record.value, lost)
+        if kept is None and why_not is None:
+            why_not = "none: without them there would be a gap, or nobody knew which message comes next"
+        remedy = "with --kind missing-ledger: takes them off the record, so that the topic goes on without"
+        return _found(finding, why_not or remedy, is_repairable=why_not is None, ranges=kept)
+
+    async def _orphans(self) -> AsyncGenerator[list[Reported], None]:
+        assert self._known is not None, "else it is not looked for"
+        unnamed = LedgerIds()
+        now_ms: int | None = None
+        async for entries in self._known.census.pages():
+            self._advance(len(entries))
+            suspects = [entry for entry in entries if entry.ledger_id not in self._on_record]
+            if not self._known.is_shared:
+                unnamed.update(entry.ledger_id for entry in suspects)
+                continue
+            if suspects and now_ms is None:
+                # Once is enough: what is old now is old later. By the clock of this machine ages could be anything.
+                try:
+                    now_ms = await self._known.census.now_ms()
+                except LedgerStoreUnavailableError as exc:
+                    self.unchecked[FindingKind.ORPHAN_LEDGER] = f"how old ledgers are cannot be told: {exc}"
+                    return
+            if found := await self._shared_orphans([entry for entry in suspects if not _is_young(entry, now_ms)]):
+                yield found
+        # Ledgers in a directory say neither topic nor age, so that a part of the topics tells nothing of them.
+        if unnamed and self._prefix is None:
+            async for found in self._local_orphans(unnamed):
+                yield found
+
+    async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Reported]:
+        """Return the ledgers on bookies that nobody refers to."""
+        assert self._known is not None, "else it is not looked for"
+        topics = {entry.ledger_id: self._known.owner.topic_of(entry) for entry in old}
+        names = sorted({topic for topic in topics.values() if topic is not None})
+        outcomes = await self._store.persistence.apply([Read(RecordKey(name)) for name in names]) if names else []
+        records = dict(zip(names, outcomes, strict=True))
+        found = []
+        for entry in old:
+            topic = topics[entry.ledger_id]
+            if topic is None:
+                if self._prefix is None:
+                    found.append(self._foreign(entry))
+            elif topic.startswith(self._prefix or b"") and not _refers(records[topic], entry.ledger_id):
+                found.append(self._orphan(entry, topic, records[topic], is_believed=await self._refers_to_any()))
+        return found
+
+    async def _refers_to_any(self) -> bool:
+        """Say whether the store refers to any ledger at all, else it may be another's. Looked for once."""
+        if not self._on_record and self._prefix is not None and self._refers is None:
+            async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, self._advance)) as scanned:
+                async for page in scanned:
+                    if any(record.value.ranges for _, record in page.ranges):
+                        self._refers = True
+                        break
+                else:
+                    self._refers = False
+        return bool(self._on_record) or self._refers is True
+
+    def _orphan(
+        self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges], *, is_believed: bool
+    ) -> Reported:
+        finding = Finding(
+            kind=FindingKind.ORPHAN_LEDGER,
+            what=f"ledger {entry.ledger_id} was made for the topic, which does not refer to it",
+            ledger_ids=(entry.ledger_id,),
+        )
+        why_not = None
+        if _is_unreadable(record):
+            why_not = "none: the persistence record of its topic cannot be read, and may refer to it"
+        elif entry.made_ms is None:
+            why_not = "none: nothing says when it was made"
+        elif not is_believed:
+            why_not = "none: the store refers to no ledger at all; see that --metadata is right"
+        remedy = "deletes it, after a third look"
+        return _found(
+            finding,
+            why_not or remedy,
+            is_repairable=why_not is None,
+            entry=entry,
+            topic=topic,
+        )
+
+    def _foreign(self, entry: "LedgerEntry") -> Reported:
+        assert self._known is not None, "else it is not looked for"
+        why = self._known.owner.why_not_ours(entry)
+        finding = Finding(
+            kind=FindingKind.ORPHAN_LEDGER,
+            what=f"no topic refers to ledger {entry.ledger_id}; {why}",
+            ledger_ids=(entry.ledger_id,),
+        )
+        return _found(finding, "none: it may be somebody else's", is_repairable=False, severity=Severity.NOTE)
+
+    async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Reported]]:
+        """Iterate over the ledgers in a directory that nobody refers to in a second pass over the records either."""
+        assert self._known is not None, "else it is not looked for"
+        on_record = LedgerIds()
+        why_not = None
+        registered = await self._store.standalone_hub()
+        if registered is None or registered.hub_id != self._known.hub_id:
+            why_not = "none: their hub is not the one that is registered in the store; see that --metadata is right"
+        async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, self._advance)) as scanned:
+            async for page in scanned:
+                on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
+                if find_unreadable(page):
+                    why_not = "none: a persistence record cannot be read, and may refer to it"
+        starts = 0 if registered is None else registered.starts
+        is_over = False
+        if registered is not None and why_not is None:
+            last_start = HubInfo.at(registered.address, epoch=starts)
+            is_over = await self._verdicts.of(last_start) is HubState.DEAD
+        for ledger_ids in unnamed.pages(_PAGE):
+            orphans = [ledger_id for ledger_id in ledger_ids if ledger_id not in on_record]
+            if found := [_local_orphan(ledger_id, why_not, starts, is_over=is_over) for ledger_id in orphans]:
+                yield found
+
+
+def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
+    """Say whether a ledger may yet be on its way to the record of its topic."""
+    return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
+
+
+def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: bool) -> Reported:
+    """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say.
+
+    `is_over`: the last start has ended.
+    """
+    from hedwig.hub.ledgers.local.starts import start_of
+
+    finding = Finding(
+        kind=FindingKind.ORPHAN_LEDGER, what=f"no topic refers to ledger {ledger_id}", ledger_ids=(ledger_id,)
+    )
+    start = start_of(ledger_id)
+    if why_not is None and start > starts:
+        why_not = f"none: start {start} of its hub made it, and the store knows of {starts}: it was wiped, or is older"
+    # What the hub that runs has just made is about to come on record.
+    severity = Severity.NOTE if why_not is not None or (start == starts and not is_over) else None
+    remedy = why_not or "deletes it, after a third look"
+    return _found(finding, remedy, is_repairable=why_not is None, severity=severity)
+
+
+def _found(
+    finding: Finding, remedy: str, *, is_repairable: bool, severity: Severity | None = None, **plan: Any
+) -> Reported:
+    severity = SEVERITY[finding.kind] if severity is None else severity
+    return Reported(finding=finding, remedy=remedy, is_repairable=is_repairable, severity=severity, **plan)
+
+
+def _unreadable(finding: Finding) -> Reported:
+    if finding.version is None:
+        return _found(finding, "none: not even its version can be read", is_repairable=False)
+    if finding.of not in (OWNERSHIP, SUBSCRIPTIONS):
+        remedy = "none: which ledgers the topic has is nowhere else; a newer release may read it"
+        return _found(finding, remedy, is_repairable=False)
+    lost = "it" if finding.of is OWNERSHIP else "it, and with it the subscription"
+    return _found(finding, f"with --kind {FindingKind.UNREADABLE_RECORD}: deletes {lost}", is_repairable=True)
+
+
+def _why_left(owner: HubState) -> str | None:
+    """Say why the records of a topic are left alone; None if no hub has them in memory."""
+    match owner:
+        case HubState.ALIVE:
+            return "none while a hub serves the topic; it goes by what it knows: topic release, then repair"
+        case HubState.UNKNOWN:
+            return "none: it has an owner, and whether that hub lives is not known; give --cluster URL"
+        case HubState.DEAD:
+            return None
+
+
+def _is_unreadable(outcome: Outcome[Any]) -> bool:
+    """Say whether a record is there that cannot be read. Raises any other error."""
+    if isinstance(outcome.error, CorruptRecordError):
+        return True
+    outcome.check()
+    return False
+
+
+def _refers(outcome: Outcome[LedgerRanges], ledger_id: int) -> bool:
+    if _is_unreadable(outcome) or outcome.record is None:
+        return False
+    return any(each.ledger_id == ledger_id for each in outcome.record.value.ranges)
+
+
+def _ledgers(ledger_ids: Sequence[int]) -> str:
+    if len(ledger_ids) == 1:
+        return f"ledger {ledger_ids[0]} is"
+    return f"ledgers {', '.join(map(str, ledger_ids[:8]))}{' …' if len(ledger_ids) > 8 else ''} are"

@@ -1,0 +1,175 @@
+"""Checks of a metadata store: that it answers, is laid out, and does what everything else is built on."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hedwig.errors import ConfigurationError, HedwigError, LayoutError
+from hedwig.metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
+from hedwig.metadata.contract.layout import FORMAT_MAJOR, FORMAT_MINOR
+from hedwig.metadata.freezing import FreezeState, read_freeze
+from hedwig.model import SubscriberId
+from hedwig.names import as_topic
+from hedwig.operations.checks.verdicts import Finding, Verdict
+from hedwig.operations.deployment.deployment import Deployment, without_making
+from hedwig.operations.deployment.store import told_of_freeze
+from hedwig.operations.errors import explain
+
+__all__ = ["StoreHub", "check_store"]
+
+_RECORD: Final = "health-check"
+_KEYS: Final = 512
+"""How many keys are looked up in each table: with fewer, one of 16 HBase regions might be missed, or one of 32."""
+_TRIES: Final = 5
+"""How often somebody else who checks at the same moment may be first."""
+_SLOW_MS: Final = 1000.0
+"""A compare-and-set that takes longer than this works, and nobody would be glad of it: each claim waits for one."""
+_SLOW_TO_ANSWER_MS: Final = 5000.0
+"""So long nobody waits for a first answer, the time to connect included, from a store that is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHub:
+    """The standalone hub that is registered in a store, and what keeps it from starting there, if anything does."""
+
+    hub: StandaloneHub
+    hindrance: str | None
+
+
+async def check_store(deployment: Deployment, note: Callable[[Finding], None]) -> StoreHub | None:
+    """Check the store that was chosen, and `note` what is found; return the standalone hub registered in it, if any.
+
+    Whatever a store does not do is a finding. Raises: OperationError - the command line or the contexts make no sense.
+    """
+    url = without_making(deployment.url_to_show)
+    store = await _open(deployment, url, note)
+    if store is None:
+        return None
+    async with store:
+        await _check_cas(store, url, note)
+        await _check_tables(store, url, note)
+        hindrance = await _check_freeze(deployment, store, url, note)
+        try:
+            hub = await store.standalone_hub()
+        except HedwigError as exc:
+            note(Finding("standalone hub", _verdict_on(exc), explain(exc, url)))
+            return None
+        return None if hub is None else StoreHub(hub, hindrance)
+
+
+async def _open(deployment: Deployment, url: str, note: Callable[[Finding], None]) -> MetadataStore | None:
+    began = time.monotonic()
+    try:
+        layout = await read_layout(url, deployment.options_to_look())
+    except HedwigError as exc:
+        note(Finding("store", _verdict_on(exc), explain(exc, deployment.url_to_show)))
+        return None
+    ms = (time.monotonic() - began) * 1000
+    if layout is None and deployment.is_embedded:
+        note(Finding("store", Verdict.SKIP, f"nothing is at {deployment.url_to_show} yet: its first user makes it", ms))
+        return None
+    is_slow = ms > _SLOW_TO_ANSWER_MS
+    more = f": slower than {_SLOW_TO_ANSWER_MS:.0f} ms, so something keeps it from its work" if is_slow else ""
+    verdict = Verdict.WARN if is_slow else Verdict.PASS
+    answers = Finding("store", verdict, f"{deployment.url_to_show} answers, in {ms:.0f} ms{more}", ms)
+    try:
+        store = await open_metadata(url, deployment.options_to_look())
+    except LayoutError as exc:
+        note(answers)
+        note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, deployment.url_to_show)))
+        return None
+    except HedwigError as exc:  # It is there, and cannot be used: another process may hold it.
+        note(Finding("store", _verdict_on(exc), explain(exc, url).replace(url, deployment.url_to_show)))
+        return None
+    note(answers)
+    if layout is not None:  # One in memory was not there before it was opened.
+        note(_layout_finding(layout))
+    return store
+
+
+def _layout_finding(layout: Layout) -> Finding:
+    said = f"{layout.kind}, format {layout.major}.{layout.minor}"
+    if layout.minor > FORMAT_MINOR:
+        newer = f"{said}; a later release laid it out than this one, which knows {FORMAT_MAJOR}.{FORMAT_MINOR}"
+        return Finding("layout", Verdict.WARN, newer)
+    return Finding("layout", Verdict.PASS, said)
+
+
+async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
+    """Store a new value where the last one is, read it, and see that the old one is no condition any more."""
+    records = store.named_records
+    began = time.monotonic()
+    try:
+        for _ in range(_TRIES):
+            before = await records.read(_RECORD)
+            value = secrets.token_bytes(16)
+            if await records.replace(_RECORD, before, value):
+                break
+            await asyncio.sleep(0)
+        else:
+            note(Finding("compare-and-set", Verdict.UNKNOWN, "others check at the same time, and were always first"))
+            return
+        ms = (time.monotonic() - began) * 1000
+        seen = await records.read(_RECORD)
+        was_refused = not await records.replace(_RECORD, before, secrets.token_bytes(16))
+    except HedwigError as exc:
+        note(Finding("compare-and-set", _verdict_on(exc), explain(exc, url)))
+        return
+    if not was_refused:
+        note(Finding("compare-and-set", Verdict.FAIL, "a write was done under a condition that did not hold", ms))
+    elif seen is None:
+        note(Finding("compare-and-set", Verdict.FAIL, "what was written cannot be read", ms))
+    else:
+        is_slow = ms > _SLOW_MS
+        more = f": slower than {_SLOW_MS:.0f} ms, and each claim of a topic waits for one" if is_slow else ""
+        verdict = Verdict.WARN if is_slow else Verdict.PASS
+        note(Finding("compare-and-set", verdict, f"done, read and guarded, in {ms:.0f} ms{more}", ms))
+
+
+async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
+    """Look up keys all over each of the three tables: a store may answer while a part of it is out of reach.
+
+    They are those of topics that nobody has, so there is nothing to be found.
+    """
+    topics = [as_topic(b"hedwig-health-check/%d" % number) for number in range(_KEYS)]
+    of_topics = [Read(RecordKey(topic)) for topic in topics]
+    of_subscriptions = [Read(RecordKey(topic, SubscriberId(_RECORD.encode()))) for topic in topics]
+    began = time.monotonic()
+    try:
+        outcomes: list[Outcome[Any]] = [
+            *await store.ownership.apply(of_topics),
+            *await store.persistence.apply(of_topics),
+            *await store.subscriptions.apply(of_subscriptions),
+        ]
+        for outcome in outcomes:
+            outcome.check()
+    except HedwigError as exc:
+        note(Finding("tables", _verdict_on(exc), explain(exc, url)))
+        return
+    ms = (time.monotonic() - began) * 1000
+    said = f"{_KEYS} keys were looked up in each of ownership, persistence and subscriptions, in {ms:.0f} ms"
+    note(Finding("tables", Verdict.PASS, said, ms))
+
+
+async def _check_freeze(
+    deployment: Deployment, store: MetadataStore, url: str, note: Callable[[Finding], None]
+) -> str | None:
+    """Note that the store is frozen, or was moved; return what that is if no hub starts on it."""
+    try:
+        freeze = await read_freeze(store.named_records)
+    except HedwigError as exc:
+        note(Finding("freeze", _verdict_on(exc), explain(exc, url)))
+        return None
+    if freeze is None or not freeze.forbids_writes:
+        return None
+    is_moved = freeze.state is FreezeState.MOVED
+    note(Finding("freeze", Verdict.FAIL if is_moved else Verdict.WARN, told_of_freeze(deployment, freeze)))
+    return freeze.what if is_moved else None
+
+
+def _verdict_on(error: HedwigError) -> Verdict:
+    # What cannot be used as it was given says nothing of the store: it could not be looked at.
+    return Verdict.UNKNOWN if isinstance(error, ConfigurationError) else Verdict.FAIL

@@ -1,0 +1,171 @@
+"""The admin endpoint of a hub, as commands use it: HTTP and JSON, one connection for each request."""
+
+import base64
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, RemoteDisconnected
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.names import show_name
+from hedwig.reasons import reason_of
+
+__all__ = ["AdminEndpoint", "EndpointError", "RefusedError", "named", "topic_path"]
+
+_OK: Final = 200
+_FOR_CLIENTS: Final = b"Hedwig hub's port for its clients"
+"""What a hub answers to HTTP at its other port."""
+_CODES: Final = {
+    404: ExitCode.NOT_FOUND,
+    409: ExitCode.VERSION_CONFLICT,
+    503: ExitCode.UNAVAILABLE,
+    504: ExitCode.OUTCOME_UNKNOWN,
+}
+
+
+class EndpointError(OperationError):
+    """A request that was not answered as it should be. `why` says it in a few words, where the hub is named anyway."""
+
+    def __init__(self, text: str, code: ExitCode, why: str) -> None:
+        super().__init__(text, code)
+        self.why = why
+
+
+class RefusedError(EndpointError):
+    """A request that the endpoint did not carry out.
+
+    `http_status` is its status, `said` its reason alone, `answer` all that it answered.
+    """
+
+    def __init__(self, text: str, status: int, said: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(text, _CODES.get(status, ExitCode.FAILED), said)
+        self.http_status = status
+        self.said = said
+        self.answer = answer
+
+
+class AdminEndpoint:
+    """Asks the hub `hub` at `address`, host:port. Calls block, for `timeout_s` at most.
+
+    Raises, in all: RefusedError - it refuses; EndpointError - it does not answer; the text says what and what to do.
+    """
+
+    def __init__(self, command: str, hub: str, address: str, timeout_s: float) -> None:
+        self._what = f"{command} failed on hub {hub}"
+        self.address = address
+        self._timeout_s = timeout_s
+
+    def get(self, path: str) -> Any:
+        """Return what is at `path`."""
+        return self._ask("GET", path)
+
+    def post(self, path: str) -> Any:
+        """Have something done, and return what the hub says of it then."""
+        return self._ask("POST", path)
+
+    def _ask(self, method: str, path: str) -> Any:
+        connection = HTTPConnection(self.address, timeout=self._timeout_s)
+        try:
+            status, body = self._exchange(connection, method, path)
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(body)
+        except ValueError as exc:
+            raise (self._is_for_clients() if _FOR_CLIENTS in body else self._is_none()) from exc
+        if status != _OK:
+            told = answer if isinstance(answer, dict) else {}
+            said = str(told.get("error") or body.decode(errors="replace"))
+            raise RefusedError(f"{self._what}: its admin endpoint answers {status}: {said}", status, said, told)
+        return answer
+
+    def _exchange(self, connection: HTTPConnection, method: str, path: str) -> tuple[int, bytes]:
+        try:
+            connection.connect()
+        except OSError as exc:
+            raise self._is_out_of_reach(reason_of(exc)) from exc
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read()
+        except TimeoutError as exc:
+            why = f"did not answer within {self._timeout_s:g} s"
+            if method == "GET":  # It changes nothing, whatever became of it.
+                raise self._is_unread(why) from exc
+            raise self._is_uncertain(why) from exc
+        except OSError as exc:
+            if method == "GET":
+                raise self._hung_up(exc) from exc
+            raise self._is_uncertain(f"hung up: {reason_of(exc)}") from exc
+        except HTTPException as exc:
+            raise self._is_none() from exc
+
+    def _is_out_of_reach(self, reason: str) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {reason}; it may listen on the "
+            "hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
+            ExitCode.UNAVAILABLE,
+            f"{reason} at its admin endpoint {self.address}",
+        )
+
+    def _hung_up(self, exc: OSError) -> EndpointError:
+        if isinstance(exc, RemoteDisconnected):
+            return EndpointError(
+                f"{self._what}: what listens at {self.address} hung up without an answer, as the port for clients "
+                "does; name a way to the admin endpoint with --admin HOST:PORT",
+                ExitCode.UNAVAILABLE,
+                f"what listens at {self.address} hung up, as the port for clients does",
+            )
+        return self._is_out_of_reach(reason_of(exc))
+
+    def _is_for_clients(self) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: what listens at {self.address} is the port for clients; name a way to the admin endpoint "
+            "with --admin HOST:PORT",
+            ExitCode.UNAVAILABLE,
+            f"what listens at {self.address} is the port for clients",
+        )
+
+    def _is_unread(self, why: str) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: its admin endpoint at {self.address} {why}; it was only to be read, so nothing was "
+            "changed: try again, or give a longer --timeout",
+            ExitCode.UNAVAILABLE,
+            f"its admin endpoint {self.address} {why}",
+        )
+
+    def _is_uncertain(self, why: str) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: its admin endpoint at {self.address} {why}; it may or may not have been done: look before "
+            "you try again",
+            ExitCode.OUTCOME_UNKNOWN,
+            f"its admin endpoint {self.address} {why}",
+        )
+
+    def _is_none(self) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: what answers at {self.address} is no admin endpoint; name a way to it with --admin "
+            "HOST:PORT",
+            ExitCode.FAILED,
+            f"what answers at {self.address} is no admin endpoint",
+        )
+
+
+def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **parameters: Any) -> str:
+    """Return the path of a request about a topic, or a subscription; parameters that are None are left out."""
+    query = {"topic_base64": base64.b64encode(topic).decode()}
+    if subscriber is not None:
+        query["subscriber_base64"] = base64.b64encode(subscriber).decode()
+    query |= {name: str(value) for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(query)}"
+
+
+def topic_path(topic: bytes) -> str:
+    """Return the path at which a hub shows a topic that it owns."""
+    # A component of dots would be taken for a step up, however it is escaped for HTTP.
+    components = [
+        "\\x2e" * len(component) if component in (".", "..") else component for component in show_name(topic).split("/")
+    ]
+    return f"/topics/{quote('/'.join(components), safe='')}"

@@ -1,0 +1,113 @@
+"""How an operation finds the hubs of a cluster: by what they announce in ZooKeeper."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hedwig.errors import ConfigurationError, OperationError, ServiceDownError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.outcomes import NotAppliedError
+
+if TYPE_CHECKING:
+    from hedwig.hub.liveness import LiveHub
+    from hedwig.zookeeper import Bridge
+
+__all__ = [
+    "cluster_session",
+    "find_hub",
+    "parse_cluster_url",
+    "pick_hub",
+    "read_cluster",
+    "read_hubs_of",
+    "unavailable",
+]
+
+
+def read_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
+    """Return the hubs that are alive, by address.
+
+    Raises: OperationError - ZooKeeper does not answer; ConfigurationError - the URL is none, or an extra is missing.
+    """
+    url = deployment.cluster_url
+    try:
+        return asyncio.run(read_hubs_of(url, deployment.timeout_s))
+    except (NotAppliedError, ServiceDownError) as exc:
+        raise unavailable(deployment.command, url, exc) from exc
+
+
+def unavailable(command: str, url: str, error: Exception) -> OperationError:
+    """Return the error that the ZooKeeper of a cluster did not answer."""
+    said = f"{command} failed on the cluster {url}: {error}; see that ZooKeeper is up there"
+    return OperationError(said, ExitCode.UNAVAILABLE)
+
+
+def find_hub(deployment: Deployment, name: str) -> "LiveHub":
+    """Return the hub that clients reach at `name`, as `pick_hub`, of those that are alive. Raises as `read_cluster`."""
+    return pick_hub(deployment, read_cluster(deployment), name)
+
+
+def pick_hub(deployment: Deployment, live: "Sequence[LiveHub]", name: str) -> "LiveHub":
+    """Return the hub of `live` that clients reach at `name`: host:port or host:port:sslport; host, if one is there.
+
+    Raises: OperationError - there is none, or there are several.
+    """
+    for hub in live:
+        if name in (hub.info.address, f"{hub.info.host}:{hub.info.port}"):
+            return hub
+    on_host = [hub for hub in live if hub.info.host == name]
+    if len(on_host) == 1:
+        return on_host[0]
+    if on_host:
+        names = ", ".join(sorted(hub.info.name for hub in on_host))
+        raise OperationError(
+            f"{deployment.command}: {len(on_host)} hubs are alive on {name}: give one of {names}", ExitCode.USAGE
+        )
+    raise OperationError(
+        f"there is no hub {name!r} alive in {deployment.cluster_url}; see who is with: hedwig-admin hub list",
+        ExitCode.NOT_FOUND,
+    )
+
+
+async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
+    """Return the hubs that are alive in the cluster at `url`, by address.
+
+    Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; ConfigurationError - as `read_cluster`.
+    """
+    async with cluster_session(url, timeout_s) as (bridge, prefix):
+        from hedwig.hub.liveness import read_hubs
+
+        return await read_hubs(bridge, prefix, timeout_s=timeout_s)
+
+
+@asynccontextmanager
+async def cluster_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[Bridge, str]]":
+    """Open the ZooKeeper in which the hubs of the cluster at `url` are registered; yield it with their prefix.
+
+    Raises: NotAppliedError - it does not answer; ConfigurationError - as `read_cluster`.
+    """
+    hosts, prefix = parse_cluster_url(url)
+    try:
+        import hedwig.hub.liveness  # noqa: F401 (which lists the hubs, and needs as much as this does)
+        from hedwig.zookeeper import Bridge, BridgeOptions
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
+        ) from exc
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
+    try:
+        await bridge.connect()
+        yield bridge, prefix
+    finally:
+        await bridge.close()
+
+
+def parse_cluster_url(url: str) -> tuple[str, str]:
+    """Return hosts and prefix of a cluster. Raises ConfigurationError."""
+    try:
+        return zookeeper_place(url)
+    except ConfigurationError as exc:
+        text = f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION"
+        raise ConfigurationError(text) from exc

@@ -1,0 +1,140 @@
+"""Which deployment an operation is about: its store, its hubs and its ledgers, as far as somebody named them."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from hedwig.errors import ConfigurationError, OperationError
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.private_files import close_to_others, make_directory, user_data_directory
+
+if TYPE_CHECKING:
+    from hedwig.metadata import StoreOptions
+
+__all__ = ["Deployment", "embedded_url", "without_making"]
+
+_ZOOKEEPER_PORT: Final = 2181
+_BOOKIES: Final = "/ledgers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A store, the hubs that use it, and their ledgers, as the user named them; None for what the user did not name.
+
+    Args:
+        command: the operation, as its errors name it.
+        timeout_s: how long one operation on a store, or one request to a hub, may take.
+        metadata: URL of the store; None for the SQLite file in the user's data directory.
+        cluster: where the hubs are registered, their option cluster.zookeeper; None if that is where the metadata are.
+        data: data directory of a standalone hub, which has its ledgers.
+        bookkeeper: URL of the bookies that have the ledgers of a cluster. Only one of `data` and `bookkeeper` is given.
+        admin: host:port, in place of the admin endpoint that a hub announces.
+    """
+
+    command: str
+    timeout_s: float
+    metadata: str | None = None
+    cluster: str | None = None
+    data: str | None = None
+    bookkeeper: str | None = None
+    admin: str | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the store is the one in the user's data directory, for want of another."""
+        return self.metadata is None
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the store. The directory of the embedded one is made.
+
+        Raises: OperationError - that directory cannot be made.
+        """
+        return self.metadata or _make_embedded()
+
+    @property
+    def url_to_show(self) -> str:
+        """Return the URL of the store, and make nothing."""
+        return self.metadata or embedded_url()
+
+    @property
+    def cluster_url(self) -> str:
+        """Return where the hubs are registered. Raises ConfigurationError if nobody said so."""
+        if self.cluster is not None:
+            return self.cluster
+        if self.metadata is None or not self.metadata.startswith("zookeeper:"):
+            raise ConfigurationError(
+                "no cluster was named; give --cluster zookeeper://host:2181/hedwig/REGION, as its hubs are given in "
+                "cluster.zookeeper"
+            )
+        return self.metadata
+
+    @property
+    def cluster_url_if_known(self) -> str | None:
+        """Return where the hubs are registered; None if nobody said so."""
+        try:
+            return self.cluster_url
+        except ConfigurationError:
+            return None
+
+    @property
+    def names_ledgers(self) -> bool:
+        """Whether somebody said where the ledgers are."""
+        return bool(self.data or self.bookkeeper)
+
+    @property
+    def bookies_url(self) -> str | None:
+        """Return where the bookies are, as given or as hubs of the cluster have them; None: ledgers are in a directory.
+
+        Hubs of a cluster use the bookies that are registered in their ZooKeeper, unless told otherwise.
+        """
+        return self.bookkeeper or (None if self.data else self.bookies_of_cluster)
+
+    @property
+    def bookies_of_cluster(self) -> str | None:
+        """Return where hubs of the cluster have their bookies unless told otherwise; None without a cluster."""
+        try:
+            endpoints = MetadataUrl.parse(self.cluster_url).endpoints(_ZOOKEEPER_PORT)
+        except ConfigurationError:
+            return None
+        return f"zookeeper://{','.join(f'{host}:{port}' for host, port in endpoints)}{_BOOKIES}"
+
+    def store_options(self, **changes: Any) -> "StoreOptions":
+        """Return how to use the store."""
+        from hedwig.metadata import StoreOptions
+
+        return StoreOptions(operation_timeout_s=self.timeout_s, **changes)
+
+    def options_to_look(self, **changes: Any) -> "StoreOptions":
+        """Return how to use a store that is looked at: one that was named, and is not there, is not made by that.
+
+        One that may not be written is opened all the same.
+        """
+        return self.store_options(**{"makes": self.is_embedded, "reads_only": True, **changes})
+
+
+def without_making(url: str) -> str:
+    """Return the URL of the same store, which is not made if it is not there."""
+    if not url.startswith("sqlite:") or "create=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}create=false"
+
+
+def embedded_url() -> str:
+    """Return the URL of the store in the user's data directory, and make nothing."""
+    return f"sqlite://{quote(str(user_data_directory() / 'metadata.db'))}"
+
+
+def _make_embedded() -> str:
+    directory = user_data_directory()
+    try:
+        make_directory(directory)
+    except OSError as exc:
+        raise OperationError(
+            f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
+            "name a store with --metadata URL"
+        ) from exc
+    with suppress(OSError):  # Of another user; or former releases let others read it.
+        close_to_others(directory)
+    return embedded_url()

@@ -1,0 +1,128 @@
+"""Whether the hubs that owner records name are alive: asked of their cluster, or of the standalone hub's registration.
+
+An incarnation of a hub that is not alive never comes back, so that it is dead is told for good. A record has to be read
+before it is asked about: its hub had begun by then.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from hedwig.errors import OperationError, ServiceDownError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, StandaloneHub
+from hedwig.model import HubInfo
+from hedwig.operations.deployment.cluster import read_hubs_of
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.outcomes import NotAppliedError
+
+__all__ = ["HubState", "HubVerdicts"]
+
+_PROBE_S: Final = 5.0
+_KEPT_MAX: Final = 100_000
+
+
+class HubState(StrEnum):
+    """What is known of an incarnation of a hub."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+class HubVerdicts:
+    """Says of the hubs of one store which are alive, as of when somebody was met who was not known."""
+
+    def __init__(self, deployment: Deployment, store: MetadataStore) -> None:
+        self._deployment = deployment
+        self._store = store
+        self._cluster = deployment.cluster_url_if_known
+        self._is_told = deployment.cluster is not None
+        self._is_file = store.url.scheme == "sqlite"
+        """A cluster is refused there, so all its owners but the present standalone hub have ended."""
+        self._standalone: StandaloneHub | None = None
+        self._live: set[tuple[str, int]] = set()
+        """Who was alive when it was asked for last."""
+        self._dead: set[tuple[str, int]] = set()
+
+    @property
+    def why_unknown(self) -> str:
+        """Say why it is not known of a hub whether it lives."""
+        return "no cluster was named in which hubs could be looked for; give --cluster URL"
+
+    def why_no_repair(self, hub: HubInfo) -> str | None:
+        """Say why a hub that seems dead should not be believed to be, by what was told; None if it may be.
+
+        Where a store is in a ZooKeeper, hubs need not be registered there: by another place all of them would be dead.
+        """
+        if self._is_told or self._is_file or self._was_standalone(hub):
+            return None
+        return "none while it is not said where the hubs are registered; give --cluster URL"
+
+    async def of_all(self, hubs: Iterable[HubInfo]) -> dict[tuple[str, int], HubState]:
+        """Return what is known of hubs, by address and epoch.
+
+        Raises: OperationError - the cluster's ZooKeeper does not answer; MetadataUnavailableError - the store does not;
+            CorruptRecordError - the registration of the standalone hub cannot be read.
+        """
+        wanted = {(hub.address, hub.epoch): hub for hub in hubs}
+        asked = {name: hub for name, hub in wanted.items() if name not in self._dead}
+        if asked.keys() - self._live:
+            await self._ask(asked)
+        return {name: self._state(name) for name in wanted}
+
+    def _state(self, name: tuple[str, int]) -> HubState:
+        if name in self._live:
+            return HubState.ALIVE
+        return HubState.DEAD if name in self._dead else HubState.UNKNOWN
+
+    async def of(self, hub: HubInfo) -> HubState:
+        """Return what is known of one hub. Raises as `of_all`."""
+        return (await self.of_all([hub]))[hub.address, hub.epoch]
+
+    async def _ask(self, asked: Mapping[tuple[str, int], HubInfo]) -> None:
+        """Learn who lives now; of `asked` the others are dead, as far as that can be told."""
+        live: set[tuple[str, int]] = set()
+        if self._cluster is not None:
+            live = await self._registered(self._cluster)
+        self._standalone = await self._store.standalone_hub()
+        if self._standalone is not None:
+            name = (self._standalone.address, self._standalone.starts)
+            if name in self._live or (name in asked and not await _is_refused(asked[name])):
+                live.add(name)
+        self._live = live
+        if len(self._dead) > _KEPT_MAX:
+            self._dead.clear()
+        knows_all = self._cluster is not None or self._is_file
+        self._dead |= {
+            name for name, hub in asked.items() if name not in live and (knows_all or self._was_standalone(hub))
+        }
+
+    def _was_standalone(self, hub: HubInfo) -> bool:
+        """Say whether this is a start of the standalone hub; what has a higher epoch is a cluster's at its address."""
+        standalone = self._standalone
+        return standalone is not None and hub.address == standalone.address and hub.epoch <= standalone.starts
+
+    async def _registered(self, cluster: str) -> set[tuple[str, int]]:
+        try:
+            hubs = await read_hubs_of(cluster, self._deployment.timeout_s)
+        except (NotAppliedError, ServiceDownError) as exc:
+            raise OperationError(
+                f"{self._deployment.command} failed on the cluster {cluster}: {exc}; see that ZooKeeper is up there",
+                ExitCode.UNAVAILABLE,
+            ) from exc
+        return {(hub.info.address, hub.info.epoch) for hub in hubs}
+
+
+async def _is_refused(hub: HubInfo) -> bool:
+    """Say whether a machine that answers has nothing that listens where the clients of a hub would go."""
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(hub.host, hub.port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False

@@ -1,0 +1,205 @@
+"""Where ledgers are, and how they are looked at from outside: nothing is locked, fenced or changed.
+
+Spark's tasks take a location along, so it holds nothing but names; whoever opens something from it closes that.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from hedwig.clock import SystemClock
+from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.model import Topic
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.outcomes import NotAppliedError
+from hedwig.private_files import user_data_directory
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+    from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
+    from hedwig.hub.ledgers.inspection import LedgerInspector
+    from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
+
+__all__ = ["LEDGERS", "LedgerLocation", "LedgerOwner", "bookies_session", "open_ledgers", "parse_bookies_url"]
+
+LEDGERS: Final = "ledgers"
+"""The folder of ledgers in the data directory of a standalone hub."""
+_APPLICATION: Final = b"hedwig"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLocation:
+    """Where ledgers are: the data `directory` of a standalone hub, or the bookies at `bookkeeper`, a ZooKeeper URL.
+
+    `timeout_s`: how long ZooKeeper may take.
+    """
+
+    directory: str | None = None
+    bookkeeper: str | None = None
+    timeout_s: float
+
+    @classmethod
+    def given(cls, deployment: Deployment) -> "LedgerLocation | None":
+        """Return where the user said that ledgers are; None if nobody did."""
+        if not deployment.names_ledgers:
+            return None
+        return cls(directory=deployment.data, bookkeeper=deployment.bookkeeper, timeout_s=deployment.timeout_s)
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> "LedgerLocation":
+        """Return where ledgers are, as the user said it, else where hubs have them unless told otherwise."""
+        bookies = deployment.bookies_url
+        if bookies is not None:
+            return cls(bookkeeper=bookies, timeout_s=deployment.timeout_s)
+        directory = deployment.data or str(user_data_directory())
+        return cls(directory=directory, timeout_s=deployment.timeout_s)
+
+    def __str__(self) -> str:
+        return self.directory or self.bookkeeper or ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether ledgers are on bookies: other machines see them, others may have some there, and each is dated."""
+        return self.directory is None
+
+    @asynccontextmanager
+    async def census(self) -> "AsyncGenerator[LedgerCensus]":
+        """Open what knows which ledgers there are.
+
+        Raises: ConfigurationError - there are none, or an extra is missing; NotAppliedError,
+            LedgerStoreUnavailableError - nobody answers; OSError - the directory cannot be read.
+        """
+        if self.directory is not None:
+            from hedwig.hub.ledgers.local.census import LocalLedgerCensus
+
+            yield await LocalLedgerCensus.open(self._ledgers())
+            return
+        async with self._session() as (session, root):
+            from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
+            from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+
+            metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
+            yield BookkeeperLedgerCensus(metadata)
+
+    @asynccontextmanager
+    async def inspector(self) -> "AsyncGenerator[LedgerInspector]":
+        """Open what reads ledgers, and says how far they go. Raises as `census`."""
+        if self.directory is not None:
+            yield await self.local_inspector()
+            return
+        async with self._session() as (session, root):
+            from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
+
+            inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
+            try:
+                yield inspector
+            finally:
+                await inspector.aclose()
+
+    async def local_inspector(self) -> "LocalLedgerInspector":
+        """Open what reads the ledgers in the directory. Raises as `census`."""
+        from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
+
+        return await LocalLedgerInspector.open(self._ledgers())
+
+    def _ledgers(self) -> Path:
+        assert self.directory is not None, "the caller looked"
+        path = Path(self.directory) / LEDGERS
+        if not path.is_dir():
+            raise ConfigurationError(
+                f"there are no ledgers in {self.directory}; name the data directory of the hub with --data DIR, or "
+                "its bookies with --bookkeeper URL"
+            )
+        return path
+
+    @asynccontextmanager
+    async def _session(self) -> "AsyncGenerator[tuple[BridgedSession, str]]":
+        assert self.bookkeeper is not None, "one of the two was given"
+        async with bookies_session(self.bookkeeper, self.timeout_s) as opened:
+            yield opened
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOwner:
+    """Whose ledgers are meant: those of the hubs whose option cluster.zookeeper is `cluster`, to the letter.
+
+    By it their ledgers are told from others' on the same bookies. None: nobody said which hubs.
+    """
+
+    cluster: str | None
+
+    def why_not_ours(self, entry: "LedgerEntry") -> str | None:
+        """Say why a ledger may be somebody else's; None if it carries the mark of these hubs, and its topic."""
+        if entry.error is not None:
+            return f"its record cannot be read: {entry.error}"
+        if entry.about.get("application") != _APPLICATION or "topic" not in entry.about:
+            return "it carries no mark of Hedwig: another application's, an original hub's, or one of compat = 4.3"
+        deployment = entry.about.get("deployment", b"").decode("utf-8", "backslashreplace")
+        if self.cluster is None:
+            return f"it is of the deployment {deployment}, and which is this one was not said; give --cluster URL"
+        if deployment != self.cluster:
+            return f"it is of the deployment {deployment}, not of {self.cluster}"
+        return None
+
+    def topic_of(self, entry: "LedgerEntry") -> Topic | None:
+        """Return the topic of a ledger of these hubs; None for any other."""
+        return Topic(entry.about["topic"]) if self.why_not_ours(entry) is None else None
+
+
+@asynccontextmanager
+async def open_ledgers(deployment: Deployment) -> "AsyncIterator[tuple[LedgerInspector, str]]":
+    """Open what reads the ledgers of a deployment; yield it with the name of where they are.
+
+    Raises: OperationError - they do not answer; ConfigurationError - nobody said where they are.
+    """
+    location = LedgerLocation.of(deployment)
+    try:
+        async with location.inspector() as inspector:
+            yield inspector, str(location)
+    except NotAppliedError as exc:
+        raise OperationError(
+            f"{deployment.command} failed on the bookies of {location}: {exc}; see that ZooKeeper is up there",
+            ExitCode.UNAVAILABLE,
+        ) from exc
+    except LedgerStoreUnavailableError as exc:
+        raise OperationError(
+            f"{deployment.command} failed on the ledgers in {location}: {exc}", ExitCode.UNAVAILABLE
+        ) from exc
+
+
+@asynccontextmanager
+async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[BridgedSession, str]]":
+    """Open the ZooKeeper in which bookies are registered; yield it with their root in it.
+
+    Raises: ConfigurationError - `url` is none, or an extra is missing; NotAppliedError - ZooKeeper does not answer.
+    """
+    hosts, root = parse_bookies_url(url)
+    try:
+        import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
+        from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+        from hedwig.zookeeper import Bridge, BridgeOptions
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"ledgers on bookies are found with {exc.name}; in the checkout of hedwig: pip install "
+            "'.[zookeeper,bookkeeper]'"
+        ) from exc
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=SystemClock()))
+    try:
+        await bridge.connect()
+        yield BridgedSession(bridge), root
+    finally:
+        await bridge.close()
+
+
+def parse_bookies_url(url: str) -> tuple[str, str]:
+    """Return hosts and root of the bookies of a cluster. Raises ConfigurationError."""
+    try:
+        return zookeeper_place(url)
+    except ConfigurationError as exc:
+        text = f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers"
+        raise ConfigurationError(text) from exc

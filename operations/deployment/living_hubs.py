@@ -1,0 +1,77 @@
+"""The hubs that use a store and are alive: whoever takes all records from under them makes them lose messages."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hedwig.errors import ConfigurationError, CorruptRecordError, ServiceDownError
+from hedwig.human_units import counted
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.model import HubInfo
+from hedwig.operations.deployment.cluster import read_hubs_of
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.topic_owner import is_refused
+from hedwig.outcomes import NotAppliedError
+
+__all__ = ["LivingHubs"]
+
+_PROBE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LivingHubs:
+    """`names` has host:port of each hub that is, or may be, alive; `doubt` says why there may be others."""
+
+    names: tuple[str, ...] = ()
+    doubt: str | None = None
+
+    @classmethod
+    async def find(cls, deployment: Deployment, store: MetadataStore, records: Mapping[str, int]) -> "LivingHubs":
+        """Look for the hubs of a store that has so many `records` of each kind. Raises MetadataUnavailableError."""
+        try:
+            standalone = await store.standalone_hub()
+        except CorruptRecordError as exc:
+            return cls(doubt=f"which hub uses it is not known: {exc}")
+        found = set()
+        if standalone is not None:
+            info = HubInfo.at(standalone.address)
+            within_s = min(_PROBE_S, deployment.timeout_s)
+            # A machine that does not answer at all may be cut off from here, and not from the store.
+            if not await asyncio.to_thread(is_refused, info.host, info.port, within_s):
+                found.add(info.name)
+        try:
+            url = deployment.cluster_url
+        except ConfigurationError:
+            owners = records.get(OWNERSHIP.name, 0)
+            # No cluster keeps its metadata in a file.
+            is_doubtful = owners and standalone is None and store.url.scheme != "sqlite"
+            return cls(_sorted(found), _owned(owners) if is_doubtful else None)
+        try:
+            hubs = await read_hubs_of(url, deployment.timeout_s)
+        except (NotAppliedError, ServiceDownError) as exc:
+            return cls(_sorted(found), f"which hubs use it is not known: the cluster {url} does not answer: {exc}")
+        return cls(_sorted(found | {hub.info.name for hub in hubs}))
+
+    @property
+    def why_not(self) -> str | None:
+        """Say what keeps a store from being emptied; None if nothing does."""
+        if self.names:
+            is_one = len(self.names) == 1
+            return (
+                f"{', '.join(self.names)} {'is' if is_one else 'are'} alive, and would go on from memory: what is "
+                f"acknowledged then is lost; stop {'it' if is_one else 'them'} first"
+            )
+        return self.doubt
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+def _owned(owners: int) -> str:
+    return (
+        f"it has {counted(owners, 'owner record')}, and no cluster was named in which these hubs could be looked for; "
+        "give --cluster URL"
+    )

@@ -1,0 +1,91 @@
+"""How an operation reaches the store: opened for one piece of work, and closed whatever becomes of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from hedwig.clock import SystemClock
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.freezing import Freeze, FreezeState
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.operations.deployment.deployment import Deployment
+
+__all__ = ["told_of_freeze", "watching", "with_store", "with_store_to_load", "with_store_to_write"]
+
+T = TypeVar("T")
+
+
+def with_store(deployment: Deployment, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
+    """Return what `work` returns, given the open store; Ctrl-C cancels it and closes the store.
+
+    A store that was named and is not there is not made, and one that may only be read is opened.
+    """
+
+    async def run() -> T:
+        async with await open_metadata(deployment.url, deployment.options_to_look(**options)) as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def with_store_to_write(deployment: Deployment, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
+    """Do the same for work that changes records, unless the store is frozen or was moved; it may be made by that.
+
+    Raises: OperationError - as `watching`.
+    """
+    return with_store_to_load(deployment, lambda store, watch: watch.carry_out(lambda: work(store)), **options)
+
+
+def with_store_to_load(
+    deployment: Deployment, work: Callable[[MetadataStore, FreezeWatch], Awaitable[T]], **options: Any
+) -> T:
+    """Do the same for work in many parts, each of which `work` carries out through the watch that it is given.
+
+    Raises: OperationError - as `watching`.
+    """
+
+    async def watched(store: MetadataStore) -> T:
+        return await watching(deployment, store, lambda watch: work(store, watch))
+
+    return with_store(deployment, watched, **{"makes": True, "reads_only": False, **options})
+
+
+async def watching(deployment: Deployment, store: MetadataStore, work: Callable[[FreezeWatch], Awaitable[T]]) -> T:
+    """Return what `work` returns, which changes records through a watch.
+
+    Raises: OperationError - a migration has the store frozen, or has moved what it held: nobody would miss what is
+        written then. `work` did not begin, or ended at the first part that it cannot take for done.
+    """
+    watch = FreezeWatch(store.named_records, SystemClock())
+    try:
+        await watch.check()
+    except StoreFrozenError as exc:
+        raise OperationError(
+            f"{deployment.command}: {exc}; nothing was changed: use the new store once the migration is done, or "
+            f"{_back(deployment)}"
+        ) from exc
+    try:
+        return await work(watch)
+    except StoreFrozenError as exc:
+        raise OperationError(
+            f"{deployment.command}: {exc}, since this began; what it told as done is there too, of what was under "
+            f"way that is not known: once the migration is done, give it again with --metadata {exc.freeze.target}, or "
+            f"{_back(deployment)}",
+            ExitCode.OUTCOME_UNKNOWN,
+        ) from exc
+
+
+def told_of_freeze(deployment: Deployment, freeze: Freeze) -> str:
+    """Return what it means for a store that it is frozen, or was moved, and what to do."""
+    if freeze.state is FreezeState.MOVED:
+        return f"{freeze.what}: no hub starts on this store; use the new one, or {_back(deployment)}"
+    return (
+        f"{freeze.what}: hubs write nothing until that is over; if no migration is at work any more, lift it with: "
+        f"hedwig-admin metadata thaw --metadata {deployment.url_to_show}"
+    )
+
+
+def _back(deployment: Deployment) -> str:
+    return f"go back to this one with: hedwig-admin metadata thaw --metadata {deployment.url_to_show}"

@@ -1,0 +1,146 @@
+"""The hubs that use a store while it is migrated: found, frozen for the pause at the end, and thawed."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from hedwig.errors import OperationError, ServiceDownError
+from hedwig.metadata import MetadataStore, StandaloneHub
+from hedwig.model import HubInfo
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.cluster import read_hubs_of, unavailable
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.outcomes import NotAppliedError
+
+__all__ = ["MigrationHubs"]
+
+_PROBE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Hub:
+    """A hub that is running, which registration of it that is, and the way to have it do something."""
+
+    address: str
+    epoch: int
+    endpoint: AdminEndpoint
+
+
+class MigrationHubs:
+    """The running hubs of one store: those registered in the cluster of `deployment`, and at `admins`."""
+
+    def __init__(self, deployment: Deployment, store: MetadataStore, admins: tuple[str, ...]) -> None:
+        self._command = deployment.command
+        self._store = store
+        self._cluster = deployment.cluster
+        self._admins = admins
+        self._timeout_s = deployment.timeout_s
+        self._frozen: dict[tuple[str, int], _Hub] = {}
+        self._told: set[str] = set()
+        """The admin endpoints of hubs that were frozen."""
+
+    @property
+    def frozen(self) -> list[str]:
+        """The addresses of the hubs that were frozen."""
+        return sorted({hub.address for hub in self._frozen.values()})
+
+    async def find(self) -> list[str]:
+        """Return the addresses of the hubs that are running.
+
+        Raises: OperationError - one of them cannot be frozen, or it cannot be learned which there are.
+        """
+        return [hub.address for hub in await self._find()]
+
+    async def freeze(self) -> list[str]:
+        """Freeze the running hubs that are not, as after a former call; return the addresses of these.
+
+        When this returns, none of the hubs that were running writes to the store, or will before the freeze of the
+        store is over. Raises: OperationError - as `find`, or one could not be frozen; it may be all the same.
+        """
+        new = [hub for hub in await self._find() if (hub.address, hub.epoch) not in self._frozen]
+        # Also those of which it is not known: whoever thaws asks them all.
+        self._frozen |= {(hub.address, hub.epoch): hub for hub in new}
+        done = await asyncio.gather(
+            *(asyncio.to_thread(hub.endpoint.post, "/freeze") for hub in new), return_exceptions=True
+        )
+        for outcome in done:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        self._told |= {hub.endpoint.address for hub in new}
+        return [hub.address for hub in new]
+
+    async def thaw(self) -> list[str]:
+        """Have the hubs that were frozen look at once whether the freeze is over; return what is not well."""
+        hubs, self._frozen = list(self._frozen.values()), {}
+        done = await asyncio.gather(
+            *(asyncio.to_thread(hub.endpoint.post, "/thaw") for hub in hubs), return_exceptions=True
+        )
+        return [str(outcome) for outcome in done if isinstance(outcome, BaseException)]
+
+    async def _find(self) -> list[_Hub]:
+        found = {}
+        for address in self._admins:
+            try:
+                hub = await self._ask(address, address)
+            except OperationError:
+                if address not in self._told:
+                    raise
+                continue  # It was frozen, and has ended since.
+            found[hub.address] = hub
+        for hub in await self._registered():
+            found.setdefault(hub.address, hub)
+        standalone = await self._store.standalone_hub()
+        if standalone is not None:
+            info = HubInfo.at(standalone.address)
+            if not any(_place(address) == (info.host, info.port) for address in found):
+                await self._check_down(standalone, info)
+        return [found[address] for address in sorted(found)]
+
+    async def _registered(self) -> list[_Hub]:
+        if self._cluster is None:
+            return []
+        try:
+            hubs = await read_hubs_of(self._cluster, self._timeout_s)
+        except (NotAppliedError, ServiceDownError) as exc:
+            raise unavailable(self._command, self._cluster, exc) from exc
+        found = []
+        for hub in hubs:
+            name = f"{hub.info.host}:{hub.info.port}"
+            known = self._frozen.get((hub.info.address, hub.info.epoch))
+            if known is not None:  # It may have ended a moment ago, and be registered yet.
+                found.append(known)
+                continue
+            if hub.admin is None:
+                raise OperationError(
+                    f"{self._command}: hub {name} is running and announces no admin endpoint, as no original hub does, "
+                    "so it cannot be frozen; copy with --no-pause while it runs, then stop it, and give the command "
+                    "again"
+                )
+            asked = await self._ask(name, hub.admin)
+            if asked.address != hub.info.address:
+                raise OperationError(f"{self._command}: what answers at {hub.admin} is hub {asked.address}, not {name}")
+            found.append(asked)
+        return found
+
+    async def _ask(self, name: str, admin: str) -> _Hub:
+        endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
+        health: dict[str, Any] = await asyncio.to_thread(endpoint.get, "/health")
+        return _Hub(str(health.get("address")), int(health.get("epoch", 0)), endpoint)
+
+    async def _check_down(self, standalone: StandaloneHub, info: HubInfo) -> None:
+        """Raise OperationError if something answers where the standalone hub served."""
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                _, writer = await asyncio.open_connection(info.host, info.port)
+        except (OSError, TimeoutError):
+            return
+        writer.close()
+        raise OperationError(
+            f"{self._command}: the standalone hub of the source is running at {standalone.address}; stop it, or name "
+            "its admin endpoint with --hub-admin HOST:PORT, so that it can be frozen"
+        )
+
+
+def _place(address: str) -> tuple[str, int]:
+    info = HubInfo.at(address)
+    return info.host, info.port

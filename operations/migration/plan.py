@@ -1,0 +1,115 @@
+"""What a migration would do, and whether it can: all that can be known of it without writing anything."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from hedwig.clock import SystemClock
+from hedwig.errors import HedwigError, LayoutMissingError, OperationError, exit_code_of
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import Layout, MetadataStore, MetadataUrl, open_metadata
+from hedwig.metadata.contract.changes import ChangesUntoldError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.freezing import read_freeze
+from hedwig.metadata.migration.run import Migration, MigrationError
+from hedwig.operations.migration.options import MigrationOptions
+from hedwig.operations.progress import working
+
+__all__ = ["MigrationPlan"]
+
+
+@dataclass(slots=True)
+class MigrationPlan:
+    """What was found out; `obstacles` has what keeps the migration from beginning, or from coming to its end."""
+
+    wish: MigrationOptions
+    facts: dict[str, Any] = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)
+    _code: ExitCode = ExitCode.FAILED
+
+    @classmethod
+    def make(cls, wish: MigrationOptions) -> Self:
+        """Find out. Raises: OperationError, HedwigError - a store cannot be looked at at all."""
+        plan = cls(wish)
+        asyncio.run(plan._look())
+        return plan
+
+    def check(self) -> None:
+        """Raise OperationError if something keeps the migration from being carried out."""
+        if self.obstacles:
+            command = self.wish.deployment.command
+            raise OperationError(f"{command} cannot be done yet: {'; '.join(self.obstacles)}", self._code)
+
+    async def _look(self) -> None:
+        wish = self.wish
+        layout, target_layout = await wish.layouts()
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(
+                await open_metadata(wish.source, wish.deployment.options_to_look())
+            )
+            async with working("counting the records of the source"):
+                counts = await source.count()
+            kinds = [kind for kind in KINDS if wish.owners or kind is not OWNERSHIP]
+            freeze = await read_freeze(source.named_records)
+            self.facts |= {
+                "from": wish.source,
+                "to": wish.target,
+                "records": {kind.name: counts[kind.name] for kind in kinds},
+                "source_state": "open" if freeze is None or not freeze.forbids_writes else freeze.state.value,
+                **await self._look_at_target(source, layout, target_layout),
+                "hubs": await self._look_for_hubs(source),
+                "compares_in_pause": await self._compares(source),
+                "ready": not self.obstacles,
+                "dry_run": True,
+            }
+
+    async def _compares(self, source: MetadataStore) -> str | None:
+        """Say what is compared while hubs are frozen, by which the pause is short or long; None without a pause."""
+        if self.wish.stops_before_pause:
+            return None
+        changes = source.changes()
+        if changes is not None and source.url.scheme == "zookeeper":
+            # Whether a server can tell is known to itself alone. Asking writes nothing, as it does elsewhere.
+            try:
+                await changes.begin()
+                await changes.end()
+            except ChangesUntoldError:
+                changes = None
+        return "everything" if changes is None else "what changed last"
+
+    async def _look_at_target(
+        self, source: MetadataStore, layout: Layout, target_layout: Layout | None
+    ) -> Mapping[str, Any]:
+        wish = self.wish
+        nothing = {"target_state": "absent", "resumed": False, "copied": 0}
+        url = MetadataUrl.parse(wish.target)
+        if target_layout is None and url.scheme == "sqlite" and url.parameters.get("create") != "false":
+            return nothing  # It is made when it is opened, which this must not do.
+        try:
+            target = await open_metadata(wish.target, wish.deployment.options_to_look())
+        except LayoutMissingError as exc:
+            self._note(exc)
+            return nothing
+        async with target:
+            migration = Migration(source, target, wish.name_of_source(layout), owners=wish.owners, clock=SystemClock())
+            try:
+                await migration.look()
+            except MigrationError as exc:
+                self._note(OperationError(f"{wish.target} cannot be used: {exc}"))
+                return {**nothing, "target_state": "in use"}
+            state = "half filled" if migration.is_resumed else "empty"
+            return {"target_state": state, "resumed": migration.is_resumed, "copied": migration.state.copied}
+
+    async def _look_for_hubs(self, source: MetadataStore) -> list[str]:
+        try:
+            return await self.wish.find_hubs(self.wish.hubs_of(source), source)
+        except OperationError as exc:
+            self._note(exc)
+            return []
+
+    def _note(self, obstacle: HedwigError) -> None:
+        if not self.obstacles:
+            self._code = exit_code_of(obstacle)
+        self.obstacles.append(str(obstacle).removeprefix(f"{self.wish.deployment.command}: "))

@@ -1,0 +1,86 @@
+"""The messages of a topic, read from its ledgers one after the other."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hedwig.errors import CorruptEntryError, NoSuchLedgerError, OperationError, RemoteProtocolError
+from hedwig.exit_codes import ExitCode
+from hedwig.operations.topics.positions import Held, TopicPositions
+from hedwig.wire import Message
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers.inspection import LedgerInspector
+
+__all__ = ["StoredMessage", "number_of", "read_ledger", "read_topic_messages", "start_of"]
+
+_ENTRIES: Final = 256
+_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message, and where it is."""
+
+    ledger_id: int
+    entry_id: int
+    message: Message
+
+
+def number_of(stored: StoredMessage) -> int:
+    """Return the id of a message in its topic; 0 if it has none."""
+    seq_id = stored.message.seq_id
+    return 0 if seq_id is None else seq_id.local
+
+
+async def read_ledger(
+    inspector: "LedgerInspector", place: str, ledger_id: int, first_entry_id: int
+) -> AsyncGenerator[StoredMessage]:
+    """Yield the messages of a ledger from an entry on, as far as they can be seen.
+
+    Raises: OperationError - there is no such ledger at `place`, or what it holds is damaged, or no message;
+        LedgerStoreUnavailableError.
+    """
+    entry_id = first_entry_id
+    while True:
+        try:
+            payloads = await inspector.read(ledger_id, entry_id, entries_max=_ENTRIES, bytes_max=_BYTES)
+        except NoSuchLedgerError as exc:
+            raise OperationError(
+                f"there is no ledger {ledger_id} in {place}; see that --data or --bookkeeper names what the hub uses",
+                ExitCode.NOT_FOUND,
+            ) from exc
+        except CorruptEntryError as exc:
+            raise OperationError(f"cannot read entry {entry_id} of ledger {ledger_id} in {place}: {exc}") from exc
+        if not payloads:
+            return
+        for payload in payloads:
+            try:
+                message = Message.decode(payload)
+            except RemoteProtocolError as exc:
+                raise OperationError(
+                    f"entry {entry_id} of ledger {ledger_id} in {place} is not Hedwig's: {exc}"
+                ) from exc
+            yield StoredMessage(ledger_id, entry_id, message)
+            entry_id += 1
+
+
+async def read_topic_messages(
+    inspector: "LedgerInspector", place: str, positions: TopicPositions, first_id: int
+) -> AsyncGenerator[StoredMessage]:
+    """Yield the messages of a topic from an id on, as far as they can be seen. Raises as `read_ledger`."""
+    for held in positions.held:
+        if held.messages == 0 or (held.end is not None and held.end < first_id):
+            continue  # Of what was consumed and deleted, the record keeps the last range, which is empty.
+        start = held.start if held.start is not None else await start_of(inspector, held)
+        async for stored in read_ledger(inspector, place, held.ledger_id, max(0, first_id - start)):
+            if held.end is not None and start + stored.entry_id > held.end:
+                break
+            yield stored
+
+
+async def start_of(inspector: "LedgerInspector", held: Held) -> int:
+    """Return the first id of a ledger of an old record, which names its last one only. Raises: NoSuchLedgerError."""
+    if held.end is None:
+        return 1
+    return held.end - (await inspector.facts(held.ledger_id)).last_entry_id

@@ -1,0 +1,197 @@
+"""Changing a subscription where that has an effect: through the hub that owns the topic, or in the store if none does.
+
+The owner has in memory what is attached, and stores consume pointers a while later: what was changed behind its back
+it would overwrite.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hedwig.errors import BadVersionError, OperationError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, RecordKey
+from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
+from hedwig.names import show_name
+from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store
+from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.operations.errors import missing_subscription, missing_topic
+from hedwig.versions import Version, Versioned
+
+__all__ = ["StoredSubscription", "SubscriptionAccess", "check_topic", "check_version", "consumed_of"]
+
+_POLL_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSubscription:
+    """A subscription as the store has it, with the ledgers of its topic."""
+
+    found: Versioned[SubscriptionData]
+    ranges: LedgerRanges
+
+
+class SubscriptionAccess:
+    """One subscription, and the owner of its topic."""
+
+    def __init__(self, deployment: Deployment, topic: Topic, subscriber: SubscriberId) -> None:
+        self.deployment = deployment
+        self.topic = topic
+        self.subscriber = subscriber
+
+    @property
+    def name(self) -> str:
+        return str(RecordKey(self.topic, self.subscriber))
+
+    def find_owner(self, *, offline: bool) -> AdminEndpoint | None:
+        """Return the admin endpoint of the topic's owner; None if nobody owns it, or if it is not to be asked.
+
+        Raises: OperationError - the owner is alive, or may be, and cannot be asked.
+        """
+        if offline:
+            return None
+        owner = OwnerFinder(self.deployment).find(self.topic)
+        if owner.state is OwnerState.UNKNOWN:
+            raise OperationError(_unknown(self.deployment.command, owner), ExitCode.UNAVAILABLE)
+        return owner.asked(self.deployment.command) if owner.state is OwnerState.ALIVE else None
+
+    def look(self, *, offline: bool) -> tuple[AdminEndpoint, Any] | None:
+        """Return the way to the topic's owner, and what it says of the lag; None if the store is to be changed.
+
+        An owner on record that does not serve the topic is just taking it up or giving it up, and may write consume
+        pointers as it does; so it is asked again until it has done either.
+
+        Raises: OperationError - as `find_owner` and `ask`; or that takes too long.
+        """
+        deadline = time.monotonic() + self.deployment.timeout_s
+        while True:
+            endpoint = self.find_owner(offline=offline)
+            if endpoint is None:
+                return None
+            lag = self.ask(endpoint, "/lag")
+            if lag is not None:
+                return endpoint, lag
+            if time.monotonic() >= deadline:
+                raise OperationError(
+                    f"{self.deployment.command} failed on topic '{show_name(self.topic)}': the hub on record as its "
+                    "owner says that it does not own it; hedwig-admin topic release has it owned anew by whoever "
+                    "is asked for it, and --offline changes the store alone",
+                    ExitCode.UNAVAILABLE,
+                )
+            time.sleep(_POLL_S)
+
+    def act(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+        """Have the owner do something. Raises OperationError as `ask`, and if it released the topic meanwhile."""
+        told = self.ask(endpoint, path, **parameters)
+        if told is None:
+            raise self._released()
+        return told
+
+    def first_id(self, endpoint: AdminEndpoint) -> int:
+        """Return the id of the first message that is kept. Raises OperationError as `act`."""
+        try:
+            first: int = endpoint.get(f"{topic_path(self.topic)}?limit=1")["first_id"]
+        except RefusedError as exc:
+            if exc.answer.get("reason") == "not owned":
+                raise self._released() from exc
+            raise
+        return first
+
+    def _released(self) -> OperationError:
+        return OperationError(
+            f"{self.deployment.command} failed on topic '{show_name(self.topic)}': its owner released it meanwhile, "
+            "and nothing was changed; try again",
+            ExitCode.UNAVAILABLE,
+        )
+
+    def ask(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+        """Ask the owner; None if it does not own the topic any more.
+
+        Raises: OperationError - there is no such subscription, it is attached, or it is at another version.
+        """
+        whole = named(path, topic=self.topic, subscriber=self.subscriber, **parameters)
+        try:
+            return endpoint.get(whole) if path == "/lag" else endpoint.post(whole)
+        except RefusedError as exc:
+            match exc.answer.get("reason"):
+                case "not owned":
+                    return None
+                case "not subscribed":
+                    raise missing_subscription(self.topic, self.subscriber) from exc
+                case "attached":
+                    said = exc.said.partition(";")[0]
+                    raise OperationError(
+                        f"{self.deployment.command} failed: {said}; --force takes it from there: its client is told, "
+                        "and gets no more of it"
+                    ) from exc
+                case "version":
+                    raise OperationError(
+                        f"{self.deployment.command} failed: {exc.said}; it holds consume pointer "
+                        f"{exc.answer.get('consumed')}: look at it, then give that version",
+                        ExitCode.VERSION_CONFLICT,
+                    ) from exc
+            raise
+
+    def read_anew(self, expected: Version | None) -> StoredSubscription:
+        """Return what the store has now that nobody owns the topic: whoever did may have written last things.
+
+        Raises: OperationError - it is gone; BadVersionError - it is not at the version that was expected.
+        """
+        stored = self.read()
+        if stored is None:
+            raise self.missing()
+        check_version(self.name, stored.found, expected)
+        return stored
+
+    def read(self) -> StoredSubscription | None:
+        """Return what the store has."""
+
+        async def read(store: MetadataStore) -> StoredSubscription | None:
+            found = await store.subscriptions.read(self.topic, self.subscriber)
+            if found is None:
+                return None
+            kept = await store.persistence.read(self.topic)
+            return StoredSubscription(found, LedgerRanges() if kept is None else kept.value)
+
+        return with_store(self.deployment, read)
+
+    def missing(self) -> OperationError:
+        """Return the error that there is no such subscription, or not even the topic."""
+
+        async def look(store: MetadataStore) -> OperationError:
+            try:
+                await check_topic(store, self.topic)
+            except OperationError as exc:
+                return exc
+            return missing_subscription(self.topic, self.subscriber)
+
+        return with_store(self.deployment, look)
+
+
+async def check_topic(store: MetadataStore, topic: Topic) -> None:
+    """Raise OperationError if there is no such topic: a misspelt one must not look like one without subscribers."""
+    if await store.persistence.read(topic) is not None:
+        return
+    async for _ in store.subscriptions.read_subscriptions(topic):
+        return
+    raise missing_topic(topic)
+
+
+def consumed_of(found: Versioned[SubscriptionData]) -> int:
+    state = found.value.state
+    return 0 if state is None else state.consumed.local
+
+
+def check_version(name: str, found: Versioned[SubscriptionData], expected: Version | None) -> None:
+    """Raise BadVersionError unless the record is at the version that was given, if one was."""
+    if expected is not None and found.version != expected:
+        raise BadVersionError(f"the {name} is at version {found.version}, not {expected}", found)
+
+
+def _unknown(command: str, owner: TopicOwner) -> str:
+    return (
+        f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
+        f"{owner.why}; if that hub is down, --offline changes the store alone"
+    )

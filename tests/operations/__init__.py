@@ -1,0 +1,1 @@
+"""Tests of what the programs do to a deployment."""
