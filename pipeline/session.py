@@ -58,18 +58,18 @@ class SessionOptions:
 
 
 @contextmanager
-def open_session(job: str, wish: SessionOptions, tell: Callable[[str], None]) -> Iterator[SparkSession]:
+def open_session(job: str, options: SessionOptions, tell: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
-    Started by spark-submit, the session takes from there what neither `wish` says nor every job sets. Else it runs on
-    local[*,4] unless something else is wished for. That it starts, which takes a while, is what it has to tell.
+    Started by spark-submit, the session takes from there what neither `options` says nor every job sets. Else it runs
+    on local[*,4], unless `options` names another master. `tell` hears that it starts, which takes a while.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already
         return
     tell("starting Spark…")
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    master, settings = wish.master, wish.settings
+    master, settings = options.master, options.settings
     if master is None and not is_submitted:
         master = _LOCAL_MASTER
     # Spark starts the python3 of the path, which lacks what this one has.
@@ -82,13 +82,13 @@ def open_session(job: str, wish: SessionOptions, tell: Callable[[str], None]) ->
     if is_local:
         chosen |= _LOCAL
     chosen |= settings
-    if not is_submitted and (options := _java_options(settings, is_local=is_local, debug=wish.debug)):
-        chosen[_JAVA_OPTIONS] = options
+    if not is_submitted and (java_options := _java_options(settings, is_local=is_local, debug=options.debug)):
+        chosen[_JAVA_OPTIONS] = java_options
     for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
-        if not wish.debug:
+        if not options.debug:
             # What a task fails with comes back to us, and is told in one line.
             spark.sparkContext.setLogLevel("OFF")
         yield spark

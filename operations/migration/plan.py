@@ -24,38 +24,38 @@ __all__ = ["MigrationPlan"]
 class MigrationPlan:
     """What was found out; `obstacles` has what keeps the migration from beginning, or from coming to its end."""
 
-    wish: MigrationOptions
+    options: MigrationOptions
     facts: dict[str, Any] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
     _code: ExitCode = ExitCode.FAILED
 
     @classmethod
-    def make(cls, wish: MigrationOptions) -> Self:
+    def make(cls, options: MigrationOptions) -> Self:
         """Find out. Raises: OperationError, HedwigError - a store cannot be looked at at all."""
-        plan = cls(wish)
+        plan = cls(options)
         asyncio.run(plan._look())
         return plan
 
     def check(self) -> None:
         """Raise OperationError if something keeps the migration from being carried out."""
         if self.obstacles:
-            command = self.wish.deployment.command
+            command = self.options.deployment.command
             raise OperationError(f"{command} cannot be done yet: {'; '.join(self.obstacles)}", self._code)
 
     async def _look(self) -> None:
-        wish = self.wish
-        layout, target_layout = await wish.layouts()
+        options = self.options
+        layout, target_layout = await options.layouts()
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(
-                await open_metadata(wish.source, wish.deployment.options_to_look())
+                await open_metadata(options.source, options.deployment.options_to_look())
             )
             async with working("counting the records of the source"):
                 counts = await source.count()
-            kinds = [kind for kind in KINDS if wish.owners or kind is not OWNERSHIP]
+            kinds = [kind for kind in KINDS if options.owners or kind is not OWNERSHIP]
             freeze = await read_freeze(source.named_records)
             self.facts |= {
-                "from": wish.source,
-                "to": wish.target,
+                "from": options.source,
+                "to": options.target,
                 "records": {kind.name: counts[kind.name] for kind in kinds},
                 "source_state": "open" if freeze is None or not freeze.forbids_writes else freeze.state.value,
                 **await self._look_at_target(source, layout, target_layout),
@@ -67,7 +67,7 @@ class MigrationPlan:
 
     async def _compares(self, source: MetadataStore) -> str | None:
         """Say what is compared while hubs are frozen, by which the pause is short or long; None without a pause."""
-        if self.wish.stops_before_pause:
+        if self.options.stops_before_pause:
             return None
         changes = source.changes()
         if changes is not None and source.url.scheme == "zookeeper":
@@ -82,29 +82,31 @@ class MigrationPlan:
     async def _look_at_target(
         self, source: MetadataStore, layout: Layout, target_layout: Layout | None
     ) -> Mapping[str, Any]:
-        wish = self.wish
+        options = self.options
         nothing = {"target_state": "absent", "resumed": False, "copied": 0}
-        url = MetadataUrl.parse(wish.target)
+        url = MetadataUrl.parse(options.target)
         if target_layout is None and url.scheme == "sqlite" and url.parameters.get("create") != "false":
             return nothing  # It is made when it is opened, which this must not do.
         try:
-            target = await open_metadata(wish.target, wish.deployment.options_to_look())
+            target = await open_metadata(options.target, options.deployment.options_to_look())
         except LayoutMissingError as exc:
             self._note(exc)
             return nothing
         async with target:
-            migration = Migration(source, target, wish.name_of_source(layout), owners=wish.owners, clock=SystemClock())
+            migration = Migration(
+                source, target, options.name_of_source(layout), owners=options.owners, clock=SystemClock()
+            )
             try:
                 await migration.look()
             except MigrationError as exc:
-                self._note(OperationError(f"{wish.target} cannot be used: {exc}"))
+                self._note(OperationError(f"{options.target} cannot be used: {exc}"))
                 return {**nothing, "target_state": "in use"}
             state = "half filled" if migration.is_resumed else "empty"
             return {"target_state": state, "resumed": migration.is_resumed, "copied": migration.state.copied}
 
     async def _look_for_hubs(self, source: MetadataStore) -> list[str]:
         try:
-            return await self.wish.find_hubs(self.wish.hubs_of(source), source)
+            return await self.options.find_hubs(self.options.hubs_of(source), source)
         except OperationError as exc:
             self._note(exc)
             return []
@@ -112,4 +114,4 @@ class MigrationPlan:
     def _note(self, obstacle: HedwigError) -> None:
         if not self.obstacles:
             self._code = exit_code_of(obstacle)
-        self.obstacles.append(str(obstacle).removeprefix(f"{self.wish.deployment.command}: "))
+        self.obstacles.append(str(obstacle).removeprefix(f"{self.options.deployment.command}: "))

@@ -94,7 +94,7 @@ class _Options:
 
 
 def _given(
-    job: Job, spark: "SparkSession", directory: str, wish: _Options
+    job: Job, spark: "SparkSession", directory: str, options: _Options
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
     """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
     from hedwig.pipeline.errors import JobError
@@ -112,18 +112,18 @@ def _given(
                 f"{directory} has {', '.join(beside)} beside the snapshot that its manifest tells of: load them from "
                 "a folder of their own"
             )
-        check_origin(wish.policy, snapshot.manifest.source, wish.target)
+        check_origin(options.policy, snapshot.manifest.source, options.target)
         job.warn(snapshot.manifest.warning)
         frames = {
-            table: frame for table, frame in snapshot.frames.items() if wish.with_owners or table is not Table.OWNERS
+            table: frame for table, frame in snapshot.frames.items() if options.with_owners or table is not Table.OWNERS
         }
         with job.progress(spark, "checking the snapshot"):
             snapshot.verify(list(frames))
         rows = {table: snapshot.manifest.tables[table].rows for table in frames}
     else:
         frames = read_tables_of(spark, directory)
-        if not wish.with_owners:
+        if not options.with_owners:
             frames.pop(Table.OWNERS, None)
-    if wish.with_owners and Table.OWNERS not in frames:
+    if options.with_owners and Table.OWNERS not in frames:
         raise click.UsageError(f"{directory} has no owners: leave out --with-owners")
     return frames, rows

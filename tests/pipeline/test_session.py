@@ -23,8 +23,8 @@ DRIVER: Final = textwrap.dedent(
             raise RuntimeError("the first attempt of a task ends here")
         yield from batches
 
-    wish = SessionOptions(settings={"spark.driver.memory": "512m"})
-    with open_session("test", wish, lambda text: None) as spark:
+    options = SessionOptions(settings={"spark.driver.memory": "512m"})
+    with open_session("test", options, lambda text: None) as spark:
         print(spark.range(10, numPartitions=2).mapInArrow(at_the_second_attempt, "id bigint").count())
     """
 )
@@ -36,8 +36,8 @@ COLLECTOR: Final = textwrap.dedent(
     """
     from hedwig.pipeline.session import SessionOptions, open_session
 
-    wish = SessionOptions(settings={"spark.driver.memory": "512m"} | SETTINGS)
-    with open_session("test", wish, lambda text: None) as spark:
+    options = SessionOptions(settings={"spark.driver.memory": "512m"} | SETTINGS)
+    with open_session("test", options, lambda text: None) as spark:
         beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
         print(beans.get(0).getName().split()[0], spark.range(5).count())
     """

@@ -122,9 +122,9 @@ def _driver(
     cluster: StandaloneCluster, url: str, work: Work, marks: Path, **how: Any
 ) -> Iterator["subprocess.Popen[str]"]:
     """Run the driver; it is gone at the end, with the virtual machine that it has started."""
-    wish = {"master": cluster.url, "url": url, "policy": work.policy, "rows": ROWS, "marks": str(marks)}
+    options = {"master": cluster.url, "url": url, "policy": work.policy, "rows": ROWS, "marks": str(marks)}
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    command = [sys.executable, str(DRIVER), json.dumps(wish | how)]
+    command = [sys.executable, str(DRIVER), json.dumps(options | how)]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as driver:
         try:

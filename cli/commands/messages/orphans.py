@@ -18,23 +18,23 @@ from hedwig.operations.deployment.deployment import Deployment
 __all__ = ["delete_orphans"]
 
 
-def _wish(params: Mapping[str, Any]) -> CheckOptions:
+def _gather(params: Mapping[str, Any]) -> CheckOptions:
     return CheckOptions(kinds=(FindingKind.ORPHAN_LEDGER,), prefix=params["prefix"], limit=params["limit"])
 
 
-_wish_options = option_group(
-    "wish",
+_orphan_options = option_group(
+    "options",
     (
         click.option("--prefix", type=PREFIX, metavar="P", help="Only ledgers of topics whose names begin so."),
         click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.  [default: no limit]"),
     ),
     ("prefix", "limit"),
-    _wish,
+    _gather,
 )
 
 
 @click.command("delete-orphans", cls=AdminCommand, example="hedwig-admin ledger delete-orphans --dry-run")
-@_wish_options
+@_orphan_options
 @deployment_options(admin="the standalone hub", ledgers=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -42,7 +42,7 @@ _wish_options = option_group(
 def delete_orphans(
     settings: Settings,
     /,
-    wish: CheckOptions,
+    options: CheckOptions,
     deployment: Deployment,
     dry_run: bool,
     yes: bool,
@@ -53,4 +53,4 @@ def delete_orphans(
     hour, and are unreferenced at a second look are deleted; others are shown and left. In the data directory of a
     standalone hub it is the hub that deletes, if it runs; else it cannot start meanwhile.
     """
-    repair(settings, wish, deployment, dry_run=dry_run, yes=yes)
+    repair(settings, options, deployment, dry_run=dry_run, yes=yes)

@@ -55,7 +55,7 @@ class CheckOptions:
 
 
 def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a check; the command gets `wish`, `cluster` and `ledgers`."""
+    """Return a decorator that adds the options of a check; the command gets them as `options`."""
     options = (
         click.option(
             "--kind",
@@ -73,14 +73,14 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         kinds = tuple(FindingKind(kind) for kind in params["kinds"])
         return CheckOptions(kinds=kinds, prefix=params["prefix"], limit=params["limit"])
 
-    return option_group("wish", options, ("kinds", "prefix", "limit"), gather)
+    return option_group("options", options, ("kinds", "prefix", "limit"), gather)
 
 
 @click.command("check", cls=AdminCommand, example="hedwig-admin metadata check")
 @check_options()
 @deployment_options(ledgers=True)
 @pass_settings
-def check_store(settings: Settings, /, wish: CheckOptions, deployment: Deployment) -> int:
+def check_store(settings: Settings, /, options: CheckOptions, deployment: Deployment) -> int:
     """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
 
     Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
@@ -91,7 +91,7 @@ def check_store(settings: Settings, /, wish: CheckOptions, deployment: Deploymen
     """
     output = settings.writer()
     try:
-        return asyncio.run(_check(output, wish, deployment))
+        return asyncio.run(_check(output, options, deployment))
     except OperationError as exc:
         raise OperationError(str(exc), _UNKNOWN) from exc
     except HedwigError as exc:
@@ -99,16 +99,16 @@ def check_store(settings: Settings, /, wish: CheckOptions, deployment: Deploymen
         raise OperationError(said, _UNKNOWN) from exc
 
 
-async def _check(output: Output, wish: CheckOptions, deployment: Deployment) -> int:
+async def _check(output: Output, options: CheckOptions, deployment: Deployment) -> int:
     severities: Counter[Severity] = Counter()
     kinds: Counter[FindingKind] = Counter()
-    wanted = wish.kinds or tuple(FindingKind)
+    wanted = options.kinds or tuple(FindingKind)
     async with surroundings(deployment, wanted) as around:
         await say_if_frozen(deployment, around.store)
         output.begin("findings", COLUMNS, _SHOWN)
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
-            check = around.check(wanted, wish.prefix, lambda records: progress.advance(records, 0))
-            async with aclosing(limited(check, wish.limit)) as pages:
+            check = around.check(wanted, options.prefix, lambda records: progress.advance(records, 0))
+            async with aclosing(limited(check, options.limit)) as pages:
                 async for page in pages:
                     output.page([found_fields(found) for found in page])
                     severities.update(found.severity for found in page)
@@ -123,9 +123,9 @@ async def _check(output: Output, wish: CheckOptions, deployment: Deployment) -> 
     )
     notes = f", {counted(severities[Severity.NOTE], 'note')}" if severities[Severity.NOTE] else ""
     click.echo(f"checked {counted(check.records, 'record')}: {words}{notes}", err=True)
-    if wish.limit is not None and kinds.total() == wish.limit:
-        click.echo(f"stopped after {counted(wish.limit, 'finding')}: there may be more", err=True)
-    return _verdict(severities, is_incomplete=wish.is_any_named and bool(check.unchecked))
+    if options.limit is not None and kinds.total() == options.limit:
+        click.echo(f"stopped after {counted(options.limit, 'finding')}: there may be more", err=True)
+    return _verdict(severities, is_incomplete=options.is_any_named and bool(check.unchecked))
 
 
 def _verdict(severities: Mapping[Severity, int], *, is_incomplete: bool) -> int:

@@ -79,9 +79,9 @@ def import_store(
     with asyncio.Runner() as runner:
         header, end = runner.run(_verified(file))
     existing = Existing(if_exists)
-    wish = _Options(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
+    options = _Options(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
     if dry_run:
-        _tell_plan(settings, output, wish, header, end)
+        _tell_plan(settings, output, options, header, end)
         return
     if existing is Existing.REPLACE and not yes:
         records = end.records if with_owners else end.records - end.counts.get(OWNERSHIP.name, 0)
@@ -90,7 +90,7 @@ def import_store(
             "replaces those there that differ"
         )
     with load_progress("importing", end.records, noun="records") as progress:
-        running = _Import(wish, progress, copy_records)
+        running = _Import(options, progress, copy_records)
         try:
             with_store_to_load(settings.deployment, running.run)
         except CopyConflictError as exc:
@@ -131,14 +131,14 @@ class _Import:
 
     def __init__(
         self,
-        wish: _Options,
+        options: _Options,
         progress: LoadProgress,
         copy: Callable[[MetadataStore, Sequence[PlainRecord], Existing], Awaitable[Counter[CopyResult]]],
     ) -> None:
         self.has_begun = False
         self.counts: Counter[CopyResult] = Counter()
         self.owners_left_out = 0
-        self._wish = wish
+        self._options = options
         self._progress = progress
         self._copy = copy
         self._read = 0
@@ -173,9 +173,9 @@ class _Import:
             self._progress.advance(len(batch), self._read)
 
         async def write(batch: list[PlainRecord]) -> Counter[CopyResult]:
-            return await watch.carry_out(lambda: self._copy(store, batch, self._wish.existing))
+            return await watch.carry_out(lambda: self._copy(store, batch, self._options.existing))
 
-        with ExportReader(self._wish.file) as reader:
+        with ExportReader(self._options.file) as reader:
             async with aclosing(self._batches(reader)) as batches:
                 await load_batches(batches, write, record)
 
@@ -188,29 +188,29 @@ class _Import:
                     yield wanted
 
     def _wants(self, record: PlainRecord) -> bool:
-        if not self._wish.wants(record):
+        if not self._options.wants(record):
             return False
-        if self._wish.leaves_out(record):
+        if self._options.leaves_out(record):
             self.owners_left_out += 1
             return False
         return True
 
 
-def _tell_plan(settings: Settings, output: Output, wish: _Options, header: ExportHeader, end: ExportEnd) -> None:
+def _tell_plan(settings: Settings, output: Output, options: _Options, header: ExportHeader, end: ExportEnd) -> None:
     """Write what the file holds, and what would become of it. Raises OperationError if the import would fail."""
     with load_progress("comparing", end.records, noun="records") as progress:
-        looking = _Import(wish, progress, plan_copy)
+        looking = _Import(options, progress, plan_copy)
         asyncio.run(_look(settings, looking))
         progress.stop()
     counts = {name: looking.counts[result] for result, name in _PLANNED.items()}
     output.record(
-        _held(wish.file, header, end)
+        _held(options.file, header, end)
         | {"metadata": settings.url_to_show, **counts, "owners_left_out": looking.owners_left_out}
     )
     if refused := looking.counts[CopyResult.REFUSED]:
         raise OperationError(
             f"{settings.command} cannot be done yet: {settings.url_to_show} holds others in place of "
-            f"{counted(refused, 'record')} of {wish.file}; {_WAYS}",
+            f"{counted(refused, 'record')} of {options.file}; {_WAYS}",
             ExitCode.VERSION_CONFLICT,
         )
 

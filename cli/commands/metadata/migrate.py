@@ -79,7 +79,7 @@ def migrate_store(
     """
     output = settings.writer()
     given = None if hubs_down else deployment.cluster or (source if source.startswith("zookeeper:") else None)
-    wish = MigrationOptions(
+    options = MigrationOptions(
         deployment=replace(deployment, cluster=given),
         source=source,
         target=target,
@@ -91,11 +91,11 @@ def migrate_store(
     )
     try:
         if dry_run:
-            plan = MigrationPlan.make(wish)
+            plan = MigrationPlan.make(options)
             output.record(plan.facts)
             plan.check()
             return
-        report = asyncio.run(_Migrating(wish).run())
+        report = asyncio.run(_Migrating(options).run())
     except OperationError:
         raise
     except HedwigError as exc:
@@ -119,35 +119,37 @@ def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
 class _Migrating:
     """One run of the command."""
 
-    wish: MigrationOptions
+    options: MigrationOptions
     hubs: list[str] = field(default_factory=list)
 
     async def run(self) -> Mapping[str, Any]:
         """Carry the migration out, or go on with it; return the report."""
         began = time.monotonic()
-        wish = self.wish
-        command = wish.deployment.command
-        layout, _ = await wish.layouts()
+        options = self.options
+        command = options.deployment.command
+        layout, _ = await options.layouts()
         async with AsyncExitStack() as stack:
-            options = wish.deployment.store_options()
-            source = await stack.enter_async_context(await open_metadata(wish.source, options))
-            target = await stack.enter_async_context(await open_metadata(wish.target, options))
-            hubs = wish.hubs_of(source)
+            store_options = options.deployment.store_options()
+            source = await stack.enter_async_context(await open_metadata(options.source, store_options))
+            target = await stack.enter_async_context(await open_metadata(options.target, store_options))
+            hubs = options.hubs_of(source)
             await self._ask(hubs, source)
-            migration = Migration(source, target, wish.name_of_source(layout), owners=wish.owners, clock=SystemClock())
+            migration = Migration(
+                source, target, options.name_of_source(layout), owners=options.owners, clock=SystemClock()
+            )
             try:
                 await migration.begin()
             except MigrationError as exc:
-                raise OperationError(f"{command}: cannot use {wish.target}: {exc}") from exc
+                raise OperationError(f"{command}: cannot use {options.target}: {exc}") from exc
             freeze = StoreFreeze(
                 source.named_records,
                 migration.state.id,
-                wish.target,
+                options.target,
                 lease_s=_LEASE_S,
                 clock=SystemClock(),
                 random=Random(),
             )
-            run = MigrationRun(command, migration, source, freeze, None if wish.hubs_down else hubs)
+            run = MigrationRun(command, migration, source, freeze, None if options.hubs_down else hubs)
             try:
                 pause_s = await self._carry_out(migration, freeze, run)
             except (Exception, asyncio.CancelledError):
@@ -155,9 +157,9 @@ class _Migrating:
                 raise
             counts = await target.count()
         return {
-            "from": wish.source,
-            "to": wish.target,
-            "records": {kind: number for kind, number in counts.items() if wish.owners or kind != OWNERSHIP.name},
+            "from": options.source,
+            "to": options.target,
+            "records": {kind: number for kind, number in counts.items() if options.owners or kind != OWNERSHIP.name},
             "copied": migration.state.copied,
             "resumed": migration.is_resumed,
             "caught_up": run.caught_up,
@@ -175,18 +177,18 @@ class _Migrating:
             await migration.prepare_target()
             await migration.finish()
             return 0.0
-        pauses = not self.wish.stops_before_pause
+        pauses = not self.options.stops_before_pause
         return await run.run(pauses=pauses, catches_up=bool(self.hubs) or not pauses)
 
     async def _ask(self, hubs: MigrationHubs, source: MetadataStore) -> None:
         """Make sure that the pause at the end will be possible, and wanted, before anything is copied."""
-        wish = self.wish
-        self.hubs = await wish.find_hubs(hubs, source)
-        if wish.yes or wish.stops_before_pause:
+        options = self.options
+        self.hubs = await options.find_hubs(hubs, source)
+        if options.yes or options.stops_before_pause:
             return
         freezes = f"freezes {counted(len(self.hubs), 'hub')} until you restart them ({', '.join(self.hubs)}), and "
         await asyncio.to_thread(
             confirm,
-            f"at the end this {freezes if self.hubs else ''}leaves {wish.source} for {wish.target}: nobody writes to "
-            "the old store from then on",
+            f"at the end this {freezes if self.hubs else ''}leaves {options.source} for {options.target}: nobody "
+            "writes to the old store from then on",
         )

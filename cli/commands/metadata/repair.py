@@ -64,7 +64,7 @@ _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
 def repair_store(
     settings: Settings,
     /,
-    wish: CheckOptions,
+    options: CheckOptions,
     deployment: Deployment,
     dry_run: bool,
     yes: bool,
@@ -77,12 +77,12 @@ def repair_store(
 
     Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
     """
-    return repair(settings, wish, deployment, dry_run=dry_run, yes=yes)
+    return repair(settings, options, deployment, dry_run=dry_run, yes=yes)
 
 
 def repair(
     settings: Settings,
-    wish: CheckOptions,
+    options: CheckOptions,
     deployment: Deployment,
     *,
     dry_run: bool,
@@ -93,24 +93,24 @@ def repair(
     Raises: OperationError - it cannot be done, or was not confirmed.
     """
     output = settings.writer()
-    return asyncio.run(_Repairing(output, wish, deployment).run(dry_run=dry_run, yes=yes))
+    return asyncio.run(_Repairing(output, options, deployment).run(dry_run=dry_run, yes=yes))
 
 
 class _Repairing:
     """One run of the command."""
 
-    def __init__(self, output: Output, wish: CheckOptions, deployment: Deployment) -> None:
+    def __init__(self, output: Output, options: CheckOptions, deployment: Deployment) -> None:
         self._deployment = deployment
         self._output = output
         # All kinds are looked for: who repairs a store has to hear of what is left in it.
-        self._wish = replace(wish, kinds=wish.kinds or tuple(FindingKind))
-        self._is_named = wish.is_any_named
+        self._options = replace(options, kinds=options.kinds or tuple(FindingKind))
+        self._is_named = options.is_any_named
         self._left: Counter[Severity] = Counter()
         """How much is left as it is, by how bad it is."""
 
     async def run(self, *, dry_run: bool, yes: bool) -> int:
         """Look, ask and repair; return the exit code."""
-        async with surroundings(self._deployment, self._wish.kinds) as around:
+        async with surroundings(self._deployment, self._options.kinds) as around:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
@@ -164,8 +164,10 @@ class _Repairing:
         """Return how many findings of each kind can be repaired."""
         planned: Counter[FindingKind] = Counter()
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
-            check = around.check(self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0))
-            async with aclosing(limited(check, self._wish.limit)) as pages:
+            check = around.check(
+                self._options.kinds, self._options.prefix, lambda records: progress.advance(records, 0)
+            )
+            async with aclosing(limited(check, self._options.limit)) as pages:
                 async for page in pages:
                     planned.update(found.finding.kind for found in page if self._mends(found))
                     self._left.update(found.severity for found in page if not self._mends(found))
@@ -214,8 +216,8 @@ class _Repairing:
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
                 # Going through all ledgers is for those who have some to delete.
-                [kind for kind in self._wish.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
-                self._wish.prefix,
+                [kind for kind in self._options.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
+                self._options.prefix,
                 lambda records: progress.advance(records, 0),
             )
             async with aclosing(check.findings()) as pages:
@@ -225,7 +227,7 @@ class _Repairing:
                         await watch.carry_out(partial(mending.begin, able))
                     for start in range(0, len(page), _ROWS):
                         await self._carry_out(mending, watch, page[start : start + _ROWS], left, done)
-                    if self._wish.limit is not None and not left.total():
+                    if self._options.limit is not None and not left.total():
                         break
             await watch.carry_out(mending.end)
 
