@@ -4,8 +4,8 @@ from typing import Final
 
 import click
 
-from hedwig.cli.lazy_commands import LazyCommands
 from hedwig.cli.program import Program
+from hedwig.lazy_commands import LazyCommands
 
 __all__ = ["main"]
 

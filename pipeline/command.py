@@ -1,11 +1,8 @@
 """How jobs are run: shared options everywhere, errors as one line, exit codes by kind of error."""
 
-import importlib
 import logging
 import os
-import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hedwig.command_line import Program
 from hedwig.errors import HedwigError
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.output import write_result
@@ -160,92 +158,43 @@ class JobCommand(click.Command):
         self.params += _shared_options()
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = ctx.params
-        ctx.obj = Job(
-            name=str(self.name),
-            master=given.pop("master"),
-            settings=dict(given.pop("conf")),
-            as_json=given.pop("as_json"),
-            debug=given.pop("debug"),
-        )
-        ctx.find_root().meta["job"] = ctx.obj
-        with _only_our_words(ctx.obj):
+        given, job = ctx.params, ctx.ensure_object(Job)
+        job.name = str(self.name)
+        job.master = given.pop("master")
+        job.settings = dict(given.pop("conf"))
+        job.as_json = given.pop("as_json")
+        job.debug = given.pop("debug")
+        with _only_our_words(job):
             check_spark()
             return super().invoke(ctx)
 
 
-class JobGroup(click.Group):
-    """The root of the jobs: whatever ends one of them becomes a line on standard error and an exit code.
+class JobGroup(Program):
+    """The root of the jobs, which get a Job."""
 
-    `modules` says where each job is, under its own name; none is loaded before it is asked for.
-    """
-
-    def __init__(self, name: str | None = None, *, modules: Mapping[str, str], example: str, **attributes: Any) -> None:
+    def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
         super().__init__(name, epilog=f"Example: {example}", **attributes)
-        self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(self._modules)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in self._modules:
-            return None
-        found = importlib.import_module(self._modules[cmd_name]).command
-        assert isinstance(found, JobCommand), f"{cmd_name} is a job"
-        return found
+        return list(self.commands)  # In the order in which people need them.
 
     def run_line(self, args: Sequence[str]) -> int:
         """Run a job as from a shell, and return its exit code: what ends it is a line on standard error."""
-        code = self._run(list(args), {})
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever read standard output left; the interpreter's last flush must not complain about it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return ExitCode.PIPE_CLOSED
-        return code
+        self.check_streams()
+        return self.run_words(args, Job(), PROGRAM_NAME)
 
-    def _run(self, args: list[str], meta: dict[str, Any]) -> int:
-        try:
-            with self.make_context(PROGRAM_NAME, args) as ctx:
-                ctx.meta.update(meta)
-                meta = ctx.meta
-                self.invoke(ctx)
-        except click.exceptions.Exit as exc:
-            return exc.exit_code
-        except click.exceptions.NoArgsIsHelpError as exc:
-            exc.show()
-            return exc.exit_code
-        except click.ClickException as exc:
-            where = exc.ctx.command_path if isinstance(exc, click.UsageError) and exc.ctx else PROGRAM_NAME
-            said = " ".join(exc.format_message().split()).rstrip(".")
-            click.echo(f"error: {said}; see: {where} --help", err=True)
-            return exc.exit_code
-        except (click.Abort, KeyboardInterrupt) as exc:
-            job = _job_of(meta)
-            job.give_up()
-            click.echo(f"interrupted; to go on, {job.again}", err=True)
-            return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
-        except BrokenPipeError:
-            return ExitCode.PIPE_CLOSED
-        except Exception as exc:
-            job = _job_of(meta)
-            if job.debug:
-                traceback.print_exc()
-            job.give_up()
-            line, code = _told(exc, job)
-            click.echo(f"error: {line}", err=True)
-            return code
-        return ExitCode.DONE
+    def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
+        obj.give_up()
+        return _told(error, obj)
 
+    def line_about_interrupt(self, error: BaseException, obj: Any) -> tuple[str, int]:
+        obj.give_up()
+        code = _TERMINATED if isinstance(error, Terminated) else ExitCode.INTERRUPTED
+        return f"interrupted; to go on, {obj.again}", code
 
-def _job_of(meta: Mapping[str, Any]) -> Job:
-    """Return the job that was run; one of no name if it did not come to that."""
-    job = meta.get("job", Job())
-    assert isinstance(job, Job), "it was put there"
-    return job
+    def is_debugged(self, obj: Any) -> bool:
+        return bool(obj.debug)
 
 
 def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:

@@ -5,25 +5,18 @@ from typing import Final, NoReturn
 
 import click
 
+from hedwig.lazy_commands import LazyCommands
 from hedwig.pipeline.command import JobGroup
 
 __all__ = ["jobs", "main"]
 
-_MODULES: Final = {
-    "generate": "hedwig.pipeline.jobs.generate",
-    "load": "hedwig.pipeline.jobs.load",
-    "snapshot": "hedwig.pipeline.jobs.snapshot",
-    "restore": "hedwig.pipeline.jobs.restore",
-    "migrate": "hedwig.pipeline.jobs.migrate",
-    "diff": "hedwig.pipeline.jobs.diff",
-    "audit": "hedwig.pipeline.jobs.audit",
-    "bench-report": "hedwig.pipeline.jobs.bench_report",
-}
+_JOBS: Final = ("generate", "load", "snapshot", "restore", "migrate", "diff", "audit", "bench-report")
+"""None is loaded before it is asked for."""
 
 
 @click.command(
     cls=JobGroup,
-    modules=_MODULES,
+    commands=LazyCommands({job: f"hedwig.pipeline.jobs.{job.replace('-', '_')}:command" for job in _JOBS}),
     example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot",
 )
 @click.version_option(package_name="hedwig", prog_name="hedwig-pipeline")

@@ -9,7 +9,7 @@ __all__ = ["LazyCommands"]
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Commands by name, each found in the module that `modules` names, under its own name."""
+    """Commands by name, each found in the module that `modules` names: under its own name, or as `module:name`."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         self._modules = dict(modules)
@@ -17,7 +17,8 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            self._loaded[name] = getattr(import_module(self._modules[name]), name)
+            module, _, attribute = self._modules[name].partition(":")
+            self._loaded[name] = getattr(import_module(module), attribute or name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:

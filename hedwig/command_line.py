@@ -1,0 +1,145 @@
+"""How the programs run their commands: whatever ends one becomes a line on standard error and an exit code."""
+
+import errno
+import io
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+from hedwig.exit_codes import ExitCode
+
+__all__ = ["Program", "has_no_room"]
+
+_PLAIN: Final = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid float range": "is not a number",
+}
+"""What click says, and what people say."""
+_METAVAR: Final = re.compile(r"(?:(?<=value for )|(?<=argument ))'\[?([A-Z_]+)(?:\]|\.\.\.|\]\.\.\.)'")
+"""An argument as the usage line of a command has it, where only its name is meant."""
+
+
+class _PipeClosedError(Exception):
+    """Whoever read standard output left: nothing to complain about. (click makes an exit code of its own of EPIPE.)"""
+
+
+class Program(click.Group):
+    """The root of the commands of a program.
+
+    `run` is given an object for the commands, which click hands to them; the methods that say what ended a command get
+    it too.
+    """
+
+    def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
+        """Return the line about an error, and the exit code; a program says more of its own errors."""
+        raise NotImplementedError
+
+    def line_about_interrupt(self, error: BaseException, obj: Any) -> tuple[str, int]:
+        """Return the line about Ctrl-C, and the exit code."""
+        del error, obj
+        return "interrupted", ExitCode.INTERRUPTED
+
+    def is_debugged(self, obj: Any) -> bool:
+        """Say whether the traceback of what ended a command is shown."""
+        raise NotImplementedError
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as exc:
+            raise _PipeClosedError from exc
+        return result
+
+    def run(self, call: Callable[[], Any], obj: Any, name: str, *, help_on: Callable[[str], str] | None = None) -> int:
+        """Run a command, and return its exit code: what ends it is a line on standard error.
+
+        Args:
+            call: runs it, and may raise anything; what it returns counts if it is an exit code.
+            obj: what the commands are given.
+            name: the name of the program.
+            help_on: what explains a command, of which it gets the path, to whoever got it wrong.
+        """
+        try:
+            result = call()
+        except click.exceptions.NoArgsIsHelpError as exc:
+            exc.show()
+            return exc.exit_code
+        except click.ClickException as exc:
+            _say(_usage_line(exc, name, help_on or (lambda path: " ".join(f"{name} {path} --help".split()))))
+            return exc.exit_code
+        except (click.Abort, KeyboardInterrupt) as exc:
+            line, code = self.line_about_interrupt(exc, obj)
+            _say(line)
+            return code
+        except _PipeClosedError:
+            _forget_stdout()
+            return ExitCode.PIPE_CLOSED
+        except Exception as exc:
+            if has_no_room(exc):
+                _forget_stdout()  # What could not be written is not tried again at the end.
+            if self.is_debugged(obj):
+                traceback.print_exc()
+            line, code = self.line_about(exc, obj)
+            _say(f"error: {line}")
+            return code
+        # With standalone_mode off, click hands back the code of ctx.exit() as if the command had returned it.
+        return result if isinstance(result, int) else ExitCode.DONE
+
+    def run_words(
+        self, words: Sequence[str], obj: Any, name: str, *, help_on: Callable[[str], str] | None = None
+    ) -> int:
+        """Run a command given as words, as `run` does."""
+
+        def call() -> Any:
+            return click.Group.main(self, list(words), name, standalone_mode=False, obj=obj)
+
+        return self.run(call, obj, name, help_on=help_on)
+
+    @staticmethod
+    def check_streams() -> None:
+        """Have names that the terminal's encoding lacks escaped; end the process if standard output is closed."""
+        if sys.stdout is None:
+            _say("error: standard output is closed: the result could not be written, so nothing was done")
+            sys.exit(ExitCode.FAILED)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def has_no_room(error: Exception) -> bool:
+    """Say whether the file that takes the result had no room."""
+    return (
+        isinstance(error, OSError)
+        and error.filename is None
+        and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )
+
+
+def _usage_line(error: click.ClickException, name: str, help_on: Callable[[str], str]) -> str:
+    """Return the one line about a command line that makes no sense."""
+    text = " ".join(error.format_message().split())
+    for word, plain in _PLAIN.items():
+        text = text.replace(word, plain)
+    text = _METAVAR.sub(r"'\1'", text, count=1)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        _, _, path = error.ctx.command_path.partition(" ")
+        return f"error: {path or name}: {text.rstrip('.')}; see: {help_on(path)}"
+    return f"error: {text}"
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # Nobody reads standard error any more, and there is no third place to tell.
+        click.echo(line, err=True)
+
+
+def _forget_stdout() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not complain about the closed pipe."""
+    with suppress(OSError, ValueError):  # Not a real stream: nothing will be flushed into a pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
