@@ -1,4 +1,4 @@
-"""Prove that every example of docs/client.md runs, and prints what the page says."""
+"""Prove that every example of docs/client.md, and that of the README, runs and prints what the page says."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from tests.checkout import CHECKOUT
 from tests.client.support.tls import TlsHub
 
-PAGE: Final = (CHECKOUT / "docs" / "client.md").read_text()
+PAGE: Final = "\n".join((CHECKOUT / page).read_text() for page in ("docs/client.md", "README.md"))
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -24,7 +24,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsHub]:
 
 
 def test_every_example_says_what_it_prints() -> None:
-    assert len(EXAMPLES) == PAGE.count("```python") == 6
+    assert len(EXAMPLES) == PAGE.count("```python") == 7
 
 
 @pytest.mark.parametrize(("text", "printed"), EXAMPLES)

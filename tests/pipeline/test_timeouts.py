@@ -48,8 +48,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         found.add(how.get("operation_timeout_s", 30))
         return StoreOptions(**how)
 
-    for place in ("reaching", "living_hubs"):
-        monkeypatch.setattr(f"pipeline.{place}.StoreOptions", options)
+    for module_name in ("snapshots.preflight", "audit.living_hubs"):
+        monkeypatch.setattr(f"hedwig.pipeline.{module_name}.StoreOptions", options)
     return found
 
 
