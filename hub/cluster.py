@@ -12,8 +12,7 @@ from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import exists
+from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
@@ -25,7 +24,7 @@ from hedwig.hub.topics.balance import Balance
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from hedwig.zookeeper import Bridge, BridgeOptions
+from hedwig.zookeeper import Bridge, BridgeOptions, exists
 
 __all__ = ["Cluster"]
 

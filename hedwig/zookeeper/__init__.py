@@ -1,7 +1,40 @@
-"""A session with ZooKeeper for asyncio, on kazoo; it needs the extra `zookeeper`."""
+"""A session with ZooKeeper for asyncio, on kazoo, and the requests made in it; it needs the extra `zookeeper`."""
 
-from hedwig.zookeeper.bridge import Bridge, Connection, Request
+from hedwig.zookeeper.bridge import Bridge, Connection
 from hedwig.zookeeper.options import BridgeOptions
+from hedwig.zookeeper.requests import (
+    ANY_VERSION,
+    Request,
+    children,
+    commit_nothing,
+    create,
+    delete,
+    exists,
+    get,
+    refusal_of,
+    set_at,
+    sync,
+    transaction,
+)
 from hedwig.zookeeper.tree_watch import TreeWatch, leave_tree, watch_tree
 
-__all__ = ["Bridge", "BridgeOptions", "Connection", "Request", "TreeWatch", "leave_tree", "watch_tree"]
+__all__ = [
+    "ANY_VERSION",
+    "Bridge",
+    "BridgeOptions",
+    "Connection",
+    "Request",
+    "TreeWatch",
+    "children",
+    "commit_nothing",
+    "create",
+    "delete",
+    "exists",
+    "get",
+    "leave_tree",
+    "refusal_of",
+    "set_at",
+    "sync",
+    "transaction",
+    "watch_tree",
+]

@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -40,12 +40,10 @@ from hedwig.clock import Deadline
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper.handler import PromptHandler
 from hedwig.zookeeper.options import BridgeOptions
+from hedwig.zookeeper.requests import Request
 from hedwig.zookeeper.tree_watch import TreeWatch, hear_events
 
-__all__ = ["Bridge", "Connection", "Request"]
-
-Request: TypeAlias = Callable[[KazooClient], Any]
-"""Submits one request to kazoo and returns its completion."""
+__all__ = ["Bridge", "Connection"]
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,14 @@ What a TreeWatch rests on:
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, ZookeeperError
 from kazoo.protocol.connection import CHILD_EVENT
 from kazoo.protocol.serialization import Watch, int_struct, write_string
+
+from hedwig.zookeeper.requests import Request
 
 __all__ = ["TreeWatch", "hear_events", "leave_tree", "watch_tree"]
 
@@ -31,8 +33,6 @@ _RECURSIVE: Final = 1
 _ANY: Final = 3
 _ROOM_OF_A_PATH: Final = 128
 """About what a path takes besides its own characters, in bytes."""
-
-_Request: TypeAlias = Callable[[KazooClient], Any]
 
 
 class TreeWatch:
@@ -117,7 +117,7 @@ def hear_events(client: KazooClient, hear: Callable[[str], None]) -> None:
     connection._read_watch_event = read
 
 
-def watch_tree(root: str) -> _Request:
+def watch_tree(root: str) -> Request:
     """Set the watch, which a connection may have already. Answered None, or with an error by older servers.
 
     Those that have no such watches (UnimplementedError) end the connection behind their answer.
@@ -125,7 +125,7 @@ def watch_tree(root: str) -> _Request:
     return lambda client: _call(client, _AddWatch(root))
 
 
-def leave_tree(root: str) -> _Request:
+def leave_tree(root: str) -> Request:
     """End the watch. Answered None, or with NoWatcherError."""
     return lambda client: _call(client, _RemoveWatches(root))
 

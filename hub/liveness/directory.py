@@ -7,11 +7,11 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import InvalidArgumentError
-from hedwig.hub.liveness.asking import answer, ask, children, commit, get, read
+from hedwig.hub.liveness.asking import answer, ask, read
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, decode_load
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, children, commit_nothing, get
 
 __all__ = ["read_endpoints", "read_hosts", "read_hubs"]
 
@@ -27,7 +27,7 @@ async def read_hubs(
     deadline = Deadline.after(clock or SystemClock(), timeout_s)
     what = f"list the hubs under {places.hosts}"
     # Whoever is not listed is taken for dead.
-    await read(bridge, deadline, what, commit())
+    await read(bridge, deadline, what, commit_nothing())
     endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, places, deadline)}
     return tuple(
         LiveHub(hub.info, hub.load, endpoints[hub.info.epoch].admin if hub.info.epoch in endpoints else None)

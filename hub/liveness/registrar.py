@@ -16,23 +16,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency, ZookeeperError
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
-from hedwig.hub.liveness.asking import answer, ask, commit, create, exists, get, read
+from hedwig.hub.liveness.asking import answer, ask, read
 from hedwig.hub.liveness.directory import read_endpoints
 from hedwig.hub.liveness.live_hub import Endpoint, encode_load
 from hedwig.hub.liveness.options import LivenessOptions
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.hub.liveness.process import has_ended
-from hedwig.zookeeper import Bridge, Connection, Request
+from hedwig.zookeeper import (
+    ANY_VERSION,
+    Bridge,
+    Connection,
+    Request,
+    commit_nothing,
+    create,
+    exists,
+    get,
+    refusal_of,
+    transaction,
+)
 
 __all__ = ["Enrolment", "Registrar"]
 
 _TRIES: Final = 3
-_ANY_VERSION: Final = -1
 _REMOVED_MEANWHILE: Final = (NoNodeError, NodeExistsError)
 
 
@@ -84,30 +94,28 @@ class Registrar:
         what = f"tell that hub {self._address} takes no topics"
         node = self._places.leaving(self._address, secrets.token_hex(8))
 
-        def submit(client: KazooClient) -> Any:
-            transaction = client.transaction()
-            transaction.set_data(self._host, encode_load(load))
-            transaction.create(node, b"", ephemeral=True)
-            return transaction.commit_async()
+        def fill(operations: TransactionRequest) -> None:
+            operations.set_data(self._host, encode_load(load))
+            operations.create(node, b"", ephemeral=True)
 
-        (result,) = await ask(self._bridge, deadline, what, submit)
-        answer(what, _refusal(result))
+        (results,) = await ask(self._bridge, deadline, what, transaction(fill))
+        answer(what, refusal_of(results))
 
     async def withdraw(self, made: Enrolment) -> None:
         """Delete the nodes of an incarnation that is over. Raises ServiceDownError; they go with the session then."""
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         what = f"withdraw hub {self._address} from {self._places.hosts}"
         # The name of the endpoint node is that of one incarnation: its successor's host node is not deleted.
-        gone = [(self._places.endpoint(made.endpoint), _ANY_VERSION), (self._host, _ANY_VERSION)]
-        (result,) = await ask(self._bridge, deadline, what, _transaction(gone, []))
-        answer(what, _refusal(result), NoNodeError)
+        gone = [(self._places.endpoint(made.endpoint), ANY_VERSION), (self._host, ANY_VERSION)]
+        (results,) = await ask(self._bridge, deadline, what, _replacement(gone, []))
+        answer(what, refusal_of(results), NoNodeError)
 
     async def _leftover(self, deadline: Deadline) -> list[tuple[str, int]]:
         """Return what has to be deleted, each a (path, version): nothing, or the nodes of an incarnation that is over.
 
         Raises: ServiceDownError - there is one of which that is not certain.
         """
-        committed, found = await ask(self._bridge, deadline, self._what, commit(), get(self._host))
+        committed, found = await ask(self._bridge, deadline, self._what, commit_nothing(), get(self._host))
         answer(self._what, committed)
         if isinstance(answer(self._what, found, NoNodeError), NoNodeError):
             return []
@@ -123,13 +131,13 @@ class Registrar:
         if its is None:
             # Somebody took away its endpoint node by hand.
             return [(self._host, stat.version)]
-        return [(self._places.endpoint(its[0]), _ANY_VERSION), (self._host, _ANY_VERSION)]
+        return [(self._places.endpoint(its[0]), ANY_VERSION), (self._host, ANY_VERSION)]
 
     async def _make(self, leftover: Sequence[tuple[str, int]], load: int, deadline: Deadline) -> Enrolment | None:
         """Replace `leftover` by new nodes; None if things have changed since it was looked at."""
         name = self._places.endpoint_name(self._address, secrets.token_hex(8))
         new = [(self._host, encode_load(load)), (self._places.endpoint(name), self._endpoint.encode())]
-        replace = _transaction(leftover, new)
+        replace = _replacement(leftover, new)
         asked: list[tuple[float, Connection]] = []
 
         def submit(client: KazooClient) -> Any:
@@ -141,7 +149,7 @@ class Registrar:
         made, host, endpoint = await ask(
             self._bridge, deadline, self._what, submit, exists(self._host), exists(self._places.endpoint(name))
         )
-        refused = answer(self._what, _refusal(made), *_REMOVED_MEANWHILE)
+        refused = answer(self._what, refusal_of(made), *_REMOVED_MEANWHILE)
         if refused is not None:
             if isinstance(refused, NoNodeError) and not leftover:
                 await self._make_parents(deadline)
@@ -162,24 +170,13 @@ _ID: Final = (1 << 64) - 1
 """Session ids are signed here and unsigned to people."""
 
 
-def _transaction(delete: Sequence[tuple[str, int]], make: Sequence[tuple[str, bytes]]) -> Request:
+def _replacement(delete: Sequence[tuple[str, int]], make: Sequence[tuple[str, bytes]]) -> Request:
     """Delete nodes, each a (path, version), and create ephemeral ones, each a (path, data); all or nothing."""
 
-    def submit(client: KazooClient) -> Any:
-        transaction = client.transaction()
+    def fill(operations: TransactionRequest) -> None:
         for path, version in delete:
-            transaction.delete(path, version)
+            operations.delete(path, version)
         for path, data in make:
-            transaction.create(path, data, ephemeral=True)
-        return transaction.commit_async()
+            operations.create(path, data, ephemeral=True)
 
-    return submit
-
-
-def _refusal(results: Sequence[Any] | ZookeeperError) -> ZookeeperError | None:
-    """Return the error that rolled a transaction back, or None if it was done."""
-    if isinstance(results, ZookeeperError):
-        return results
-    errors = [result for result in results if isinstance(result, ZookeeperError)]
-    causes = [error for error in errors if not isinstance(error, RolledBackError | RuntimeInconsistency)]
-    return next(iter([*causes, *errors]), None)
+    return transaction(fill)

@@ -8,12 +8,12 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
-from hedwig.hub.liveness.asking import answer, ask, commit, get
+from hedwig.hub.liveness.asking import answer, ask
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, commit_nothing, get
 
 __all__ = ["Verdicts"]
 
@@ -72,7 +72,7 @@ class Verdicts:
         what = f"tell whether hub {address} is alive"
         path = self._places.host(address)
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
-        committed, found = await ask(self._bridge, deadline, what, commit(), get(path))
+        committed, found = await ask(self._bridge, deadline, what, commit_nothing(), get(path))
         answer(what, committed)
         is_alive = not isinstance(answer(what, found, NoNodeError), NoNodeError) and found[1].czxid == epoch
         if not is_alive:

@@ -16,7 +16,6 @@ from hedwig.metadata.zookeeper.reads.tree_scan import TreeScan
 from hedwig.metadata.zookeeper.records.hub_info_text import HUB_INFO
 from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath, sort_key
 from hedwig.metadata.zookeeper.records.records import LEDGER_RANGES, SUBSCRIPTION, Codec
-from hedwig.metadata.zookeeper.requests import sync
 from hedwig.metadata.zookeeper.server_facts import server_facts
 from hedwig.metadata.zookeeper.tables import ZnodeTable
 from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches
@@ -24,7 +23,7 @@ from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import Topic
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, sync
 
 __all__ = ["ZookeeperBackend"]
 

@@ -6,9 +6,8 @@ from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.metadata.zookeeper.requests import exists
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, exists
 
 __all__ = ["refuse_foreign_place"]
 

@@ -10,10 +10,10 @@ from hedwig.errors import CorruptRecordError
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.layout import Layout
 from hedwig.metadata.zookeeper.records.paths import Paths
-from hedwig.metadata.zookeeper.requests import create, exists, get, multi_refusal
+from hedwig.metadata.zookeeper.transactions import create_all
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.wire import pubsub_pb2 as pb
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, exists, get, refusal_of
 
 __all__ = ["KIND", "LAYOUT_BYTES", "has_topics", "parse_layout", "read_layout", "write_layout"]
 
@@ -70,7 +70,7 @@ async def write_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> 
     wanted = [*((path, b"") for path in above), (places.layout, LAYOUT_BYTES), (places.topics, b"")]
 
     async def attempt(deadline: Deadline) -> None:
-        for results in await bridge.send(deadline, *(create(path, data) for path, data in wanted)):
-            answer(multi_refusal(results), NodeExistsError)
+        for results in await bridge.send(deadline, *(create_all([node]) for node in wanted)):
+            answer(refusal_of(results), NodeExistsError)
 
     await reading(options, f"making the store under {places.prefix}", attempt)

@@ -10,10 +10,10 @@ from hedwig.errors import LayoutMissingError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.records.paths import Paths
-from hedwig.metadata.zookeeper.requests import create, get, multi_refusal, set_at, sync
+from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, get, refusal_of, sync
 
 __all__ = ["ZookeeperNamedRecords"]
 
@@ -37,9 +37,9 @@ class ZookeeperNamedRecords:
             found = await self._look_before(path, deadline)
             if _data(found) != expected:
                 return Refusal(found)
-            request = create(path, value) if found is None else set_at(path, value, found.data_version)
+            request = create_all([(path, value)]) if found is None else set_guarded(path, value, found.data_version)
             (results,) = await self._bridge.send(deadline, request)
-            refusal = answer(multi_refusal(results), BadVersionError, NodeExistsError, NoNodeError)
+            refusal = answer(refusal_of(results), BadVersionError, NodeExistsError, NoNodeError)
             if isinstance(refusal, NoNodeError):
                 raise LayoutMissingError(
                     f"the metadata under {self._places.prefix} has been removed; make it again with: "

@@ -90,8 +90,8 @@ async def _remove_nodes(deployment: Deployment, store: MetadataStore, folder: st
     """Remove the empty nodes that ZooKeeper keeps of deleted records; no version of theirs is held by anybody."""
     if store.url.scheme != "zookeeper":
         return
-    from hedwig.metadata.zookeeper.requests import delete
     from hedwig.metadata.zookeeper.writes.wiping import delete_tree
+    from hedwig.zookeeper import delete
 
     _, prefix = parse_cluster_url(store.url.text)
     topics = Paths(prefix).topics

@@ -31,7 +31,7 @@ async def count_bookies(url: str, timeout_s: float) -> Bookies:
         async with bookies_session(url, timeout_s) as (session, root):
             from kazoo.exceptions import ZookeeperError
 
-            from hedwig.hub.ledgers.bookkeeper.records.zookeeper import children
+            from hedwig.zookeeper import children
 
             paths = (f"{root}/available", f"{root}/available/{_READ_ONLY}")
             deadline = Deadline.after(SystemClock(), timeout_s)

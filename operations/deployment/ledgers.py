@@ -20,7 +20,7 @@ from hedwig.outcomes import NotAppliedError
 from hedwig.private_files import user_data_directory
 
 if TYPE_CHECKING:
-    from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+    from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
     from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
     from hedwig.hub.ledgers.inspection import LedgerInspector
     from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
@@ -181,7 +181,7 @@ async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
     hosts, root = parse_bookies_url(url)
     try:
         import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
-        from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(

@@ -40,8 +40,9 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     async def living() -> list[HubInfo] | None:
         async with cluster_session(url, timeout_s) as (bridge, prefix):
             from hedwig.hub.liveness import read_hubs
-            from hedwig.hub.liveness.asking import exists, read
+            from hedwig.hub.liveness.asking import read
             from hedwig.hub.liveness.paths import HubPaths
+            from hedwig.zookeeper import exists
 
             hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=timeout_s)]
             if hubs:

@@ -10,9 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.metadata.zookeeper.requests import create, exists, get
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, BridgeOptions, Connection
+from hedwig.zookeeper import Bridge, BridgeOptions, Connection, create, exists, get
 from tests.faults.support.proxy import Action, Proxy, Step, scripted
 from tests.faults.support.wires import ZooKeeperWire
 from tests.servers import RunningServers

@@ -11,7 +11,7 @@ from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.zookeeper import Bridge, BridgeOptions

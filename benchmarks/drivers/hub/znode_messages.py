@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kazoo.client import KazooClient
-
 from hedwig.benchmarks.drivers.hub.raw_frames import MARK, NUMBER
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.arrivals import Arrivals
@@ -24,10 +22,9 @@ from hedwig.benchmarks.load.workloads import Operation, Workload, subscriber_nam
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.zookeeper.requests import multi_refusal
 from hedwig.metadata.zookeeper.session import connect
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, Request
+from hedwig.zookeeper import Bridge, Request, children, get, refusal_of, transaction
 
 __all__ = ["ZnodeMessages"]
 
@@ -103,9 +100,9 @@ class ZnodeMessages:
         body = b"".join((MARK, NUMBER.pack(number), self._filling))
         queues = [self._queue(topic, each) for each in range(self._workload.subscribers)]
 
-        def fill(transaction: Any) -> None:
+        def fill(operations: Any) -> None:
             for queue in queues:
-                transaction.create(f"{queue}/{_MESSAGE}", body, sequence=True)
+                operations.create(f"{queue}/{_MESSAGE}", body, sequence=True)
 
         try:
             await self._commit(self._senders[topic % len(self._senders)], fill)
@@ -123,26 +120,23 @@ class ZnodeMessages:
         def watch(_: Any) -> None:
             loop.call_soon_threadsafe(changed.set)  # Kazoo calls from a thread of its own.
 
-        def look(client: KazooClient) -> Any:
-            return client.get_children_async(queue, watch=watch)
-
         try:
-            (names,) = await self._send(bridge, look)
+            (names,) = await self._send(bridge, children(queue, watch))
             is_watched.set()
             while True:
                 while names:
                     taken = sorted(names)[:_TAKEN_MAX]
                     paths = [f"{queue}/{name}" for name in taken]
-                    found = await self._send(bridge, *(_get(path) for path in paths))
+                    found = await self._send(bridge, *(get(path) for path in paths))
                     for body, _ in found:
                         self._arrived(topic, subscriber, NUMBER.unpack_from(body, len(MARK))[0])
                     changed.clear()
                     # The names that come back are those of after the deletion: it was asked for before.
-                    deleted, names = await self._send(bridge, _delete_all(paths), look)
+                    deleted, names = await self._send(bridge, _delete_all(paths), children(queue, watch))
                     _check(deleted)
                 await changed.wait()
                 changed.clear()
-                (names,) = await self._send(bridge, look)
+                (names,) = await self._send(bridge, children(queue, watch))
         except _FAILURES:
             is_watched.set()
             self._observer.lost()
@@ -155,19 +149,14 @@ class ZnodeMessages:
     # ----------------------------------------------------------------------------------------------------- requests
 
     async def _make(self, bridge: Bridge, nodes: Sequence[str]) -> None:
-        def fill(transaction: Any) -> None:
+        def fill(operations: Any) -> None:
             for node in nodes:
-                transaction.create(node)
+                operations.create(node)
 
         await self._commit(bridge, fill)
 
     async def _commit(self, bridge: Bridge, fill: Callable[[Any], object]) -> None:
-        def submit(client: KazooClient) -> Any:
-            transaction = client.transaction()
-            fill(transaction)
-            return transaction.commit_async()
-
-        (results,) = await self._send(bridge, submit)
+        (results,) = await self._send(bridge, transaction(fill))
         _check(results)
 
     async def _send(self, bridge: Bridge, *requests: Request) -> list[Any]:
@@ -180,20 +169,14 @@ class ZnodeMessages:
         return results
 
 
-def _get(path: str) -> Request:
-    return lambda client: client.get_async(path)
-
-
 def _delete_all(paths: list[str]) -> Request:
-    def submit(client: KazooClient) -> Any:
-        transaction = client.transaction()
+    def fill(operations: Any) -> None:
         for path in paths:
-            transaction.delete(path)
-        return transaction.commit_async()
+            operations.delete(path)
 
-    return submit
+    return transaction(fill)
 
 
 def _check(results: Any) -> None:
-    if (error := multi_refusal(results)) is not None:
+    if (error := refusal_of(results)) is not None:
         raise BenchmarkError(f"ZooKeeper refused a transaction: {type(error).__name__}")

@@ -13,9 +13,8 @@ from hedwig.benchmarks.drivers.records.record_clients import PARTS
 from hedwig.clock import Deadline
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.metadata.zookeeper.requests import get
 from hedwig.metadata.zookeeper.session import connect
-from hedwig.zookeeper import Bridge, Request
+from hedwig.zookeeper import Bridge, Request, create, get, set_at
 
 __all__ = ["ZnodeRecords"]
 
@@ -39,7 +38,7 @@ class ZnodeRecords:
         bridge = await connect(parsed.hosts, options)
         try:
             found = cls(bridge, f"{parsed.path}/{_ROOT}", options)
-            await found._send(lambda client: client.create_async(found._root, b""), NodeExistsError)
+            await found._send(create(found._root), NodeExistsError)
         except BaseException:
             await bridge.close()
             raise
@@ -53,11 +52,11 @@ class ZnodeRecords:
         return None if isinstance(found, NoNodeError) else int(found[1].version)
 
     async def create(self, key: str) -> int | None:
-        made = await self._send(lambda client: client.create_async(key, _CONTENT), NodeExistsError)
+        made = await self._send(create(key, _CONTENT), NodeExistsError)
         return None if isinstance(made, NodeExistsError) else 0
 
     async def update(self, key: str, version: int, *, part: bool) -> tuple[bool, int | None]:  # noqa: ARG002 (no parts)
-        stat = await self._send(lambda client: client.set_async(key, _CONTENT, version), BadVersionError)
+        stat = await self._send(set_at(key, _CONTENT, version), BadVersionError)
         if isinstance(stat, BadVersionError):
             return False, await self.read(key)
         return True, int(stat.version)

@@ -13,7 +13,7 @@ from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Session
+from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind
 from hedwig.hub.ledgers.inspection import LedgerFacts

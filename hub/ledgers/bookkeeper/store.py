@@ -33,8 +33,8 @@ from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Session
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.recovery import recover
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, master_key

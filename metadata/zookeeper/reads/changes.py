@@ -24,10 +24,9 @@ from hedwig.metadata.contract.changes import ChangedRecord, ChangesLostError, Ch
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.zookeeper.records.paths import Paths, is_record_path, record_at
-from hedwig.metadata.zookeeper.requests import commit_nothing, multi_refusal
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, TreeWatch, leave_tree, watch_tree
+from hedwig.zookeeper import Bridge, TreeWatch, commit_nothing, leave_tree, refusal_of, watch_tree
 
 __all__ = ["ZookeeperChanges"]
 
@@ -80,7 +79,7 @@ class ZookeeperChanges:
         async def attempt(deadline: Deadline) -> None:
             self._check()
             (results,) = await self._bridge.send(deadline, commit_nothing(self._watch.root))
-            answer(multi_refusal(results), NoNodeError)
+            answer(refusal_of(results), NoNodeError)
 
         await reading(self._options, f"taking what changed below {self._watch.root}", attempt)
         taken: list[ChangedRecord] = []

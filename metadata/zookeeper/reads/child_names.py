@@ -20,9 +20,8 @@ from kazoo.protocol.serialization import GetChildren
 from hedwig.clock import Deadline
 from hedwig.errors import TooManyNamesError
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.zookeeper.requests import exists
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
-from hedwig.zookeeper import Bridge, Request
+from hedwig.zookeeper import Bridge, Request, exists
 
 __all__ = ["ChildNames", "count_children", "read_children"]
 

@@ -9,10 +9,9 @@ from hedwig.metadata.calls.attempts import ListingTime
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.reads.child_names import count_children, read_children
 from hedwig.metadata.zookeeper.records.paths import subscriber_of
-from hedwig.metadata.zookeeper.requests import exists, get
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
 from hedwig.model import SubscriberId
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, exists, get
 
 __all__ = ["scan_children"]
 

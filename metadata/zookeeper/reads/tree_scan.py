@@ -20,11 +20,10 @@ from hedwig.metadata.zookeeper.reads.child_names import ChildNames, read_childre
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.metadata.zookeeper.reads.scanning import scan_children
 from hedwig.metadata.zookeeper.records.paths import subscriber_of
-from hedwig.metadata.zookeeper.requests import exists, get
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
 from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.model import Topic
-from hedwig.zookeeper import Request
+from hedwig.zookeeper import Request, exists, get
 
 __all__ = ["TreeScan"]
 

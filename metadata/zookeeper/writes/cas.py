@@ -46,13 +46,13 @@ from hedwig.errors import LayoutMissingError, UncertainStateError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
-from hedwig.metadata.zookeeper.requests import create, create_with_parent, multi_refusal, set_guarded
+from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
 from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches, DeleteTicket
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, GuardedRead, answer, look_closely, version_of
 from hedwig.metadata.zookeeper.writes.parents import ParentForecast
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, Request
+from hedwig.zookeeper import Bridge, Request, refusal_of
 
 __all__ = ["CreateCas", "DeleteCas", "NewNode", "UpdateCas"]
 
@@ -193,11 +193,11 @@ class CreateCas(_Cas[R]):
         The parents are no part of the compare-and-set: they are never deleted again while the store is in use, and it
         does not matter who makes them.
         """
-        mark = self._place.parent, self._token
-        request = create(self._place.path, self._stored, mark=mark)
+        parent, node = self._place.parent, (self._place.path, self._stored)
+        request = create_all([node], {parent: self._token})
         refusal: NodeExistsError | NoNodeError | None = None
         if self._forecast.is_missing:
-            (results,) = await self._send(deadline, create_with_parent(self._place.path, self._stored, mark))
+            (results,) = await self._send(deadline, create_all([(parent, b""), node], {parent: self._token}))
             refusal = self._refusal(results, NoNodeError)
             if refusal is None:
                 return None
@@ -211,12 +211,12 @@ class CreateCas(_Cas[R]):
             # Mostly the topic alone is new; failing that, everything is made from the top.
             above = list(self._places.above(self._place))
             new = above[-2:] if above[-1].endswith("/subscribers") else above[-1:]
-            *_, results = await self._send(deadline, *map(create, new), request)
+            *_, results = await self._send(deadline, *map(_create_empty, new), request)
             refusal = self._refusal(results, NoNodeError)
         if isinstance(refusal, NoNodeError):
             is_forbidden = await self._create_above(above, deadline)
             (results,) = await self._send(deadline, request)
-            if is_forbidden and isinstance(multi_refusal(results), NoNodeError):
+            if is_forbidden and isinstance(refusal_of(results), NoNodeError):
                 raise ForbiddenError("an access control list in ZooKeeper does not permit nodes to be made above it")
             refusal = self._refusal(results)
         return refusal if isinstance(refusal, NodeExistsError) else None
@@ -227,10 +227,10 @@ class CreateCas(_Cas[R]):
         for start in range(0, len(above), _PARENTS_AT_ONCE):
             batch = above[start : start + _PARENTS_AT_ONCE]
             try:
-                answers = await self._bridge.send(deadline, *map(create, batch))
+                answers = await self._bridge.send(deadline, *map(_create_empty, batch))
             except OutcomeUnknownError as exc:
                 raise NotAppliedError(str(exc)) from exc  # Not this write is in doubt, only nodes above it.
-            refusals = [multi_refusal(results) for results in answers]
+            refusals = [refusal_of(results) for results in answers]
             is_forbidden |= any(isinstance(refusal, NoAuthError) for refusal in refusals)
             if start == 0 and isinstance(refusals[0], NoNodeError):
                 raise LayoutMissingError(
@@ -240,7 +240,7 @@ class CreateCas(_Cas[R]):
         return is_forbidden
 
     def _refusal(self, results: Any, *expected: type[NoNodeError]) -> NodeExistsError | NoNodeError | None:
-        refusal: NodeExistsError | NoNodeError | None = answer(multi_refusal(results), NodeExistsError, *expected)
+        refusal: NodeExistsError | NoNodeError | None = answer(refusal_of(results), NodeExistsError, *expected)
         if refusal is None:
             # All of a transaction shares one zxid: the node's czxid is that of the change to its parent.
             self._note_done((results[-1].mzxid, 0), results[-1].version, self._stored)
@@ -301,9 +301,9 @@ class UpdateCas(_Cas[R]):
                     self._prepare(sight.found.data, self._codec.token(sight.found.data))
                 self._guard = sight.guard
                 self._doubt = False
-            request = set_guarded(self._place.path, self._stored, data_version, self._place.parent, self._guard)
+            request = set_guarded(self._place.path, self._stored, data_version, (self._place.parent, self._guard))
             (results,) = await self._send(deadline, request)
-            if answer(multi_refusal(results), BadVersionError, NoNodeError) is None:
+            if answer(refusal_of(results), BadVersionError, NoNodeError) is None:
                 self._note_done((czxid, data_version + 1), self._guard, self._stored)
                 self._check_incarnation(results[1].czxid)
                 return None
@@ -386,3 +386,7 @@ class DeleteCas(_Cas[R]):
         if sight.mark == self._lost.mark:
             return Verdict.APPLIED
         return Verdict.REFUSED if sight.guard == self._lost.guard + 1 else Verdict.UNCERTAIN
+
+
+def _create_empty(path: str) -> Request:
+    return create_all([(path, b"")])

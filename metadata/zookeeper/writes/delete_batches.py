@@ -16,11 +16,11 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.metadata.zookeeper.records.paths import RecordPath
-from hedwig.metadata.zookeeper.requests import delete_guarded, multi_refusal
+from hedwig.metadata.zookeeper.transactions import delete_guarded
 from hedwig.metadata.zookeeper.writes.guarded_read import answer
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, refusal_of
 
 __all__ = ["DeleteBatches", "DeleteTicket"]
 
@@ -121,7 +121,7 @@ class _Lane:
                 (results,) = await self._bridge.send(
                     max((ticket.deadline for ticket in batch), key=_remaining), request
                 )
-                refusal = multi_refusal(results)
+                refusal = refusal_of(results)
                 answer(refusal, BadVersionError, NoNodeError)  # Anything else concerns all of them.
             except Exception as exc:
                 self._guard_since = None

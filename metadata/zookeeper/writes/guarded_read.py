@@ -20,10 +20,9 @@ from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.records.paths import RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
-from hedwig.metadata.zookeeper.requests import exists, get, sync
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, exists, get, sync
 
 __all__ = ["Found", "GuardedRead", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, ZookeeperError
 
 from hedwig.clock import Deadline
-from hedwig.metadata.zookeeper.requests import create_all
+from hedwig.metadata.zookeeper.transactions import create_all
 from hedwig.metadata.zookeeper.writes.cas import CreateCas
 from hedwig.metadata.zookeeper.writes.parents import ParentForecast
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError

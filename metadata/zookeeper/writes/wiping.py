@@ -7,9 +7,8 @@ from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from hedwig.clock import Deadline
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.zookeeper.requests import children, delete
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
-from hedwig.zookeeper import Bridge, Request
+from hedwig.zookeeper import Bridge, Request, children, delete
 
 __all__ = ["delete_tree"]
 

@@ -10,7 +10,8 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.bookies.registration import parse_address
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Session, children, get
+from hedwig.hub.ledgers.bookkeeper.records.session import Session
+from hedwig.zookeeper import children, get, sync
 
 __all__ = ["ZookeeperRegistry"]
 
@@ -53,7 +54,8 @@ class ZookeeperRegistry:
     async def resolve(self, bookie: str) -> tuple[str, int]:
         for path in (f"{self._path}/{bookie}", f"{self._path}/{_READ_ONLY}/{bookie}"):
             try:
-                (found,) = await self._session.send(Deadline.after(self._clock, _TIMEOUT_S), get(path))
+                deadline = Deadline.after(self._clock, _TIMEOUT_S)
+                _, found = await self._session.send(deadline, sync(path), get(path))
             except LedgerStoreUnavailableError as exc:
                 # An id that is an address will do; a bookie need not wait for ZooKeeper.
                 _log.info("bookie %s is taken at its name: %s", bookie, exc)

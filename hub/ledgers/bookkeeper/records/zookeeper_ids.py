@@ -6,16 +6,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import (
-    Request,
-    Session,
-    children,
-    create,
-    create_ephemeral_sequential,
-    delete,
-    exists,
-)
+from hedwig.zookeeper import Request, children, create, delete, exists
 
 __all__ = ["LedgerIds"]
 
@@ -77,7 +70,7 @@ class LedgerIds:
             drawn, self._drawn = self._drawn, []
             try:
                 made, *others = await self._session.send(
-                    deadline, create_ephemeral_sequential(f"{parent}/ID-"), *asked, *map(delete, drawn)
+                    deadline, create(f"{parent}/ID-", ephemeral=True, sequence=True), *asked, *map(delete, drawn)
                 )
             except BaseException:
                 # Those that are gone already are deleted in vain.

@@ -20,21 +20,11 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layout_text, parse_layout
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import (
-    Request,
-    Session,
-    children,
-    create,
-    create_ephemeral,
-    delete,
-    exists,
-    get,
-    glance,
-    set_at,
-)
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_ids import LedgerIds
 from hedwig.versions import Version, Versioned
+from hedwig.zookeeper import Request, children, create, delete, exists, get, set_at, sync
 
 __all__ = ["Glance", "ZookeeperLedgerMetadata"]
 
@@ -83,10 +73,10 @@ class ZookeeperLedgerMetadata:
         path = f"{root}/LAYOUT"
         deadline = Deadline.after(clock, timeout_s)
         try:
-            (found,) = await session.send(deadline, get(path))
+            _, found = await session.send(deadline, sync(path), get(path))
             if isinstance(found, NoNodeError) and made_as is not None:
                 await _make_layout(session, root, deadline, made_as)
-                (found,) = await session.send(deadline, get(path))
+                _, found = await session.send(deadline, sync(path), get(path))
         except LedgerWriteError as exc:
             raise LedgerStoreUnavailableError(f"{path} cannot be read or made: {exc}") from exc
         if isinstance(found, NoNodeError):
@@ -135,7 +125,8 @@ class ZookeeperLedgerMetadata:
 
     async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
         deadline = self._deadline()
-        found = await self._read(deadline, get(self._path(ledger_id)), f"the metadata of ledger {ledger_id}")
+        path = self._path(ledger_id)
+        _, found = await self._ask(deadline, f"the metadata of ledger {ledger_id}", sync(path), get(path))
         if isinstance(found, NoNodeError):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
         if isinstance(found, ZookeeperError):
@@ -144,7 +135,7 @@ class ZookeeperLedgerMetadata:
         try:
             return Versioned(decode_metadata(content), _version(stat.version))
         except CorruptRecordError as exc:
-            raise CorruptRecordError(f"ledger {ledger_id}, {self._path(ledger_id)}: {exc}") from exc
+            raise CorruptRecordError(f"ledger {ledger_id}, {path}: {exc}") from exc
 
     async def write(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> Version:
         content = encode_metadata(metadata)
@@ -173,7 +164,7 @@ class ZookeeperLedgerMetadata:
         if not ledger_ids:
             return []
         deadline = self._deadline()
-        requests = [glance(self._path(ledger_id)) for ledger_id in ledger_ids]
+        requests = [get(self._path(ledger_id)) for ledger_id in ledger_ids]
         results = await self._ask(deadline, "the metadata of ledgers", *requests)
         return [_glance(ledger_id, result) for ledger_id, result in zip(ledger_ids, results, strict=True)]
 
@@ -185,7 +176,7 @@ class ZookeeperLedgerMetadata:
         Raises: LedgerStoreUnavailableError.
         """
         path = f"{self._root}/ID-clock-{uuid.uuid4().hex}"
-        requests = create_ephemeral(path), exists(path), delete(path)
+        requests = create(path, ephemeral=True), exists(path), delete(path)
         made, stat, _ = await self._ask(self._deadline(), "the time of ZooKeeper", *requests)
         if stat is None:
             raise LedgerStoreUnavailableError(f"{path} cannot be made: ZooKeeper answered {type(made).__name__}")

@@ -20,16 +20,16 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.ledgers.bookkeeper.bookkeeper_pb2 import BookieServiceInfoFormat
-from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata
 from hedwig.hub.ledgers.bookkeeper.records.metadata_store import update
+from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession, Session
 from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layout_text
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Request, Session
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.versions import Versioned
+from hedwig.zookeeper import Request
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.servers import RunningServers
 

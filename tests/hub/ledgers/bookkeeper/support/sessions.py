@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.zookeeper import Bridge, BridgeOptions
 
 __all__ = ["session_with"]

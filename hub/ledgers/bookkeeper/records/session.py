@@ -1,14 +1,24 @@
-"""The session that the ledgers ask for, on the bridge that everybody has."""
+"""The session with ZooKeeper that the ledgers ask for, and the one that they get: on the bridge that everybody has."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from hedwig.clock import Deadline
 from hedwig.errors import LedgerStoreUnavailableError, LedgerWriteError
-from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Request
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge
+from hedwig.zookeeper import Bridge, Request
 
-__all__ = ["BridgedSession"]
+__all__ = ["BridgedSession", "Session"]
+
+
+class Session(Protocol):
+    """A session with ZooKeeper that survives its connections; many requests may be in flight."""
+
+    async def send(self, deadline: Deadline, *requests: Request) -> list[Any]:
+        """Submit requests back to back, and return their results in order; an error answer is its exception.
+
+        Raises: LedgerStoreUnavailableError - never submitted; LedgerWriteError - submitted, and one was not answered.
+        """
+        ...
 
 
 class BridgedSession:

@@ -1,0 +1,100 @@
+"""The requests that are made of ZooKeeper, ready for `Bridge.send`, and how a transaction says that it was refused.
+
+An error answer is a result too: it says so where a request names one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import RolledBackError, RuntimeInconsistency, ZookeeperError
+
+__all__ = [
+    "ANY_VERSION",
+    "Request",
+    "children",
+    "commit_nothing",
+    "create",
+    "delete",
+    "exists",
+    "get",
+    "refusal_of",
+    "set_at",
+    "sync",
+    "transaction",
+]
+
+Request: TypeAlias = Callable[[KazooClient], Any]
+"""Submits one request to kazoo and returns its completion."""
+
+ANY_VERSION: Final = -1
+
+
+def get(path: str) -> Request:
+    """Return (data, stat), or NoNodeError; as the server at hand has it, which a `sync` in front brings up to date."""
+    return lambda client: client.get_async(path)
+
+
+def exists(path: str) -> Request:
+    """Return the stat, or None."""
+    return lambda client: client.exists_async(path)
+
+
+def children(path: str, on_change: Callable[[Any], None] | None = None) -> Request:
+    """Return the names of the children, or NoNodeError. `on_change` is called once, in kazoo's thread."""
+    return lambda client: client.get_children_async(path, watch=on_change)
+
+
+def sync(path: str) -> Request:
+    """Let the server that we talk to catch up with the leader, before the requests that follow are served."""
+    return lambda client: client.sync_async(path)
+
+
+def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Request:
+    """Return the path, NodeExistsError, or NoNodeError if the parent is missing.
+
+    With `sequence`, ZooKeeper appends digits to the path; it is the whole one that is returned.
+    """
+    return lambda client: client.create_async(path, data, ephemeral=ephemeral, sequence=sequence)
+
+
+def set_at(path: str, data: bytes, version: int) -> Request:
+    """Return the stat, BadVersionError or NoNodeError."""
+    return lambda client: client.set_async(path, data, version)
+
+
+def delete(path: str, version: int = ANY_VERSION) -> Request:
+    """Return True, NoNodeError or NotEmptyError; with a version BadVersionError, too."""
+    return lambda client: client.delete_async(path, version)
+
+
+def transaction(fill: Callable[[TransactionRequest], object]) -> Request:
+    """Commit the operations that `fill` adds, all or none; return their results in order, see `refusal_of`."""
+
+    def submit(client: KazooClient) -> Any:
+        operations = client.transaction()
+        fill(operations)
+        return operations.commit_async()
+
+    return submit
+
+
+def commit_nothing(path: str = "/") -> Request:
+    """Commit a transaction that only asks whether there is a node at `path`.
+
+    Answered like other transactions, refused or not, a majority of the servers has it, and the server that we talk to
+    has applied all that was committed before. So the requests that follow see that. A `sync` does not do: a leader
+    answers it without asking anybody, also when the others follow another leader already.
+    """
+    return transaction(lambda operations: operations.check(path, ANY_VERSION))
+
+
+def refusal_of(results: Sequence[Any] | ZookeeperError) -> ZookeeperError | None:
+    """Return the error that rolled a transaction back, or None if it was done."""
+    if isinstance(results, ZookeeperError):
+        return results
+    errors = [result for result in results if isinstance(result, ZookeeperError)]
+    for error in errors:
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return error
+    return errors[0] if errors else None
