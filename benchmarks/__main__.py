@@ -1,6 +1,6 @@
 """Run the command from a checkout: python -m hedwig.benchmarks."""
 
-from hedwig.benchmarks.main import main
+from hedwig.benchmarks.entry import main
 
 if __name__ == "__main__":
-    main(prog_name="hedwig-bench")
+    main()

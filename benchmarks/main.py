@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,12 +19,32 @@ from hedwig.benchmarks.suites.commands.pipeline_command import pipeline
 from hedwig.benchmarks.suites.hub.command import hub
 from hedwig.benchmarks.suites.metadata.command import metadata
 from hedwig.benchmarks.suites.takeover.command import takeover
+from hedwig.errors import MissingExtraError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["main"]
 
 
-@click.group()
-@click.version_option(package_name="hedwig", prog_name="hedwig-bench")
+class _MissingExtra(click.ClickException):
+    exit_code = ExitCode.USAGE
+
+
+class _Program(click.Group):
+    """The root of the commands: without an extra that one needs, it ends with 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MissingExtraError as exc:
+            raise _MissingExtra(str(exc)) from exc
+        except click.ClickException as exc:
+            if isinstance(exc.__cause__, MissingExtraError):
+                raise _MissingExtra(exc.message) from exc
+            raise
+
+
+@click.group(cls=_Program)
+@click.version_option(package_name="hedwig-pubsub", prog_name="hedwig-bench")
 def main() -> None:
     """Measure hubs and metadata backends, and show what was measured."""
 

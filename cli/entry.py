@@ -8,6 +8,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run hedwig-admin."""
     begin_loading()
-    from hedwig.cli.main import main as run
+    from hedwig.extras import starting
 
+    with starting("hedwig-admin", "cli"):
+        from hedwig.cli.main import main as run
     run()

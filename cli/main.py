@@ -30,8 +30,10 @@ _MODULES: Final = {
 """Where each command is, under its own name; none is loaded before it is asked for."""
 
 
-@click.group(cls=Program, commands=LazyCommands(_MODULES), example="hedwig-admin topic create news --if-not-exists")
-@click.version_option(package_name="hedwig", prog_name="hedwig-admin")
+@click.group(
+    cls=Program, commands=LazyCommands(_MODULES, "cli"), example="hedwig-admin topic create news --if-not-exists"
+)
+@click.version_option(package_name="hedwig-pubsub", prog_name="hedwig-admin")
 def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
 

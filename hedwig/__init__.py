@@ -34,5 +34,5 @@ if not TYPE_CHECKING:  # Or type checkers would take any name for one that is th
         if name == "errors":
             return importlib.import_module("hedwig.errors")
         if name == "__version__":
-            return importlib.metadata.version("hedwig")
+            return importlib.metadata.version("hedwig-pubsub")
         raise AttributeError(f"module 'hedwig' has no attribute {name!r}")

@@ -5,7 +5,8 @@
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
     ├── OperationError                          what a person asked for cannot go on: one line, and an exit code
-    ├── ConfigurationError                      a URL or option that cannot work, an extra that is not installed
+    ├── ConfigurationError                      a URL or option that cannot work
+    │   └── MissingExtraError                   an extra that is not installed; says which one to install
     ├── ExportFileError                         a file that is no whole export of metadata; says what is wrong with it
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
     │   ├── RemoteProtocolError                 the other end sent them
@@ -94,6 +95,7 @@ __all__ = [
     "MetadataError",
     "MetadataForbiddenError",
     "MetadataUnavailableError",
+    "MissingExtraError",
     "NameLimitError",
     "NoMetadataError",
     "NoRecordError",
@@ -157,6 +159,10 @@ class OperationError(HedwigError):
 
 class ConfigurationError(HedwigError):
     """A URL or an option that cannot work as given; the text says what to change."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """A package that one of the extras brings is not installed; the text says which extra to install."""
 
 
 class ExportFileError(HedwigError):

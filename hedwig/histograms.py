@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
-from hedwig.errors import ConfigurationError
+from hedwig.extras import needed
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -25,7 +25,7 @@ _US_MAX: Final = 3_600_000_000
 class Histogram:
     """Counts of times from 1 µs to 1 hour, each value true to `digits` decimal digits; longer times count as an hour.
 
-    Raises: ConfigurationError - the library is not installed.
+    Raises: MissingExtraError - the library is not installed.
     """
 
     __slots__ = ("_counts",)
@@ -112,11 +112,7 @@ class Histogram:
 
 
 def _library() -> "type[HdrHistogram]":
-    try:
+    with needed("benchmarks", "histograms need the library"):
         from hdrh.histogram import HdrHistogram
-    except ImportError as exc:
-        raise ConfigurationError(
-            "histograms need the library hdrhistogram; in the checkout of hedwig: pip install '.[benchmarks]'"
-        ) from exc
     library: type[HdrHistogram] = HdrHistogram
     return library

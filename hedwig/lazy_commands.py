@@ -5,20 +5,27 @@ from importlib import import_module
 
 import click
 
+from hedwig.extras import needed
+
 __all__ = ["LazyCommands"]
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Commands by name, each found in the module that `modules` names: under its own name, or as `module:name`."""
+    """Commands by name, each found in the module that `modules` names: under its own name, or as `module:name`.
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
+    `extra` is what has to be installed for them.
+    """
+
+    def __init__(self, modules: Mapping[str, str], extra: str) -> None:
+        self._extra = extra
         self._modules = dict(modules)
         self._loaded: dict[str, click.Command] = {}
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
             module, _, attribute = self._modules[name].partition(":")
-            self._loaded[name] = getattr(import_module(module), attribute or name)
+            with needed(self._extra, "this command needs"):
+                self._loaded[name] = getattr(import_module(module), attribute or name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:

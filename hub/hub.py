@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
+from hedwig.extras import needed
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.descriptors import ConnectionLimits
@@ -481,11 +482,7 @@ async def _close_server(server: Listener) -> None:
 
 def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Membership:
     if options.is_clustered:
-        try:
+        with needed("zookeeper,bookkeeper", "a hub of a cluster needs"):
             from hedwig.hub.cluster import Cluster
-        except ImportError as exc:
-            raise ConfigurationError(
-                f"a hub of a cluster needs {exc.name}; in the checkout of hedwig: pip install '.[zookeeper,bookkeeper]'"
-            ) from exc
         return Cluster(options, clock)
     return Standalone(options, clock, replace=replace_standalone)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hedwig.clock import Clock
-from hedwig.errors import ConfigurationError
+from hedwig.errors import MissingExtraError
+from hedwig.extras import needed
 from hedwig.hub.hub import AdminListener, Hub
 from hedwig.hub.options.configuration import Configuration
 
@@ -51,24 +52,17 @@ async def start_hub(
 
 
 def _make_admin(configuration: Configuration) -> Callable[[Hub], AdminListener]:
-    try:
+    with needed("hub", "the admin endpoint needs", instead="set admin_port to -1"):
         from hedwig.hub.admin.endpoint import AdminEndpoint
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "
-            "or set admin_port to -1"
-        ) from exc
     return lambda hub: AdminEndpoint(hub, configuration.origins)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop
-    except ImportError:
-        _log.warning(
-            "uvloop is not installed, so this hub is slower than it could be; "
-            "in the checkout of hedwig: pip install '.[hub]'"
-        )
+        with needed("hub", "to be as fast as it can be, this hub needs"):
+            import uvloop
+    except MissingExtraError as exc:
+        _log.warning("%s", exc)
         return None
     return uvloop.new_event_loop
 

@@ -1,5 +1,10 @@
 """Metadata: topic ownership, ledger ranges and subscriptions, changed only by compare-and-set."""
 
+from hedwig.extras import needed
+
+with needed("metadata", "hedwig.metadata needs"):
+    import msgpack  # noqa: F401 (first of all, so that one line says what is missing)
+
 from hedwig import errors
 from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
+from hedwig.extras import needed
 from hedwig.metadata.calls.conflicts import ConflictCountingTable, Conflicts
 from hedwig.metadata.calls.gathering import GatheringTable
 from hedwig.metadata.contract.backend import Backend, BackendFactory, CatchesUp, StoreOptions
@@ -40,9 +41,9 @@ __all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", 
 R = TypeVar("R")
 
 _BUILT_IN: Final = {
-    "sqlite": ("hedwig.metadata.sqlite", None),
+    "sqlite": ("hedwig.metadata.sqlite", "metadata"),
     "zookeeper": ("hedwig.metadata.zookeeper", "zookeeper"),
-    "hbase": ("hedwig.metadata.hbase.native", None),
+    "hbase": ("hedwig.metadata.hbase.native", "metadata"),
     "hbase+thrift": ("hedwig.metadata.hbase.thrift2", "thrift"),
 }
 """URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""
@@ -315,14 +316,8 @@ def factory_of(url: MetadataUrl) -> BackendFactory:
     """Return the backend of a URL. Raises ConfigurationError - there is none, or its extra is not installed."""
     if url.scheme in _BUILT_IN:
         module, extra = _BUILT_IN[url.scheme]
-        try:
+        with needed(extra, f"{url.scheme}:// needs the package"):
             factory: BackendFactory = importlib.import_module(module).FACTORY
-        except ModuleNotFoundError as exc:
-            if extra is None or (exc.name or "").split(".")[0] == "hedwig":
-                raise
-            raise ConfigurationError(
-                f"{url.scheme}:// needs the package {exc.name!r}; in the checkout of hedwig: pip install '.[{extra}]'"
-            ) from exc
         return factory
     for entry in entry_points(group="hedwig.metadata", name=url.scheme):
         third_party: BackendFactory = entry.load()

@@ -4,10 +4,8 @@ The core (`schemas`, `plan`, `scan`, `apply`) knows no Spark; the data source `h
 So nothing here imports pyspark before it is needed, and the core runs wherever pyarrow is.
 """
 
-from hedwig.pipeline.frames.tables import Table
-
 if __name__ != "hedwig.pipeline":
     # Under two names its classes exist twice, and none is an instance of the other.
     raise ImportError("pipeline is imported as hedwig.pipeline, by that name alone")
 
-__all__ = ["Table"]
+__all__: list[str] = []

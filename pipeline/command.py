@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hedwig.command_line import Program
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, MissingExtraError
 from hedwig.exit_codes import ExitCode
+from hedwig.extras import missing_extra
 from hedwig.pipeline.output import write_result
 from hedwig.pipeline.spark_release import OtherSparkError, check_spark
 from hedwig.pipeline.termination import Terminated
@@ -199,10 +200,11 @@ class JobGroup(Program):
 
 def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
     """Return the line about what ended a job, and the exit code."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA:
-        return f"jobs need {error.name}; in the checkout of hedwig: pip install '.[spark]'", ExitCode.USAGE
-    if isinstance(error, OtherSparkError):
-        return str(error), ExitCode.USAGE  # What explains all others imports what that release may lack.
+    # What explains all other errors imports what may be missing here, or what another release of Spark may lack.
+    if isinstance(error, MissingExtraError | OtherSparkError):
+        return str(error), ExitCode.USAGE
+    if (missing := missing_extra(error, "spark", "jobs need")) is not None:
+        return str(missing), ExitCode.USAGE
     if isinstance(error, HedwigError):
         from hedwig.pipeline.errors import explain
 
@@ -225,7 +227,6 @@ def _last_cause(text: str) -> str:
 _TERMINATED: Final = 143
 """128 + SIGTERM, as shells report it."""
 _SAID_MAX: Final = 500
-_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "jinja2", "hdrh")
 
 
 def _shared_options() -> list[click.Parameter]:

@@ -16,10 +16,10 @@ _JOBS: Final = ("generate", "load", "snapshot", "restore", "migrate", "diff", "a
 
 @click.command(
     cls=JobGroup,
-    commands=LazyCommands({job: f"hedwig.pipeline.jobs.{job.replace('-', '_')}:command" for job in _JOBS}),
+    commands=LazyCommands({job: f"hedwig.pipeline.jobs.{job.replace('-', '_')}:command" for job in _JOBS}, "spark"),
     example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot",
 )
-@click.version_option(package_name="hedwig", prog_name="hedwig-pipeline")
+@click.version_option(package_name="hedwig-pubsub", prog_name="hedwig-pipeline")
 def jobs() -> None:
     """Move, snapshot, audit and analyse the metadata of Hedwig with Spark.
 

@@ -1,6 +1,6 @@
 # Make the environment that ./run and ./test work in. Sourced by both, from the project's folder, with `set -euo pipefail`.
 #
-#   environment_base          .venv with Hedwig and what its hub needs
+#   environment_base          .venv with what a hub needs, and hedwig-admin
 #   environment_development   .venv with the extras and the checks too
 #   environment_java          a JDK and Maven, for the servers that tests start
 #   environment_terminal      tmux, in which tests look at what is drawn on a terminal, and the shells that complete there
@@ -115,7 +115,7 @@ install_project() {
 }
 
 environment_base() {
-    install_project base '.[hub]' development
+    install_project base '.[hub,cli]' development
 }
 
 environment_development() {

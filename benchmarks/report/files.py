@@ -18,7 +18,7 @@ def write_report(results: Sequence[tuple[str, Result]], output: Path) -> list[Pa
     """Write the report of named results; return what was written, the page first.
 
     Args: output - a directory, or the page, whose name then ends with .html.
-    Raises: BenchmarkError - `output` cannot be a page, or it cannot be written.
+    Raises: BenchmarkError - `output` cannot be a page, or it cannot be written; MissingExtraError.
     """
     try:
         return _write(report_page(results), output)

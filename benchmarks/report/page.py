@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.extras import needed
 
 if TYPE_CHECKING:
     import jinja2
@@ -77,7 +77,7 @@ class Page:
 
 
 def html(page: Page) -> str:
-    """Return the page as HTML, pictures included. Raises BenchmarkError - jinja2 is not installed."""
+    """Return the page as HTML, pictures included. Raises MissingExtraError - jinja2 is not installed."""
     return _environment().from_string(_source()).render(page=page)
 
 
@@ -112,10 +112,6 @@ def _source() -> str:
 
 
 def _environment() -> "jinja2.Environment":
-    try:
+    with needed("benchmarks", "reports need the library"):
         import jinja2
-    except ImportError as exc:
-        raise BenchmarkError(
-            "reports need the library jinja2; in the checkout of hedwig: pip install '.[benchmarks]'"
-        ) from exc
     return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)

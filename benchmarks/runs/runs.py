@@ -17,6 +17,7 @@ from hedwig.benchmarks.report.tables import markdown, print_tables
 from hedwig.benchmarks.runs.results import OF_A_RUN, Measurement, Result, is_measured
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.errors import MissingExtraError
 
 __all__ = ["carry_out", "end_run", "show_result"]
 
@@ -95,7 +96,7 @@ def end_run(result: Result, path: Path, *, as_json: bool) -> None:
         place = path.parent if is_in_own else path.with_name(f"{path.stem}-report")
         try:
             page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], place)
-        except BenchmarkError as exc:
+        except (BenchmarkError, MissingExtraError) as exc:
             click.echo(f"{exc}; this makes it again: hedwig-bench report {path} -o {place}", err=True)
         else:
             click.echo(f"report: {page}", err=True)

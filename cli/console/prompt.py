@@ -10,19 +10,15 @@ from click.shell_completion import ShellComplete, split_arg_string
 
 from hedwig.cli.console.session import ConsoleSession
 from hedwig.cli.program import COMPLETION_VARIABLE, PROGRAM_NAME
-from hedwig.errors import ConfigurationError
+from hedwig.extras import needed
 from hedwig.private_files import make_directory, make_file, user_data_directory
 
-try:
+with needed("cli", "the console needs"):
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.patch_stdout import patch_stdout
-except ImportError as exc:
-    raise ConfigurationError(
-        f"the console needs {exc.name} on a terminal; in the checkout of hedwig: pip install '.[cli]'"
-    ) from exc
 
 __all__ = ["ConsoleCompleter", "run_prompt"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from hedwig.cli.settings.configuration import SETTINGS, Value
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
+from hedwig.extras import needed
 from hedwig.operations.errors import remedy
 
 __all__ = ["SavedContexts", "changing_contexts", "check_context_name", "contexts_path", "read_contexts"]
@@ -153,8 +154,8 @@ def _broken(path: Path, why: str) -> OperationError:
 
 def _write(path: Path, saved: SavedContexts) -> None:
     """Put a new file, for nobody but its user to read, in the place of the old one at once."""
-    import tomli_w
-
+    with needed("cli", "contexts are saved with"):
+        import tomli_w
     content: dict[str, Any] = {}
     for key, name in (("current", saved.current), ("previous", saved.previous)):
         if name is not None:

@@ -1,6 +1,6 @@
 """The options by which a command is told which hubs and ledgers are meant, handed to it as one value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -12,6 +12,7 @@ from hedwig.cli.settings.setting_options import (
     owner_setting_options,
 )
 from hedwig.cli.settings.settings import current_settings
+from hedwig.operations.deployment.deployment import Deployment
 
 __all__ = ["deployment_options", "offline_option"]
 
@@ -31,7 +32,11 @@ def deployment_options(
         *(owner_setting_options(admin) if admin is not None else ()),
         *(ledger_setting_options() if ledgers else ()),
     ]
-    return option_group("deployment", options, (), lambda _: current_settings().deployment_with(ledgers=ledgers))
+
+    def gather(_: Mapping[str, Any]) -> Deployment:
+        return current_settings().deployment_with(admin=admin is not None, ledgers=ledgers)
+
+    return option_group("deployment", options, (), gather)
 
 
 def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -53,16 +53,16 @@ class Settings:
 
     @property
     def deployment(self) -> Deployment:
-        """Return which store and which hubs are meant; that of ledgers is left open.
+        """Return which store and which cluster are meant.
 
         Raises: ConfigurationError - the environment says nonsense; OperationError - the saved context is not there.
         """
-        return self.deployment_with(ledgers=False)
+        return self.deployment_with()
 
-    def deployment_with(self, *, ledgers: bool) -> Deployment:
-        """Return the same, with where the ledgers are.
+    def deployment_with(self, *, admin: bool = False, ledgers: bool = False) -> Deployment:
+        """Return the same, with the admin endpoint of a hub, and with where the ledgers are.
 
-        What says that most directly, as data directory or as bookies, hides all that is said further away.
+        What says the latter most directly, as data directory or as bookies, hides all that is said further away.
 
         Raises: as `deployment`; ConfigurationError - one source says both.
         """
@@ -74,7 +74,7 @@ class Settings:
             cluster=self._text("cluster"),
             data=data,
             bookkeeper=bookkeeper,
-            admin=self._text("admin"),
+            admin=self._text("admin") if admin else None,
         )
 
     def _ledgers(self) -> tuple[str | None, str | None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hedwig.errors import ConfigurationError, OperationError, ServiceDownError
 from hedwig.exit_codes import ExitCode
+from hedwig.extras import needed
 from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.outcomes import NotAppliedError
@@ -89,13 +90,9 @@ async def cluster_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
     Raises: NotAppliedError - it does not answer; ConfigurationError - as `read_cluster`.
     """
     hosts, prefix = parse_cluster_url(url)
-    try:
+    with needed("zookeeper", "the hubs of a cluster are found with"):
         import hedwig.hub.liveness  # noqa: F401 (which lists the hubs, and needs as much as this does)
         from hedwig.zookeeper import Bridge, BridgeOptions
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
-        ) from exc
     bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
     try:
         await bridge.connect()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, OperationError
 from hedwig.exit_codes import ExitCode
+from hedwig.extras import needed
 from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.model import Topic
 from hedwig.operations.deployment.deployment import Deployment
@@ -179,15 +180,10 @@ async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
     Raises: ConfigurationError - `url` is none, or an extra is missing; NotAppliedError - ZooKeeper does not answer.
     """
     hosts, root = parse_bookies_url(url)
-    try:
+    with needed("zookeeper,bookkeeper", "ledgers on bookies are found with"):
         import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
         from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
         from hedwig.zookeeper import Bridge, BridgeOptions
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"ledgers on bookies are found with {exc.name}; in the checkout of hedwig: pip install "
-            "'.[zookeeper,bookkeeper]'"
-        ) from exc
     bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=SystemClock()))
     try:
         await bridge.connect()

@@ -194,7 +194,7 @@ def test_versions_are_those_of_the_launcher() -> None:
     hbase = _pin(DOCKER / "hbase" / "pom.xml", "hbase-server")
     assert hbase == _pin(poms / "hbase.xml", "hbase-server") + "-hadoop3"
     assert images["hbase-master"] == images["hbase-region"] == f"hedwig-hbase:{hbase}"
-    assert {images[name] for name in HUBS} == {f"hedwig-hub:{version('hedwig')}"}
+    assert {images[name] for name in HUBS} == {f"hedwig-hub:{version('hedwig-pubsub')}"}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.report.page import Chart
+from hedwig.extras import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,15 +84,11 @@ class Palette:
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator["Figure"]:
-    """Give an empty picture of so many inches. Raises BenchmarkError - matplotlib is not installed."""
-    try:
+    """Give an empty picture of so many inches. Raises MissingExtraError - matplotlib is not installed."""
+    with needed("benchmarks", "reports need the library"):
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError as exc:
-        raise BenchmarkError(
-            "reports need the library matplotlib; in the checkout of hedwig: pip install '.[benchmarks]'"
-        ) from exc
     with mpl.rc_context():
         # What somebody likes his own pictures to look like would make ours differ from machine to machine.
         mpl.rcdefaults()

@@ -542,7 +542,7 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json"), "-o", str(tmp_path / "out")])
-    assert ran.exit_code == 1
+    assert ran.exit_code == 2
     (line,) = ran.output.splitlines()
     assert line.startswith(f"Error: reports need the library {library};")
     assert "pip install '.[benchmarks]'" in line

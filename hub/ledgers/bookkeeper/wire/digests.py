@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from hedwig.errors import ConfigurationError
+from hedwig.extras import needed
 
 __all__ = ["Digest", "DigestKind", "mac_key", "master_key"]
 
@@ -41,7 +41,7 @@ class Digest:
     __slots__ = ("_compute", "kind", "size")
 
     def __init__(self, kind: DigestKind, password: bytes) -> None:
-        """Raises: ConfigurationError - CRC32C without the package that computes it."""
+        """Raises: MissingExtraError - CRC32C without the package that computes it."""
         self.kind = kind
         self._compute, self.size = _make(kind, password)
 
@@ -75,13 +75,8 @@ def _nothing(_header: bytes, _payload: bytes) -> bytes:
 
 
 def _crc32c() -> _Compute:
-    try:
+    with needed("bookkeeper", "CRC32C digests need", instead="choose CRC32"):
         from google_crc32c import extend
-    except ImportError as exc:
-        raise ConfigurationError(
-            "CRC32C digests need the extra 'bookkeeper'; in the checkout of hedwig: pip install '.[bookkeeper]'; "
-            "or choose CRC32"
-        ) from exc
 
     def compute(header: bytes, payload: bytes) -> bytes:
         return _INT.pack(extend(extend(0, header), payload))

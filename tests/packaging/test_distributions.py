@@ -13,19 +13,9 @@ from typing import Final
 import pytest
 
 from tests.checkout import CHECKOUT
+from tests.packaging.support.building import build
 
 LINKED: Final = sorted(path.name for path in (CHECKOUT / "hedwig").iterdir() if path.is_symlink())
-BUILD_S: Final = 300.0
-
-
-def _build(source: Path, target: Path, *what: str) -> Path:
-    """Build a distribution of `source` and return its path."""
-    # What the build needs is among what development needs, so nothing is downloaded.
-    command = [sys.executable, "-m", "build", "--no-isolation", *what, "--outdir", str(target), str(source)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    (built,) = target.iterdir()
-    return built
 
 
 def _modules() -> set[str]:
@@ -39,9 +29,9 @@ def _modules() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The files of the wheel that is built from the checkout."""
-    return set(zipfile.ZipFile(_build(CHECKOUT, tmp_path_factory.mktemp("wheel"), "--wheel")).namelist())
+def wheel(wheel_file: Path) -> set[str]:
+    """The files of the wheel."""
+    return set(zipfile.ZipFile(wheel_file).namelist())
 
 
 def test_wheel_has_every_module_under_one_name(wheel: set[str]) -> None:
@@ -52,10 +42,10 @@ def test_wheel_has_every_module_under_one_name(wheel: set[str]) -> None:
 
 
 def test_sdist_builds_the_same_wheel(wheel: set[str], tmp_path: Path) -> None:
-    with tarfile.open(_build(CHECKOUT, tmp_path / "sdist", "--sdist")) as sdist:
+    with tarfile.open(build(CHECKOUT, tmp_path / "sdist", "--sdist")) as sdist:
         sdist.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
-    assert set(zipfile.ZipFile(_build(source, tmp_path / "wheel", "--wheel")).namelist()) == wheel
+    assert set(zipfile.ZipFile(build(source, tmp_path / "wheel", "--wheel")).namelist()) == wheel
 
 
 @pytest.mark.parametrize("name", LINKED)

@@ -1,0 +1,16 @@
+"""What the tests of the packages share: the wheel that is built from the checkout."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import CHECKOUT
+from tests.packaging.support.building import build
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built once."""
+    return build(CHECKOUT, tmp_path_factory.mktemp("wheel"), "--wheel")
