@@ -1,7 +1,7 @@
 """Prove that the README keeps its word: each line of it is run, here or where this says so.
 
 Its program is run beside those of docs/client.md (tests/client/test_docs.py), its installs with the packages
-(tests/test_packaging.py), its cluster with Docker (tests/docker).
+(tests/packaging), its cluster with Docker (tests/docker).
 """
 
 import os
