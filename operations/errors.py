@@ -22,7 +22,6 @@ from hedwig.errors import (
 )
 from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
-from hedwig.metadata import RecordKey
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
 
@@ -91,6 +90,8 @@ def missing_topic(topic: Topic) -> OperationError:
 
 def missing_subscription(topic: Topic, subscriber: SubscriberId) -> OperationError:
     """Return the error about a subscription of a topic that is there."""
+    from hedwig.metadata import RecordKey  # A store is loaded when one is used.
+
     return OperationError(
         f"there is no {RecordKey(topic, subscriber)}; see who is there with: "
         f"hedwig-admin subscription list {shlex.quote(show_name(topic))}",

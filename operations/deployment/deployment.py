@@ -1,4 +1,7 @@
-"""Which deployment an operation is about: its store, its hubs and its ledgers, as far as somebody named them."""
+"""Which deployment an operation is about: its store, its hubs and its ledgers, as far as somebody named them.
+
+Every command loads this module, also one that a shell completes: it loads no store.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -6,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError, OperationError
-from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.private_files import close_to_others, make_directory, user_data_directory
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Deployment:
     @property
     def bookies_of_cluster(self) -> str | None:
         """Return where hubs of the cluster have their bookies unless told otherwise; None without a cluster."""
+        from hedwig.metadata.contract.url import MetadataUrl
+
         try:
             endpoints = MetadataUrl.parse(self.cluster_url).endpoints(_ZOOKEEPER_PORT)
         except ConfigurationError:
