@@ -104,7 +104,7 @@ class LocalOrphans:
         try:
             state: Mapping[str, Any] = await asyncio.to_thread(self._endpoint.post, path)
         except RefusedError as exc:
-            if exc.status != _NOT_FOUND:
+            if exc.http_status != _NOT_FOUND:
                 raise
             raise OperationError(
                 f"{self._deployment.command}: the hub is of a release that deletes no ledgers when asked: stop it, and "

@@ -223,7 +223,7 @@ class LastRecord:
             try:
                 await asyncio.to_thread(self.endpoint.post, path)
             except RefusedError as exc:
-                if exc.status != _NOT_FOUND or "reason" in exc.answer:
+                if exc.http_status != _NOT_FOUND or "reason" in exc.answer:
                     raise
                 self.endpoint = None  # It is of a release before this one.
             else:

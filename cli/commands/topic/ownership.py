@@ -137,7 +137,7 @@ def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
     try:
         endpoint.post(path)
     except RefusedError as exc:
-        if exc.status != _NOT_FOUND:
+        if exc.http_status != _NOT_FOUND:
             raise
         if _record_of(settings, owner.topic) != owner.record:
             return ReleaseResult.NOT_OWNED  # It released the topic by itself meanwhile.

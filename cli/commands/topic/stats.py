@@ -94,7 +94,7 @@ def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str
             seconds = time.monotonic() - began_at
             rate = (last["last_id"] - first["last_id"]) / seconds
     except RefusedError as exc:
-        if exc.status != _NOT_FOUND:
+        if exc.http_status != _NOT_FOUND:
             raise
         return None  # It was released meanwhile.
     except OperationError as exc:
