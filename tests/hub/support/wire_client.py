@@ -34,7 +34,7 @@ from tests.hub.support.wire_channel import WireChannel
 
 __all__ = ["DEADLINE_S", "ChannelClosedError", "WireClient", "eventually", "raw_request"]
 
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 60.0
 """How long a test waits for what the hub has to do before it fails."""
 
 _PAUSE_S: Final = 0.005
