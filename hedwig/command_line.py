@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -29,25 +30,25 @@ class _PipeClosedError(Exception):
     """Whoever read standard output left: nothing to complain about. (click makes an exit code of its own of EPIPE.)"""
 
 
-class Program(click.Group):
+class Program(click.Group, ABC):
     """The root of the commands of a program.
 
     `run` is given an object for the commands, which click hands to them; the methods that say what ended a command get
     it too.
     """
 
+    @abstractmethod
     def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
         """Return the line about an error, and the exit code; a program says more of its own errors."""
-        raise NotImplementedError
 
     def line_about_interrupt(self, error: BaseException, obj: Any) -> tuple[str, int]:
         """Return the line about Ctrl-C, and the exit code."""
         del error, obj
         return "interrupted", ExitCode.INTERRUPTED
 
+    @abstractmethod
     def is_debugged(self, obj: Any) -> bool:
         """Say whether the traceback of what ended a command is shown."""
-        raise NotImplementedError
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -75,7 +76,8 @@ class Program(click.Group):
             _say(_usage_line(exc, name, help_on or (lambda path: " ".join(f"{name} {path} --help".split()))))
             return exc.exit_code
         except (click.Abort, KeyboardInterrupt) as exc:
-            line, code = self.line_about_interrupt(exc, obj)
+            # click makes an Abort of whatever interrupt it was.
+            line, code = self.line_about_interrupt(exc.__cause__ or exc, obj)
             _say(line)
             return code
         except _PipeClosedError:

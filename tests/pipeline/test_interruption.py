@@ -6,13 +6,16 @@ import time
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.pipeline import interruption, running_tasks
+from hedwig.pipeline.command import JobGroup
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.interruption import ending_queries
 from hedwig.pipeline.snapshots.side_by_side import side_by_side
+from hedwig.pipeline.termination import Terminated
 from tests.pipeline.support.interrupting import interrupted_once
 
 FOR_EVER_S: Final = 20.0
@@ -82,3 +85,17 @@ def test_all_who_wait_after_an_interruption_have_one_patience(
         over.set()
     assert patience_s <= took_s < 2 * patience_s
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("raised", "code"), [(Terminated, 143), (KeyboardInterrupt, 130)])
+def test_exit_code_says_which_signal_ended_a_job(
+    raised: type[BaseException], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """click makes one error of both."""
+
+    def end() -> None:
+        raise raised
+
+    group = JobGroup("jobs", example="none", commands={"job": click.Command("job", callback=end)})
+    assert group.run_line(["job"]) == code
+    assert capsys.readouterr().err.strip() == "interrupted; to go on, run the same job again"
