@@ -33,6 +33,7 @@ def _measured(place: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_steps_are_measured_one_after_the_other(tmp_path: Path) -> None:
     result = _measured(tmp_path, "--backend", "sqlite", "--target", "sqlite", "--rounds", "2")
     assert result.is_complete
