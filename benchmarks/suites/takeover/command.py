@@ -76,14 +76,18 @@ _QUICK: Final = TakeoverSizes(
     type=click.Choice(METADATA),
     help="Where hubs keep their metadata; of several each has its storms in turn. Default: hbase.",
 )
-@click.option("--stored", type=click.IntRange(min=0), help="Topics that are in the store before. Default: none.")
+@click.option(
+    "--stored",
+    type=click.IntRange(min=0),
+    help="Topics that are in the store before. Default, and least: those of the storm.",
+)
 @click.option(
     "--write-owners",
     "writes_owners",
     is_flag=True,
     default=None,
     help="Write the owners of topics that are not in use into the store, instead of having each asked for: for very "
-    "many topics. They have to be --stored.",
+    "many topics.",
 )
 @click.option(
     "--synced/--unsynced",

@@ -129,9 +129,8 @@ class TakeoverRuns:
             self._note_flags(SYNCED if sizes.is_synced else UNSYNCED, flags)
         url = self._url(number)
         asyncio.run(format_metadata(url, StoreOptions(regions=REGIONS)))
-        if sizes.stored:
-            self._progress(f"filling {sizes.metadata} with {sizes.stored:,} topics")
-            asyncio.run(self._store_topics(url))
+        self._progress(f"filling {sizes.metadata} with {sizes.topics_stored:,} topics")
+        asyncio.run(self._store_topics(url))
         with ExitStack() as stack:
             hubs = [
                 stack.enter_context(HubProcess(place / f"hub-{each}", self._hub_settings(url, number), has_admin=True))
@@ -171,7 +170,7 @@ class TakeoverRuns:
 
     async def _store_topics(self, url: str) -> None:
         """Make topics as hubs leave them. Raises BenchmarkError - not all could be made."""
-        task = FillTask(first=0, last=self.sizes.stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
+        task = FillTask(first=0, last=self.sizes.topics_stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
         async with await open_metadata(url, StoreOptions(gather=True)) as store:
             summary, why = await fill(store, task)
         if why is not None:

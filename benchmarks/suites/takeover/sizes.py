@@ -15,7 +15,7 @@ class TakeoverSizes:
     ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
     before_s, after_s: how long the load runs before the kill, and after everything is served again.
     served_max_s: how long to wait for that.
-    metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
+    metadata: in which store they are. stored: how many topics are in it before, those of the storm at least.
     writes_owners: topics that are not in use get their owners by records that are written, as if hubs had claimed them,
         which takes a small part of the time; else each is asked for.
     is_synced: the logs of ZooKeeper and HBase are forced to the disk.
@@ -45,10 +45,13 @@ class TakeoverSizes:
             raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
         if self.hubs < 2:
             raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
-        if self.writes_owners and self.stored < self.topics:
-            raise ValueError("owners are written for topics that are in the store before: store as many at least")
         if self.heap_mb < STORM_HEAP_MB_MIN:
             raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
+
+    @property
+    def topics_stored(self) -> int:
+        """Return how many topics are in the store before: a hub owns none that does not exist."""
+        return max(self.stored, self.topics)
 
     @property
     def heaps(self) -> dict[str, int]:
