@@ -19,10 +19,14 @@ from hedwig.benchmarks.load.recording import Summary, merged
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.hub.suite import LEDGERS, ZNODES
 from hedwig.cli.dev import DevError
 
-__all__ = ["DRIVERS", "USUAL_DRIVERS", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
+__all__ = ["DRIVERS", "LEDGERS", "USUAL_DRIVERS", "ZNODES", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
+
+LEDGERS: Final = "ledgers"
+"""The driver without a hub: our ledger client alone, on the bookies."""
+ZNODES: Final = "znodes"
+"""The driver without a hub, of deliveries: each message a znode for each subscriber, in a ZooKeeper of its own."""
 
 _SECOND_NS: Final = 1_000_000_000
 _OPEN_S: Final = 300.0

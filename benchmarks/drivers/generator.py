@@ -12,7 +12,7 @@ from hedwig.benchmarks.drivers.hub.client_target import ClientTarget
 from hedwig.benchmarks.drivers.hub.connections_target import hold_connections
 from hedwig.benchmarks.drivers.hub.ledger_target import LedgerTarget
 from hedwig.benchmarks.drivers.hub.raw_target import RawTarget
-from hedwig.benchmarks.drivers.records.record_clients import DRIVERS as RECORD_DRIVERS
+from hedwig.benchmarks.drivers.records.record_drivers import DRIVERS as RECORD_DRIVERS
 from hedwig.benchmarks.drivers.records.record_session import serve_workloads
 from hedwig.benchmarks.load.json_lines import converse, hear_later, say
 from hedwig.benchmarks.load.load import Load, Target

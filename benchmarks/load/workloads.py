@@ -8,7 +8,11 @@ from typing import Any, Final, Self
 
 from hedwig.benchmarks.load.key_choice import draws
 
-__all__ = ["Among", "Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
+__all__ = ["FILL", "RESTART", "Among", "Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
+
+FILL: Final = "fill"
+RESTART: Final = "restart"
+"""Names of what is done once to a store of each size: it is filled, and its server is killed and started again."""
 
 _DRAWN: Final = 1 << 16
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from hedwig.benchmarks.load.cases import EMBEDDED
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles
-from hedwig.benchmarks.runs.results import EMBEDDED, Measurement, Result, alike
+from hedwig.benchmarks.runs.results import Measurement, Result, alike
 from hedwig.benchmarks.runs.resumption import later_words
 from hedwig.benchmarks.suites.cas.tables import PROGRAM as CAS
 from hedwig.benchmarks.suites.cas.tables import cas_tables

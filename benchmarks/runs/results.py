@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import EMBEDDED
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.offered_load import is_kept_up, queue_growth
 from hedwig.histograms import Histogram
 
 __all__ = [
-    "EMBEDDED",
     "FILLED_ANEW",
     "LEFT_BEHIND",
     "OF_A_RUN",
@@ -31,8 +31,6 @@ __all__ = [
 _FORMAT: Final = 1
 OF_A_RUN: Final = "result.json"
 """The name of the result file in the directory of a run."""
-EMBEDDED: Final = "embedded"
-"""A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
 _REPEATED: Final = frozenset({"fill", "takeover"})
 """Workloads in which what failed is tried again until it is done: what they count are attempts, not operations."""
 FILLED_ANEW: Final = "filled anew"

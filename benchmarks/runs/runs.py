@@ -12,11 +12,11 @@ import click
 from rich.console import Console
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.report.files import write_report
 from hedwig.benchmarks.report.tables import markdown, print_tables
 from hedwig.benchmarks.runs.results import OF_A_RUN, Measurement, Result, is_measured
 from hedwig.benchmarks.runs.start_times import StartTimes
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.errors import MissingExtraError
 
 __all__ = ["carry_out", "end_run", "show_result"]

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from hedwig.benchmarks.load.workloads import FILL
 from hedwig.benchmarks.report.compare.figures import good
 from hedwig.benchmarks.report.page import Table
 from hedwig.benchmarks.runs.results import Measurement, failure_words
 from hedwig.benchmarks.runs.words import case_words, driver_title
-from hedwig.benchmarks.suites.metadata.suite import FILL
 
 __all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words", "walls_table"]
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from hedwig.benchmarks.load.workloads import Among, Choice, Operation, Workload
-from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
+from hedwig.benchmarks.load.cases import EMBEDDED
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Among, Choice, Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement
 
 __all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words"]
 

@@ -4,10 +4,8 @@ The records are subscriptions, because those have two parts. Every client stores
 as far as it can: `DATA`, to the subscriber `SUBSCRIBER` of a topic for each record.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
 from hedwig.metadata.records.packing import part_codec
 from hedwig.model import (
@@ -18,7 +16,7 @@ from hedwig.model import (
     SubscriptionState,
 )
 
-__all__ = ["DATA", "DRIVERS", "PARTS", "SUBSCRIBER", "RecordClient", "open_client"]
+__all__ = ["DATA", "PARTS", "SUBSCRIBER", "RecordClient"]
 
 SUBSCRIBER: Final = SubscriberId(b"subscriber-0000000001")
 DATA: Final = SubscriptionData(
@@ -54,54 +52,3 @@ class RecordClient(Protocol):
     async def close(self) -> None:
         """Disconnect."""
         ...
-
-
-async def _native(place: Mapping[str, str]) -> RecordClient:
-    from hedwig.benchmarks.drivers.records.hbase_records import open_native
-
-    return await open_native(place["url"])
-
-
-async def _gateway(place: Mapping[str, str]) -> RecordClient:
-    from hedwig.benchmarks.drivers.records.hbase_records import open_gateway
-
-    return await open_gateway(place["url"])
-
-
-async def _managers(place: Mapping[str, str]) -> RecordClient:
-    from hedwig.benchmarks.drivers.records.manager_records import ManagerRecords
-
-    return await ManagerRecords.open(place["url"])
-
-
-async def _happybase(place: Mapping[str, str]) -> RecordClient:
-    try:
-        from hedwig.benchmarks.drivers.records.happybase_records import HappybaseRecords
-    except ModuleNotFoundError as exc:
-        raise BenchmarkError(f"there is no package {exc.name}; install it with: pip install happybase") from exc
-    return HappybaseRecords(place["address"], place["table"])
-
-
-async def _plain_zookeeper(place: Mapping[str, str]) -> RecordClient:
-    from hedwig.benchmarks.drivers.records.znode_records import ZnodeRecords
-
-    return await ZnodeRecords.open(place["url"])
-
-
-_OPENERS: Final[Mapping[str, Callable[[Mapping[str, str]], Awaitable[RecordClient]]]] = {
-    "native": _native,
-    "native-managers": _managers,
-    "gateway": _gateway,
-    "gateway-managers": _managers,
-    "happybase": _happybase,
-    "zookeeper-guarded": _managers,
-    "zookeeper-plain": _plain_zookeeper,
-    "sqlite": _managers,
-}
-DRIVERS: Final = ("java", *_OPENERS)
-"""Names of what can be measured; the first is a program of its own, see java_program.py."""
-
-
-async def open_client(driver: str, place: Mapping[str, str]) -> RecordClient:
-    """Open one of the clients. Raises BenchmarkError - it is not installed; and whatever the client's library does."""
-    return await _OPENERS[driver](place)

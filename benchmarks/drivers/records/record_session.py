@@ -7,7 +7,7 @@ import gc
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from hedwig.benchmarks.drivers.records.record_clients import open_client
+from hedwig.benchmarks.drivers.records.record_drivers import open_client
 from hedwig.benchmarks.drivers.records.record_target import RecordTarget
 from hedwig.benchmarks.load.load import Load
 from hedwig.benchmarks.load.workloads import Workload

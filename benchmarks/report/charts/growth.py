@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hedwig.benchmarks.load.workloads import Choice
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Choice
 from hedwig.benchmarks.report.charts.curves import Axis, Curve, Point, Wall, curves_chart
 from hedwig.benchmarks.report.charts.drawing import Palette
 from hedwig.benchmarks.report.compare.figures import good, is_reached
@@ -13,7 +13,6 @@ from hedwig.benchmarks.report.page import Chart
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.runs.walls import wall_kind, wall_of, wall_words
 from hedwig.benchmarks.runs.words import count, driver_title, load_words, mib, short_count
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = [
     "TOPICS",

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hedwig.benchmarks.load.workloads import RESTART
 from hedwig.benchmarks.report.charts.curves import Axis, Curve, Point, Wall, curves_chart
 from hedwig.benchmarks.report.charts.drawing import Palette
 from hedwig.benchmarks.report.charts.growth import TOPICS, Stage, lost_words, says_at_the_end
@@ -16,7 +17,6 @@ from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.runs.walls import wall_kind
 from hedwig.benchmarks.runs.words import driver_title, mib
 from hedwig.benchmarks.stores.cases import MEMORY
-from hedwig.benchmarks.suites.metadata.suite import RESTART
 
 __all__ = ["alive_words", "memory_chart"]
 

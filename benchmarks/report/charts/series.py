@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from hedwig.benchmarks.load.workloads import FILL, RESTART
 from hedwig.benchmarks.report.charts.drawing import GREY, Palette, as_chart, canvas, ladder_ticks, titled
 from hedwig.benchmarks.report.charts.growth import Stage
 from hedwig.benchmarks.report.compare.figures import good
 from hedwig.benchmarks.report.page import Chart
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.runs.words import driver_title, load_words, ms
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 from hedwig.histograms import Histogram
 
 if TYPE_CHECKING:

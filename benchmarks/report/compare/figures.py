@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hedwig.benchmarks.load.workloads import RESTART
 from hedwig.benchmarks.runs.compare_rounds import Difference, Verdict, differ, differ_in_rounds, over_all
 from hedwig.benchmarks.runs.figures import is_enough, merged
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.commands.listing_tables import PROGRAM as LISTING
 from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER
-from hedwig.benchmarks.suites.metadata.suite import RESTART
 from hedwig.benchmarks.suites.takeover.tables import PROGRAM as TAKEOVER
 
 __all__ = [

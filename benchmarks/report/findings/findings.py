@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
 from hedwig.benchmarks.report.compare.figures import (
     FAILED_MAX,
     Figure,
@@ -22,7 +22,6 @@ from hedwig.benchmarks.runs.processor_limits import LIMIT_UNKNOWN, Processors
 from hedwig.benchmarks.runs.results import Measurement, alike, failure_words
 from hedwig.benchmarks.runs.walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
 from hedwig.benchmarks.runs.words import driver_title, load_words
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = ["OPERATIONS_MIN", "PREFERRED", "Finding", "Outcome", "findings", "side_remarks"]
 

@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hedwig.benchmarks.load.workloads import FILL, RESTART
 from hedwig.benchmarks.report.charts.growth import Stage
 from hedwig.benchmarks.report.compare.figures import SECONDS_MIN, good
 from hedwig.benchmarks.report.page import Table
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.runs.words import driver_title, load_words
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = ["kept_table", "kept_words"]
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hedwig.benchmarks.load.workloads import FILL, RESTART
 from hedwig.benchmarks.report.compare.figures import FAILED_MAX, SECONDS_MIN
 from hedwig.benchmarks.report.findings.findings import OPERATIONS_MIN, Finding, Outcome
 from hedwig.benchmarks.report.page import Table
 from hedwig.benchmarks.runs.compare_rounds import middle
 from hedwig.benchmarks.runs.processor_limits import LIMIT_UNKNOWN
 from hedwig.benchmarks.runs.words import driver_title
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = ["Pooled", "pooled", "pooled_leads", "pooled_table"]
 

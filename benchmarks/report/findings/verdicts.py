@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
+from hedwig.benchmarks.load.workloads import FILL
 from hedwig.benchmarks.report.compare.figures import FAILED_MAX, RATE, SECONDS_MIN
 from hedwig.benchmarks.report.findings.findings import OPERATIONS_MIN, Finding, Outcome, side_remarks
 from hedwig.benchmarks.report.page import Table
 from hedwig.benchmarks.runs.compare_rounds import bound_words
 from hedwig.benchmarks.runs.walls import ALL_FAILED, wall_kind
 from hedwig.benchmarks.runs.words import driver_title
-from hedwig.benchmarks.suites.metadata.suite import FILL
 
 __all__ = ["findings_table", "leads", "summary"]
 

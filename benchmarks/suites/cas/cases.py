@@ -11,6 +11,7 @@ from hedwig.benchmarks.drivers.records.hbase_records import records_table
 from hedwig.benchmarks.drivers.records.java_program import java_command
 from hedwig.benchmarks.drivers.records.record_clients import PARTS, SUBSCRIBER
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.client_pool import ClientPool
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.recording import Summary
@@ -18,7 +19,6 @@ from hedwig.benchmarks.machine.cpu_time import cpu_s_between
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.cas.servers import Servers
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 
 __all__ = ["CasCases"]

@@ -12,8 +12,10 @@ import click
 
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.drivers.records.java_program import jvm_words
-from hedwig.benchmarks.drivers.records.record_clients import DRIVERS, PARTS
+from hedwig.benchmarks.drivers.records.record_clients import PARTS
+from hedwig.benchmarks.drivers.records.record_drivers import DRIVERS
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.load.workloads import Operation
@@ -34,7 +36,6 @@ from hedwig.benchmarks.suites.cas.suite import (
     writers_per_key,
 )
 from hedwig.benchmarks.suites.cas.tables import PROGRAM
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hedwig.benchmarks.drivers.records.record_clients import DRIVERS
+from hedwig.benchmarks.drivers.records.record_drivers import DRIVERS
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Operation, Workload
-from hedwig.benchmarks.suites.hub.suite import Case
 
 __all__ = ["OPERATIONS", "QUICK_CAS", "SMOKE_CAS", "USUAL_CAS", "CasSizes", "cas_cases", "warm_up", "writers_per_key"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.command_process import CommandRun, run_command
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.commands.listing_stores import NAME_MARK, FilledStore
-from hedwig.benchmarks.suites.hub.suite import Case
 
 __all__ = ["COMMANDS", "ListingRuns", "listing_cases"]
 

@@ -10,6 +10,7 @@ import click
 
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.runs.numbers_option import numbers
@@ -18,7 +19,6 @@ from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.suites.commands.listing_cases import COMMANDS, ListingRuns, listing_cases
 from hedwig.benchmarks.suites.commands.listing_stores import BACKENDS, HEAP_MB, given_stores, own_stores
 from hedwig.benchmarks.suites.commands.listing_tables import PROGRAM
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.command_process import CommandRun, run_command
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.fill import fill
 from hedwig.benchmarks.suites.commands.listing_stores import OPTIONS
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
 from hedwig.metadata import MetadataStore, Write, format_metadata, open_metadata

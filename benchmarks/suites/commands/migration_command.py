@@ -10,6 +10,7 @@ import click
 
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.runs.results import Result
@@ -17,7 +18,6 @@ from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.suites.commands.listing_stores import BACKENDS, HEAP_MB, store_servers
 from hedwig.benchmarks.suites.commands.migration_cases import Migrations, migration_cases
 from hedwig.benchmarks.suites.commands.migration_tables import PROGRAM
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 

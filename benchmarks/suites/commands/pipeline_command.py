@@ -10,6 +10,7 @@ import click
 
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.runs.numbers_option import number
@@ -18,7 +19,6 @@ from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.suites.commands.listing_stores import BACKENDS, HEAP_MB, store_servers
 from hedwig.benchmarks.suites.commands.pipeline_steps import PipelineSteps, pipeline_cases
 from hedwig.benchmarks.suites.commands.pipeline_tables import PROGRAM
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 

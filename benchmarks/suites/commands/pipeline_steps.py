@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.interrupts import interrupt_later
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.checkout import CHECKOUT
 from hedwig.benchmarks.machine.process_tree import TreeMemory
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.commands.listing_stores import OPTIONS
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.errors import HedwigError
 from hedwig.metadata import format_metadata, open_metadata
 from hedwig.model import LedgerRanges, Topic

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.drivers.drivers import Driver, GeneratorDriver, JavaDriver, Subject
+from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES, Driver, GeneratorDriver, JavaDriver, Subject
 from hedwig.benchmarks.drivers.hub.znode_paths import ZnodePaths
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import EMBEDDED, Case
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.jvm_flags import SERVERS, NoteFlags
 from hedwig.benchmarks.machine.sampling import usage_of
-from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
+from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
 from hedwig.benchmarks.suites.hub.servers import HubServers
-from hedwig.benchmarks.suites.hub.suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
+from hedwig.benchmarks.suites.hub.suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
 from hedwig.benchmarks.suites.hub.watch import watched
 from hedwig.cli.dev import DevError
 

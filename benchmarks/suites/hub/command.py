@@ -12,19 +12,20 @@ import click
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.drivers.drivers import DRIVERS
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import EMBEDDED, Case
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
 from hedwig.benchmarks.machine.jvm_flags import note_flags
 from hedwig.benchmarks.runs.numbers_option import numbers
-from hedwig.benchmarks.runs.results import EMBEDDED, Result
+from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import resumed
 from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.suites.hub.plan import SIZES, Asked, hub_plan, stored_plan
 from hedwig.benchmarks.suites.hub.servers import JOURNALS, METADATA
 from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORES
-from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, PLACES, Case
+from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, PLACES
 from hedwig.cli.dev import DevError
 from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums

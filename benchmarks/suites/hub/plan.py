@@ -6,27 +6,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hedwig.benchmarks.drivers.drivers import USUAL_DRIVERS
+from hedwig.benchmarks.drivers.drivers import LEDGERS, USUAL_DRIVERS, ZNODES
 from hedwig.benchmarks.drivers.hub.znode_paths import ZNODES_SAID
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import EMBEDDED, Case
 from hedwig.benchmarks.machine.jvm_flags import NoteFlags
-from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
+from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.stored_cases import StoredHubs
 from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
-from hedwig.benchmarks.suites.hub.suite import (
-    FULL,
-    LEDGERS,
-    MEASUREMENTS,
-    QUICK,
-    SMOKE,
-    USUAL,
-    ZNODES,
-    Case,
-    Sizes,
-    cases,
-)
+from hedwig.benchmarks.suites.hub.suite import FULL, MEASUREMENTS, QUICK, SMOKE, USUAL, Sizes, cases
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 __all__ = ["SIZES", "Asked", "HubPlan", "hub_plan", "stored_plan"]

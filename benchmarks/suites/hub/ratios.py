@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
+from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, ORIGINAL
 
 __all__ = ["hub_ratios"]
 

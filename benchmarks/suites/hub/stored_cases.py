@@ -10,14 +10,14 @@ from typing import Any, Final, Self
 
 from hedwig.benchmarks.drivers.drivers import GeneratorDriver, Subject
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.load.cases import Case
+from hedwig.benchmarks.load.workloads import FILL, Operation, Workload
 from hedwig.benchmarks.machine.jvm_flags import NoteFlags
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.servers import SYNCED, terms
 from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.stored_dataset import StoredDataset
-from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, FILL, WARM, StoredSizes, warming
-from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, WARM, StoredSizes, warming
 from hedwig.benchmarks.suites.hub.watch import watched
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
-from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.benchmarks.load.cases import Case
+from hedwig.benchmarks.load.workloads import FILL, Choice, Operation, Workload
 
 __all__ = [
     "FAIL_OVER",
-    "FILL",
     "STORED_MEASUREMENTS",
     "STORED_SIZES",
     "STORES",
@@ -20,7 +19,6 @@ __all__ = [
 
 STORES: Final = ("zookeeper", "hbase")
 """Our hub, standalone, with its messages on its own disk, and its metadata in a store with so many topics."""
-FILL: Final = "fill"
 OWN: Final = "own"
 FIRST: Final = "publish-first"
 WARM: Final = "publish-warm"

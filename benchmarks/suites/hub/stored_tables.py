@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.load.workloads import FILL, Workload
 from hedwig.benchmarks.runs.cas_ratios import ratio
 from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, FILL
+from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER
 
 __all__ = ["stored_tables"]
 

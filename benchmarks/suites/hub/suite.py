@@ -4,22 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
+from hedwig.benchmarks.load.cases import EMBEDDED, Case
 from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
-from hedwig.benchmarks.runs.results import EMBEDDED
 
 __all__ = [
     "CLUSTER",
     "CLUSTER_43",
     "FULL",
-    "LEDGERS",
     "MEASUREMENTS",
     "ORIGINAL",
     "PLACES",
     "QUICK",
     "SMOKE",
     "USUAL",
-    "ZNODES",
-    "Case",
     "Sizes",
     "cases",
 ]
@@ -40,23 +38,8 @@ ORIGINAL: Final = "original"
 """The original Java hub 4.3.2, its messages on three bookies of the same release."""
 PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
 _ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
-LEDGERS: Final = "ledgers"
-"""The driver without a hub: our ledger client alone, on the bookies."""
-
-ZNODES: Final = "znodes"
-"""The driver without a hub, of deliveries: each message a znode for each subscriber, in a ZooKeeper of its own."""
-
 _LIMIT_S: Final = 3600.0
 """For workloads of a number of operations: then what has not begun is missed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A workload, the name of the driver that carries it out, and what kind of hub and stores it is for."""
-
-    workload: Workload
-    driver: str
-    on: str = EMBEDDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

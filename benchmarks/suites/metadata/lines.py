@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from hedwig.benchmarks.load.workloads import Choice, Workload
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Choice, Workload
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = ["filling", "named", "told"]
 

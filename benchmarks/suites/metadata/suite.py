@@ -21,14 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from hedwig.benchmarks.load.workloads import Among, Operation, Workload
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Among, Operation, Workload
 from hedwig.benchmarks.stores.servers import SYNCED, UNSYNCED
 from hedwig.benchmarks.suites.metadata.workloads import WorkloadFile
 
-__all__ = ["CLAIMING", "FILL", "FULL", "QUICK", "RESTART", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
+__all__ = ["CLAIMING", "FULL", "QUICK", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
 
-FILL: Final = "fill"
-RESTART: Final = "restart"
 _TOPICS_MIN: Final = 20
 _DRAWN_SHARE: Final = 0.75
 CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})

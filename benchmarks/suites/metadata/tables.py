@@ -4,12 +4,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
 from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.stores.cases import MEMORY
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
 
 __all__ = ["PROGRAM", "metadata_tables"]
 

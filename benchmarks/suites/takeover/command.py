@@ -12,6 +12,7 @@ import click
 
 from hedwig.benchmarks.data_folder import data_folder
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.load.workloads import Workload
@@ -25,7 +26,6 @@ from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.runs.words import driver_title
 from hedwig.benchmarks.stores.servers import LASTING_HBASE
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB, METADATA
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.benchmarks.suites.takeover.run import REGIONS, TakeoverRuns
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
 from hedwig.benchmarks.suites.takeover.storms import Storms

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.machine.jvm_flags import NoteFlags, flags_of_servers
@@ -31,7 +32,6 @@ from hedwig.benchmarks.stores.servers import (
 )
 from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.servers import BOOKIES, HEAP_MB, JOURNALS
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.benchmarks.suites.takeover.owners import read_owners, write_owners
 from hedwig.benchmarks.suites.takeover.record import PHASES, TakeoverSummary
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes

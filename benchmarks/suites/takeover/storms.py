@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.benchmarks.suites.takeover.run import TakeoverRuns
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.runs import carry_out
-from hedwig.benchmarks.suites.hub.suite import Case
 from tests.benchmarks.runs.test_results import ENVIRONMENT
 
 CASES = [

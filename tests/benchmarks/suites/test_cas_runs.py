@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.drivers.records.record_clients import DATA, DRIVERS, SUBSCRIBER
+from hedwig.benchmarks.drivers.records.record_clients import DATA, SUBSCRIBER
+from hedwig.benchmarks.drivers.records.record_drivers import DRIVERS
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
@@ -18,7 +20,6 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.cas.cases import CasCases
 from hedwig.benchmarks.suites.cas.servers import given_servers
 from hedwig.benchmarks.suites.cas.suite import OPERATIONS, SMOKE_CAS, cas_cases
-from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.metadata import open_metadata
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hedwig.benchmarks.drivers.drivers import LEDGERS
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
-from hedwig.benchmarks.suites.hub.suite import LEDGERS, MEASUREMENTS, SMOKE, cases
+from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT
 

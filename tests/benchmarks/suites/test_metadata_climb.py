@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from hedwig.benchmarks.load.workloads import Choice, Workload
+from hedwig.benchmarks.load.workloads import FILL, RESTART, Choice, Workload
 from hedwig.benchmarks.runs.results import LEFT_BEHIND, Measurement, Result
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
@@ -12,7 +12,7 @@ from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.progress import Progress
-from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART, SMOKE, stages
+from hedwig.benchmarks.suites.metadata.suite import SMOKE, stages
 from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.process import HubProcess
-from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, Case, cases
+from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, cases
 from tests.checkout import CHECKOUT
 
 LATENCIES = ("service", "response")
