@@ -10,18 +10,18 @@ from hedwig.pipeline.command import JobGroup
 
 __all__ = ["jobs", "main"]
 
-_JOBS: Final = ("generate", "load", "snapshot", "restore", "migrate", "diff", "audit", "bench-report")
+_JOBS: Final = ("generate", "load", "snapshot", "restore", "migrate", "diff", "audit")
 """None is loaded before it is asked for."""
 
 
 @click.command(
     cls=JobGroup,
-    commands=LazyCommands({job: f"hedwig.pipeline.jobs.{job.replace('-', '_')}:command" for job in _JOBS}, "spark"),
+    commands=LazyCommands({job: f"hedwig.pipeline.jobs.{job}:command" for job in _JOBS}, "spark"),
     example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot",
 )
 @click.version_option(package_name="hedwig-pubsub", prog_name="hedwig-pipeline")
 def jobs() -> None:
-    """Move, snapshot, audit and analyse the metadata of Hedwig with Spark.
+    """Move, snapshot and audit the metadata of Hedwig with Spark.
 
     Without --master a job runs on the processors of this machine. Through spark-submit the same jobs run on a cluster:
     spark-submit --master URL …/pipeline/__main__.py JOB …

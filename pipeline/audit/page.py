@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "curves", "html"]
+__all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "html"]
 
 _TEMPLATE: Final = "page.html"
 _WIDTH: Final = 7.5
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1a1a1a")
-"""Those of Okabe and Ito, which all kinds of colour vision tell apart."""
-_MARKERS: Final = "os^DvPX"
+_BLUE, _ORANGE = "#0072B2", "#D55E00"
+"""Of the colours of Okabe and Ito, which all kinds of colour vision tell apart."""
 _STYLE: Final[dict[Any, Any]] = {
     "font.size": 10.5,
     "axes.spines.top": False,
@@ -71,9 +70,9 @@ class Page:
     sections: Sequence[Section]
 
 
-def check_libraries(*more: str) -> None:
-    """Raise ModuleNotFoundError if a page cannot be made here, or `more` modules are missing: before hours of work."""
-    for name in ("jinja2", "matplotlib", *more):
+def check_libraries() -> None:
+    """Raise ModuleNotFoundError if a page cannot be made here: before hours of work."""
+    for name in ("jinja2", "matplotlib"):
         importlib.import_module(name)
 
 
@@ -93,7 +92,7 @@ def bars(
     names = list(values)
 
     def draw(axes: "Axes") -> None:
-        colours = [_COLOURS[1] if name in marked else _COLOURS[0] for name in names]
+        colours = [_ORANGE if name in marked else _BLUE for name in names]
         axes.barh(range(len(names)), [values[name] for name in names], color=colours)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
@@ -105,24 +104,6 @@ def bars(
         _in_whole_numbers(axes.xaxis, is_log=is_log)
 
     return _drawn(draw, 0.9 + 0.28 * max(len(names), 2), says)
-
-
-def curves(sides: Mapping[str, Sequence[tuple[str, float]]], *, says: str, axis: str) -> Chart:
-    """Draw a line for each side through its points, a place and a height each; places in the order of first use."""
-    places = list(dict.fromkeys(place for points in sides.values() for place, _ in points))
-
-    def draw(axes: "Axes") -> None:
-        for number, (side, points) in enumerate(sides.items()):
-            look = number % len(_COLOURS)
-            at = [places.index(place) for place, _ in points]
-            axes.plot(at, [height for _, height in points], color=_COLOURS[look], marker=_MARKERS[look], label=side)
-        axes.set_xticks(range(len(places)), places, rotation=30, ha="right")
-        axes.set_ylabel(axis)
-        axes.set_ylim(0, _room_for(height for points in sides.values() for _, height in points))
-        _in_whole_numbers(axes.yaxis)
-        axes.legend(frameon=False, fontsize=8.5)
-
-    return _drawn(draw, 4.2, says)
 
 
 def _room_for(values: Iterable[float]) -> float:

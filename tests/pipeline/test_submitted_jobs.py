@@ -23,7 +23,6 @@ from tests.pipeline.support.hub_on_bookies import hub_on_bookies
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
-RESULTS: Final = CHECKOUT / "benchmarks" / "results"
 DOCUMENT: Final = CHECKOUT / "docs" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 JOB_S: Final = 240.0
@@ -117,8 +116,6 @@ def test_metadata_goes_through_every_job_on_a_cluster(
     asyncio.run(format_metadata(third, StoreOptions(operation_timeout_s=60)))
     migrated = _submit(cluster, place, "migrate", second, third, "--through", str(tmp_path / "through"))
     assert (migrated["rows"], migrated["verified"]) == (rows, True)
-    reported = _submit(cluster, place, "bench-report", str(tmp_path / "report"), str(RESULTS / "listing-*.json"))
-    assert reported["files"] == len(list(RESULTS.glob("listing-*.json")))
 
 
 def test_an_audit_on_a_cluster_asks_hubs_and_bookies(

@@ -33,11 +33,3 @@ def test_bars_start_at_nothing_and_count_in_whole_numbers(
     )
     assert labels[0] == "0"
     assert len(set(labels)) == len(labels) > 1
-
-
-@pytest.mark.parametrize("most", [0, 1, 3, 1_000])
-def test_curves_start_at_nothing_and_count_in_whole_numbers(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    sides = {"one": [("a", 0), ("b", most)]}
-    labels = _labels(monkeypatch, lambda: page.curves(sides, says="", axis="writes/s"), "yaxis")
-    assert labels[0] == "0"
-    assert len(set(labels)) == len(labels) > 1
