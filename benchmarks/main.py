@@ -6,19 +6,14 @@ from typing import Any
 
 import click
 
+from hedwig.benchmarks.command import command_of
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.report.command import report
 from hedwig.benchmarks.report.compare.command import compare_command
 from hedwig.benchmarks.report.document import write_into
+from hedwig.benchmarks.report.tables import show_result
 from hedwig.benchmarks.runs.results import Result
-from hedwig.benchmarks.runs.runs import show_result
-from hedwig.benchmarks.suites.cas.command import cas
-from hedwig.benchmarks.suites.commands.listing_command import listing
-from hedwig.benchmarks.suites.commands.migration_command import migrate
-from hedwig.benchmarks.suites.commands.pipeline_command import pipeline
-from hedwig.benchmarks.suites.hub.command import hub
-from hedwig.benchmarks.suites.metadata.command import metadata
-from hedwig.benchmarks.suites.takeover.command import takeover
+from hedwig.benchmarks.suites.registry import suites
 from hedwig.errors import MissingExtraError
 from hedwig.exit_codes import ExitCode
 
@@ -49,18 +44,13 @@ def main() -> None:
     """Measure hubs and metadata backends, and show what was measured."""
 
 
-main.add_command(cas)
+for _suite in suites():
+    main.add_command(command_of(_suite))
 main.add_command(compare_command)
-main.add_command(hub)
-main.add_command(listing)
-main.add_command(metadata)
-main.add_command(migrate)
-main.add_command(pipeline)
 main.add_command(report)
-main.add_command(takeover)
 
 
-@main.command(epilog="Example: hedwig-bench show benchmarks/results/*.json")
+@main.command(epilog="Example: hedwig-bench show benchmarks/results/*.json.xz")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one result after the other in a list.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="As Markdown, for a document.")

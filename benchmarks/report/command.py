@@ -11,7 +11,7 @@ from hedwig.benchmarks.runs.results import Result
 __all__ = ["report"]
 
 
-@click.command(epilog="Example: hedwig-bench report benchmarks/results/listing-sqlite.json -o report")
+@click.command(epilog="Example: hedwig-bench report benchmarks/results/listing-sqlite.json.xz -o report")
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -19,12 +19,12 @@ __all__ = ["report"]
     required=True,
     metavar="DIR|FILE.html",
     type=click.Path(path_type=Path),
-    help="Where the page goes; pictures and the Markdown are put beside it.",
+    help="Where the page goes; pictures are put beside it.",
 )
 def report(results: tuple[Path, ...], output: Path) -> None:
-    """Make a report of results: a page in HTML that needs no other file, the same in Markdown, and its pictures.
+    """Make a report of results: a page in HTML that needs no other file, and its pictures.
 
-    RESULT is a result file, or the directory of a run. Results on metadata that hold for the same terms, such as one
+    RESULT is a result file, or the directory of a run. Results of one program that hold for the same terms, such as one
     for each backend, become one. The same results make the same bytes.
     """
     try:

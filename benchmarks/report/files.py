@@ -1,11 +1,11 @@
-"""The files of a report: its page in HTML, the same in Markdown, and the pictures."""
+"""The files of a report: its page, and the pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.report.page import Page, html, markdown_page
+from hedwig.benchmarks.report.page import Page, html
 from hedwig.benchmarks.report.parts import report_page
 from hedwig.benchmarks.runs.results import Result
 
@@ -33,10 +33,7 @@ def _write(page: Page, output: Path) -> list[Path]:
         raise BenchmarkError(f"{output} is a file, and no page: give a directory, or a name that ends with .html")
     else:
         directory, stem, pictures = output, _NAME, ""
-    files = {
-        directory / f"{stem}.html": html(page).encode(),
-        directory / f"{stem}.md": markdown_page(page, pictures).encode(),
-    }
+    files = {directory / f"{stem}.html": html(page).encode()}
     files |= {directory / f"{pictures}{chart.name}.png": chart.png for chart in page.charts()}
     directory.mkdir(parents=True, exist_ok=True)
     for path, content in files.items():

@@ -1,174 +1,23 @@
 """Results as tables: for a terminal, and as Markdown."""
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
+import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Shown
 
-from hedwig.benchmarks.load.cases import EMBEDDED
-from hedwig.benchmarks.load.workloads import Operation, Workload
-from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles
-from hedwig.benchmarks.runs.results import Measurement, Result, alike
+from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import later_words
-from hedwig.benchmarks.suites.cas.tables import PROGRAM as CAS
-from hedwig.benchmarks.suites.cas.tables import cas_tables
-from hedwig.benchmarks.suites.commands.listing_tables import PROGRAM as LISTING
-from hedwig.benchmarks.suites.commands.listing_tables import listing_tables
-from hedwig.benchmarks.suites.commands.migration_tables import PROGRAM as MIGRATE
-from hedwig.benchmarks.suites.commands.migration_tables import migration_tables
-from hedwig.benchmarks.suites.commands.pipeline_tables import PROGRAM as PIPELINE
-from hedwig.benchmarks.suites.commands.pipeline_tables import pipeline_tables
-from hedwig.benchmarks.suites.hub.ratios import hub_ratios
-from hedwig.benchmarks.suites.hub.stored_suite import STORES
-from hedwig.benchmarks.suites.hub.stored_tables import stored_tables
-from hedwig.benchmarks.suites.metadata.tables import PROGRAM as METADATA
-from hedwig.benchmarks.suites.metadata.tables import metadata_tables
-from hedwig.benchmarks.suites.takeover.tables import PROGRAM as TAKEOVER
-from hedwig.benchmarks.suites.takeover.tables import takeover_tables
+from hedwig.benchmarks.suites.registry import suite_of
 
-__all__ = ["Row", "markdown", "print_tables", "rows", "tables_of", "terms"]
+__all__ = ["markdown", "show_result", "terms"]
 
-_MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line: the rounds of one workload on one driver, together."""
-
-    what: str
-    on: str
-    driver: str
-    load: str
-    rate: str
-    spread: str
-    latency: str
-    errors: str
-    hub: str
-    generator: str
-    bookies: str
-    notes: str
-
-
-def rows(measurements: Sequence[Measurement]) -> list[Row]:
-    """Return the lines of measurements; rounds that are alike are one line."""
-    return [_row(group) for group in alike(measurements)]
-
-
-def _row(rounds: Sequence[Measurement]) -> Row:
-    workload = rounds[0].workload
-    good = [measurement for measurement in rounds if measurement.wall is None]
-    rates = [measurement.rate_per_s for measurement in good if measurement.count]
-    failed = sum(sum(measurement.errors.values()) for measurement in rounds)
-    reasons = sorted({reason for measurement in rounds for reason in measurement.errors})
-    notes: dict[str, None] = {}
-    for measurement in rounds:
-        notes |= dict.fromkeys(measurement.notes())
-    return Row(
-        what=_what(workload),
-        on=rounds[0].on,
-        driver=rounds[0].driver,
-        load=_load(workload),
-        rate=_rate(workload, good, rates),
-        spread=_spread(good, rates),
-        latency=_latency(workload, good),
-        errors=f"{failed:,} ({', '.join(reasons)})" if failed else "0",
-        hub=_hub(good),
-        generator=median(good, lambda measurement: measurement.generator_cores, "{:.2f}"),
-        bookies=_stores(good),
-        notes="; ".join(notes),
-    )
-
-
-def _what(workload: Workload) -> str:
-    if workload.name == "idle-connections":
-        return f"{workload.connections:,} idle connections"
-    parts = [workload.name, f"{workload.topics:,} topic{'s' if workload.topics != 1 else ''}"]
-    if workload.subscribers:
-        parts.append(f"× {workload.subscribers} subscriber{'s' if workload.subscribers != 1 else ''}")
-    if any(name in workload.mix for name in (Operation.PUBLISH, Operation.DELIVER)):
-        parts.append(f"{workload.message_bytes:,} B")
-    return ", ".join(parts)
-
-
-def _load(workload: Workload) -> str:
-    if workload.name == "idle-connections":
-        return "held open"
-    if workload.is_open_loop:
-        return f"{workload.rate_per_s:,.0f}/s offered"
-    return f"{workload.in_flight:,} in flight"
-
-
-def _growth(measurement: Measurement) -> float | None:
-    return next((value for name, value in measurement.values.items() if name.startswith("bytes_per_")), None)
-
-
-def _rate(workload: Workload, good: Sequence[Measurement], rates: Sequence[float]) -> str:
-    if (growth := median(good, _growth, "{:,.0f}")) != "–":
-        unit = "connection" if workload.name == "idle-connections" else "topic"
-        return f"{growth} B/{unit}"
-    return f"{statistics.median(rates):,.0f}/s" if rates else "–"
-
-
-def _spread(good: Sequence[Measurement], rates: Sequence[float]) -> str:
-    growth = [value for measurement in good if (value := _growth(measurement)) is not None]
-    values = growth or rates
-    if not values:
-        return "–"
-    if len(values) == 1:
-        return "1 round"
-    return f"{min(values):,.0f} – {max(values):,.0f}"
-
-
-def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
-    """Return the percentiles; at a fixed rate those of the response time and, behind, of the service time."""
-    reported = [measurement.reported for measurement in good if measurement.reported]
-    if reported:
-        return "; ".join(f"mean {each['mean']}, p99 {each['p99']}" for each in reported)
-    if not any("service" in measurement.histograms for measurement in good):
-        return "–"
-    service = merged(good, "service")
-    text = percentiles(service)
-    if workload.is_open_loop:
-        text = f"{percentiles(merged(good, 'response'))} (service {text})"
-    delivery = merged(good, "delivery")
-    if delivery.count:
-        text = f"{percentiles(delivery)} (to all: {text})"
-    return text
-
-
-def _hub(good: Sequence[Measurement]) -> str:
-    cores = median(good, lambda measurement: measurement.hub_cores, "{:.2f}")
-    memory = median(good, lambda measurement: _mib(measurement.hub_rss_bytes_max), "{:,.0f}")
-    return f"{cores} / {memory}"
-
-
-def _stores(good: Sequence[Measurement]) -> str:
-    return " / ".join(median_value(good, f"{role}_cores", "{:.2f}") for role in ("bookies", "stores"))
-
-
-def _mib(size: int | None) -> float | None:
-    return None if size is None else size / _MIB
-
-
-_OF_BOOKIES: Final = ("on", "bookies")
-"""Columns that say nothing where all hubs are embedded."""
-_COLUMNS: Final = (
-    ("what", "measured"),
-    ("on", "on"),
-    ("driver", "driver"),
-    ("load", "load"),
-    ("rate", "median"),
-    ("spread", "of rounds"),
-    ("latency", "ms: p50 / p99 / p99.9 / max"),
-    ("errors", "errors"),
-    ("hub", "hub: processors / MiB"),
-    ("generator", "generator"),
-    ("bookies", "processors: bookies / stores"),
-    ("notes", "notes"),
-)
+_WIDTH: Final = 200
+"""Of a table that goes into a file or a pipe."""
 
 
 def terms(result: Result) -> list[str]:
@@ -194,37 +43,23 @@ def _term(value: Any) -> str:
     return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def tables_of(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """Return the tables of a result: each its title (empty if there is but one), its columns and its lines."""
-    if result.program == CAS:
-        return cas_tables(result.measurements)
-    if result.program == LISTING:
-        return listing_tables(result.measurements)
-    if result.program == MIGRATE:
-        return migration_tables(result.measurements)
-    if result.program == PIPELINE:
-        return pipeline_tables(result.measurements)
-    if result.program == METADATA:
-        return metadata_tables(result.measurements)
-    if result.program == TAKEOVER:
-        return takeover_tables(result.measurements)
-    if all(each.on in STORES for each in result.measurements) and result.measurements:
-        return stored_tables(result.measurements)
-    are_embedded = all(each.on == EMBEDDED for each in result.measurements)
-    columns = [(name, title) for name, title in _COLUMNS if not (are_embedded and name in _OF_BOOKIES)]
-    lines = [[getattr(row, name) for name, _ in columns] for row in rows(result.measurements)]
-    ratios = hub_ratios(result.measurements, lambda workload: (_what(workload), _load(workload)))
-    return [("", [title for _, title in columns], lines), *ratios]
+def show_result(result: Result, *, as_json: bool = False, as_markdown: bool = False) -> None:
+    """Print a result to standard output."""
+    if as_json:
+        click.echo(json.dumps(result.to_json(), indent=1))
+    elif as_markdown:
+        click.echo(markdown(result))
+    else:
+        _print_tables(result, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
 
 
-def print_tables(result: Result, console: Console) -> None:
-    """Print a result."""
+def _print_tables(result: Result, console: Console) -> None:
     for term in terms(result):
         console.print(term, highlight=False, markup=False)
-    for name, columns, lines in tables_of(result):
+    for name, columns, lines in suite_of(result.program).tables(result.measurements):
         # A column of notes that nobody needed would only take width.
         shown = [index for index, title in enumerate(columns) if title != "notes" or any(line[index] for line in lines)]
-        table = Table(title=name or None, title_justify="left")
+        table = Shown(title=name or None, title_justify="left")
         for index in shown:
             table.add_column(columns[index], overflow="fold")
         for line in lines:
@@ -235,8 +70,11 @@ def print_tables(result: Result, console: Console) -> None:
 def markdown(result: Result) -> str:
     """Return a result as Markdown."""
     written = [f"- {line}" for line in terms(result)]
-    for name, columns, lines in tables_of(result):
-        written += ["", *([f"**{name}**", ""] if name else [])]
-        written += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        written += ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in lines]
+    for table in suite_of(result.program).tables(result.measurements):
+        written += ["", *([f"**{table.title}**", ""] if table.title else []), *_lines(table)]
     return "\n".join(written) + "\n"
+
+
+def _lines(table: Table) -> list[str]:
+    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in table.lines]
+    return ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns), *rows]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hedwig.benchmarks.report.page import Section, Table
+from hedwig.benchmarks.charts.sections import Section, Table
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import later_words
 
@@ -48,10 +48,10 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def details(result: Result) -> Section | None:
+def details(result: Result) -> list[Section]:
     """Return what one needs to repeat a run: what each workload does, its sizes, the virtual machines' flags."""
     tables = [
-        Table(title=title, columns=columns, lines=lines)
+        Table(title, columns, lines)
         for title, columns, lines in (
             ("Workloads", ("name", "one operation"), list(_pairs(result.terms.get("workloads")))),
             ("Sizes", ("name", "value"), list(_pairs(result.terms.get("sizes")))),
@@ -63,7 +63,7 @@ def details(result: Result) -> Section | None:
         )
         if lines
     ]
-    return Section(title="To repeat it: workloads, sizes, flags", tables=tables, is_folded=True) if tables else None
+    return [Section(title="To repeat it: workloads, sizes, flags", tables=tables, is_folded=True)]
 
 
 def _durabilities(terms: Mapping[str, Any]) -> list[tuple[str, str]]:

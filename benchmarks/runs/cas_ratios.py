@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hedwig.benchmarks.load.workloads import Operation
 from hedwig.benchmarks.runs.compare_rounds import middle
-from hedwig.benchmarks.runs.figures import is_enough
 from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.runs.rounds import is_enough
 from hedwig.histograms import Histogram
 
 __all__ = ["per_core", "percentile_ratio", "ratio", "update_ratios"]

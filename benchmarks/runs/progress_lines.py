@@ -6,9 +6,19 @@ import sys
 
 import click
 
-__all__ = ["ProgressLines"]
+__all__ = ["ProgressLines", "say", "say_below"]
 
 _ERASE = "\r\x1b[2K"
+
+
+def say(line: str) -> None:
+    """Say a line that stays."""
+    click.echo(line, err=True)
+
+
+def say_below(line: str) -> None:
+    """Say a line that tells more of the one before."""
+    say(f"    {line}")
 
 
 class ProgressLines:

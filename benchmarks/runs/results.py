@@ -2,6 +2,7 @@
 
 import errno
 import json
+import lzma
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ __all__ = [
 _FORMAT: Final = 1
 OF_A_RUN: Final = "result.json"
 """The name of the result file in the directory of a run."""
+_COMPRESSED: Final = ".xz"
+"""How the names of files end that are compressed, such as those that are kept for good."""
 _REPEATED: Final = frozenset({"fill", "takeover"})
 """Workloads in which what failed is tried again until it is done: what they count are attempts, not operations."""
 FILLED_ANEW: Final = "filled anew"
@@ -251,14 +254,16 @@ class Result:
     is_complete: bool = False
 
     def write(self, path: Path) -> None:
-        """Write the file, as a whole or not at all.
+        """Write the file, as a whole or not at all; one whose name says so is compressed.
 
         Raises: BenchmarkError - it cannot be written, as on a disk that is full; what was there before is whole.
         """
-        text = json.dumps(self.to_json(), indent=1) + "\n"
+        content = (json.dumps(self.to_json(), indent=1) + "\n").encode()
+        if path.suffix == _COMPRESSED:
+            content = lzma.compress(content)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, text)
+            _write_whole(path, content)
         except OSError as exc:
             why = exc.strerror or type(exc).__name__
             raise BenchmarkError(f"cannot write the result {path}: {why}; {_way_out(path, exc)}") from exc
@@ -277,14 +282,16 @@ class Result:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file, or that of a run's directory.
+        """Read a file, or that of a run's directory, compressed or not.
 
         Raises: BenchmarkError - it is not there, or no result of a version that we know.
         """
         if path.is_dir():
-            path /= OF_A_RUN
+            plain, compressed = path / OF_A_RUN, path / f"{OF_A_RUN}{_COMPRESSED}"
+            path = compressed if compressed.exists() and not plain.exists() else plain
         try:
-            values = json.loads(path.read_text())
+            content = path.read_bytes()
+            values = json.loads(lzma.decompress(content) if path.suffix == _COMPRESSED else content)
             if values["format"] != _FORMAT:
                 raise BenchmarkError(f"{path} has the format {values['format']}; this program reads {_FORMAT}")
             return cls(
@@ -295,17 +302,17 @@ class Result:
                 measurements=[Measurement.from_json(each) for each in values["measurements"]],
                 is_complete=values["is_complete"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as exc:
+        except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as exc:
             raise BenchmarkError(f"cannot read {path} as a result: {type(exc).__name__}: {exc}") from exc
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
-        path.write_text(text)  # A device or a pipe must not become a file.
+        path.write_bytes(content)  # A device or a pipe must not become a file.
         return
     partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_text(text)
+        partial.write_bytes(content)
         partial.replace(path)
     except OSError:
         with suppress(OSError):

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from hedwig.benchmarks.load.workloads import FILL
-from hedwig.benchmarks.report.compare.figures import good
-from hedwig.benchmarks.report.page import Table
 from hedwig.benchmarks.runs.results import Measurement, failure_words
-from hedwig.benchmarks.runs.words import case_words, driver_title
+from hedwig.benchmarks.runs.rounds import good
 
-__all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words", "walls_table"]
+__all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words"]
 
 OUR_LIMIT: Final = "this run's time limit"
 """The kind of walls that a run with more patience would not have met: they say nothing of who is better."""
@@ -63,15 +61,3 @@ def wall_of(rounds: Sequence[Measurement]) -> str | None:
         return None
     walls = [words for each in rounds if each.wall is not None and (words := wall_words(each)) is not None]
     return next(iter(walls), None) or failure_words(rounds) or _NOTHING
-
-
-def walls_table(found: Sequence[Measurement]) -> Table | None:
-    """Return all walls, in full, and the rounds in which all failed or nothing was finished; None if there are none."""
-    lines = [
-        [f"{each.on}: {case_words(each.workload)}", driver_title(each.driver), f"{each.round}", wall_kind(why), why]
-        for each in found
-        if (why := wall_words(each)) is not None
-    ]
-    if not lines:
-        return None
-    return Table(title="", columns=("at", "backend", "round", "kind", "how it failed"), lines=lines)

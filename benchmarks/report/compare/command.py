@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.report.compare.figures import PERCENTILES, SECONDS_MIN
 from hedwig.benchmarks.report.compare.results import ComparedFigure, ComparedLine, Comparison, compare
 from hedwig.benchmarks.runs.compare_rounds import Verdict, bound_words
+from hedwig.benchmarks.runs.figures import PERCENTILES, SECONDS_MIN
 from hedwig.benchmarks.runs.results import Result
 
 __all__ = ["compare_command"]

@@ -6,22 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.report.compare.figures import (
-    FAILED_MAX,
-    SECONDS_MIN,
-    Figure,
-    compared,
-    failed_share,
-    good,
-    is_reached,
-    is_too_short,
-)
 from hedwig.benchmarks.report.compare.runs import figures_of_runs
 from hedwig.benchmarks.report.compare.terms import TermDifference, term_differences
 from hedwig.benchmarks.runs.compare_rounds import Difference, Verdict, undecided
+from hedwig.benchmarks.runs.figures import FAILED_MAX, SECONDS_MIN, Figure, OwnFigures, compared, is_too_short
 from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.runs.rounds import failed_share, good, is_reached
 from hedwig.benchmarks.runs.walls import wall_of
 from hedwig.benchmarks.runs.words import case_words, side_words
+from hedwig.benchmarks.suites.registry import suite_of
 
 __all__ = ["ComparedFigure", "ComparedLine", "Comparison", "compare"]
 
@@ -209,9 +202,10 @@ def compare(first: Sequence[Result], second: Sequence[Result], *, anyway: bool =
         raise BenchmarkError(
             f"the results have no case in common: one begins with {_first_of(mine)}, the other with {_first_of(other)}"
         )
+    own = suite_of(base.program).figures
     return Comparison(
         differences=differences,
-        lines=[_line(base.program, mine[case], other[case], are_runs=bool(others[1:])) for case in shared],
+        lines=[_line(own, mine[case], other[case], are_runs=bool(others[1:])) for case in shared],
         only_first=[_named(mine[case][0][0]) for case in mine if case not in other],
         only_second=[_named(other[case][0][0]) for case in other if case not in mine],
         runs=(len(first), len(second)),
@@ -254,14 +248,14 @@ def _compared(first: Figure, second: Figure, *, are_runs: bool, rounds: Sequence
     return ComparedFigure(first=first, second=second, difference=difference, word=word)
 
 
-def _line(program: str, first: _Runs, second: _Runs, *, are_runs: bool) -> ComparedLine:
+def _line(own: OwnFigures, first: _Runs, second: _Runs, *, are_runs: bool) -> ComparedLine:
     all_first, all_second = ([each for rounds in runs for each in rounds] for runs in (first, second))
     workload = all_first[0].workload
     are_reached = workload.is_open_loop and is_reached(good(all_first)) and is_reached(good(all_second))
     mine, other = (
         {
             figure.name: figure
-            for figure in figures_of_runs(program, runs, are_times_first=are_reached, is_each_one_sample=are_runs)
+            for figure in figures_of_runs(runs, own=own, are_times_first=are_reached, is_each_one_sample=are_runs)
         }
         for runs in (first, second)
     )

@@ -4,14 +4,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hedwig.benchmarks.report.compare.figures import Figure, figures, good
+from hedwig.benchmarks.runs.figures import Figure, OwnFigures, figures
 from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.runs.rounds import good
 
 __all__ = ["figures_of_runs"]
 
 
 def figures_of_runs(
-    program: str, runs: Sequence[Sequence[Measurement]], *, are_times_first: bool, is_each_one_sample: bool
+    runs: Sequence[Sequence[Measurement]], *, own: OwnFigures, are_times_first: bool, is_each_one_sample: bool
 ) -> list[Figure]:
     """Return the figures of one case in some runs, that first by which two sides are compared.
 
@@ -19,11 +20,11 @@ def figures_of_runs(
     Runs without any figure are left out; figures that only some of the others have are not there.
     """
     measured = [rounds for rounds in runs if good(rounds)]
-    found = [figures(program, rounds, are_times_first=are_times_first) for rounds in measured]
+    found = [figures(rounds, own=own, are_times_first=are_times_first) for rounds in measured]
     if not found or not is_each_one_sample:
         return found[0] if found else []
     every = [each for rounds in measured for each in rounds]
-    together = {figure.name: figure for figure in figures(program, every, are_times_first=are_times_first)}
+    together = {figure.name: figure for figure in figures(every, own=own, are_times_first=are_times_first)}
     by_name = [{figure.name: figure for figure in each} for each in found]
     return [
         _of_runs([each[figure.name] for each in by_name], together[figure.name])

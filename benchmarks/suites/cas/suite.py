@@ -1,114 +1,196 @@
-"""What a run of `hedwig-bench cas` measures: a list of cases, from a few sizes."""
+"""The suite `hedwig-bench cas`: its options, what a run carries out, and how results are shown."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import time
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
+import click
+
+from hedwig.benchmarks.drivers.records.java_program import jvm_words
+from hedwig.benchmarks.drivers.records.record_clients import PARTS
 from hedwig.benchmarks.drivers.records.record_drivers import DRIVERS
 from hedwig.benchmarks.load.cases import Case
-from hedwig.benchmarks.load.workloads import Operation, Workload
-
-__all__ = ["OPERATIONS", "QUICK_CAS", "SMOKE_CAS", "USUAL_CAS", "CasSizes", "cas_cases", "warm_up", "writers_per_key"]
-
-OPERATIONS: Final = tuple(
-    operation.value
-    for operation in (
-        Operation.READ,
-        Operation.CREATE,
-        Operation.UPDATE,
-        Operation.PARTIAL_UPDATE,
-        Operation.CONTENDED_UPDATE,
-    )
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.load.workloads import Operation
+from hedwig.benchmarks.runs.progress_lines import say
+from hedwig.benchmarks.suites.cas.cases import CasCases
+from hedwig.benchmarks.suites.cas.charts import cas_sections
+from hedwig.benchmarks.suites.cas.servers import Servers, given_servers, own_servers
+from hedwig.benchmarks.suites.cas.sizes import (
+    OPERATIONS,
+    QUICK_CAS,
+    SMOKE_CAS,
+    USUAL_CAS,
+    CasSizes,
+    cas_cases,
+    warm_up,
+    writers_per_key,
 )
-_WRITERS: Final = 64
-_WARM_IN_FLIGHT: Final = 64
-_WARM_RECORDS: Final = 200
-_ONE_CELL: Final = "happybase"
+from hedwig.benchmarks.suites.cas.tables import cas_tables
+from hedwig.benchmarks.suites.options import data_option, label_option, numbers, printed_option, result_option
+from hedwig.benchmarks.suites.suite import CasePlan, Prepare, Run, Suite
+
+__all__ = ["SUITE"]
+
+_SIZES: Final = {"smoke": SMOKE_CAS, "quick": QUICK_CAS, "usual": USUAL_CAS}
+_WARM_MAX_S: Final = 60.0
+_EXTRA: Final = "gateway-managers"
+"""Measured only when asked for: the managers' share shows on the native driver already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CasSizes:
-    """The sizes of a run.
+@click.argument("operations", nargs=-1, type=click.Choice(OPERATIONS))
+@click.option(
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: two minutes.")
+@click.option(
+    "--driver",
+    "drivers",
+    multiple=True,
+    type=click.Choice(DRIVERS),
+    help=f"Default: all but {_EXTRA}, in turn.",
+)
+@click.option("--in-flight", callback=numbers, metavar="N,N…", help="Operations in flight, but for contended updates.")
+@click.option("--writers", callback=numbers, metavar="N,N…", help="Writers per key of contended updates, of 64 in all.")
+@click.option("--records", type=click.IntRange(min=1), help="Records that the operations go to in turn.")
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of one load, its warm-up included.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option(
+    "--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds of each operation before the first round."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of records.")
+@click.option(
+    "--metadata",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Measure the stores at these URLs (hbase://, hbase+thrift://, zookeeper://, sqlite://) instead of own ones. "
+    "They are formatted if they are not, and records stay in them.",
+)
+@click.option(
+    "--dir",
+    "servers",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Use the servers of `hedwig-admin dev --dir`, and leave them running, instead of starting some.",
+)
+@data_option("own servers keep their data")
+@click.option(
+    "--zookeeper-sync",
+    "is_synced",
+    is_flag=True,
+    help="Let our ZooKeeper sync its log to the disk, which HBase's Hadoop 2 build cannot.",
+)
+@label_option
+@result_option
+@printed_option
+def _options(
+    operations: tuple[str, ...],
+    preset: str,
+    drivers: tuple[str, ...],
+    seed: int,
+    urls: tuple[str, ...],
+    servers: Path | None,
+    is_synced: bool,
+    **given: Any,
+) -> Prepare:
+    """Measure compare-and-set: read, create, update, partial-update, contended-update; without a name, all.
 
-    in_flight: operations in flight, of everything but contended updates; `in_flight_of` has other ones for some.
-    writers: writers per key of contended updates, of 64 writers in all, which they divide.
-    warm_s: how long each client carries out each operation before the first round, not counted (0: not at all); and
-        again until there were `warm_operations` in all, for Java, whose virtual machine compiles what it runs often.
+    Our drivers, happybase, ZooKeeper and SQLite stand beside HBase's own Java client, which does the same
+    checkAndMutate on the same table. Each client is a process of its own. The servers are started for the run, and
+    ended with it. The result file is written after each case, so an interrupted run leaves what it has.
     """
+    sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
+    if given["in_flight"] is not None:
+        sizes = replace(sizes, in_flight_of={})
+    chosen = drivers or tuple(driver for driver in DRIVERS if driver != _EXTRA)
+    asked = operations or OPERATIONS
+    raise_descriptor_limit()
 
-    in_flight: Sequence[int] = (1, 16, 64, 256)
-    in_flight_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    writers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
-    records: int = 10_000
-    seconds: float = 2.0
-    warmup_s: float = 0.5
-    warm_s: float = 3.0
-    warm_operations: int = 50_000
-    rounds: int = 3
+    def prepare(run: Run) -> CasePlan:
+        places = run.stack.enter_context(_places(chosen, urls, servers, run.directory, is_synced=is_synced))
+        present = tuple(driver for driver in chosen if driver in places.of)
+        cases = run.stack.enter_context(CasCases(places, say))
+        for driver in present:
+            say(f"warming up: {driver}")
+            _warm(cases, driver, list(warm_up(driver, asked, sizes, seed)), sizes.warm_operations)
+        return CasePlan(
+            terms=_terms(places, sizes, present, seed),
+            cases=list(cas_cases(asked, present, sizes, seed)),
+            measure=cases.measure,
+            rounds=sizes.rounds,
+            named=_named,
+        )
 
-    def __post_init__(self) -> None:
-        if any(writers < 1 or _WRITERS % writers for writers in self.writers):
-            raise ValueError(f"writers per key share {_WRITERS} evenly: 1, 2, 4 and so on, not {list(self.writers)}")
-
-
-USUAL_CAS: Final = CasSizes(in_flight_of={"update": (1, 16, 64, 256, 1_000)})
-QUICK_CAS: Final = CasSizes(
-    in_flight_of=dict.fromkeys(("read", "create", "partial-update"), (64,)),
-    writers=(1, 8, 64),
-    records=1_000,
-    seconds=0.6,
-    warmup_s=0.15,
-    warm_s=0.25,
-    warm_operations=20_000,
-    rounds=1,
-)
-SMOKE_CAS: Final = CasSizes(
-    in_flight=(8,), writers=(64,), records=50, seconds=0.3, warmup_s=0.1, warm_s=0.0, warm_operations=0, rounds=1
-)
+    return prepare
 
 
-def cas_cases(operations: Sequence[str], drivers: Sequence[str], sizes: CasSizes, seed: int) -> Iterator[Case]:
-    """Yield the cases of one round: all drivers of a workload one after the other, so that they are compared."""
-    for operation in OPERATIONS:
-        if operation in operations:
-            for workload in _workloads(operation, sizes, seed):
-                yield from (Case(workload, driver) for driver in drivers if can_do(driver, operation))
+def _places(
+    drivers: tuple[str, ...], urls: tuple[str, ...], servers: Path | None, place: Path, *, is_synced: bool
+) -> AbstractContextManager[Servers]:
+    if urls:
+        return given_servers(drivers, urls)
+    return own_servers(drivers, place, servers, is_synced=is_synced, progress=say)
 
 
-def can_do(driver: str, operation: str) -> bool:
-    """Say whether a driver has an operation: where condition and write share the only cell there is no part."""
-    assert driver in DRIVERS
-    return not (driver == _ONE_CELL and operation == Operation.PARTIAL_UPDATE)
+def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> None:
+    """Carry cases out that do not count, for Java until it has done enough or a minute has passed."""
+    deadline = time.monotonic() + _WARM_MAX_S
+    done = 0
+    while planned:
+        for case in planned:
+            measurement = runs.measure(case, 0)
+            done += measurement.count
+            if measurement.wall is not None:
+                say(f"    {measurement.wall}")
+                return
+        if driver != "java" or done >= operations or time.monotonic() > deadline:
+            return
 
 
-def writers_per_key(workload: Workload) -> int:
-    """Return how many writers share a record."""
-    return workload.in_flight // workload.topics
-
-
-def warm_up(driver: str, operations: Sequence[str], sizes: CasSizes, seed: int) -> Iterator[Case]:
-    """Yield what a driver does before it is measured: each operation for a while."""
-    for operation in operations:
-        if sizes.warm_s and can_do(driver, operation):
-            yield Case(_workload(operation, _WARM_IN_FLIGHT, _WARM_RECORDS, sizes.warm_s, 0.0, seed), driver)
-
-
-def _workloads(operation: str, sizes: CasSizes, seed: int) -> Iterator[Workload]:
-    if operation == Operation.CONTENDED_UPDATE:
-        for writers in sizes.writers:
-            yield _workload(operation, _WRITERS, _WRITERS // writers, sizes.seconds, sizes.warmup_s, seed)
-        return
-    for in_flight in sizes.in_flight_of.get(operation, sizes.in_flight):
-        yield _workload(operation, in_flight, sizes.records, sizes.seconds, sizes.warmup_s, seed)
-
-
-def _workload(operation: str, in_flight: int, records: int, seconds: float, warmup_s: float, seed: int) -> Workload:
-    return Workload(
-        name=operation,
-        mix={operation: 1.0},
-        topics=records,
-        in_flight=in_flight,
-        seconds=seconds,
-        warmup_s=warmup_s,
-        seed=seed,
+def _terms(places: Servers, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
+    preferences, state = PARTS
+    found = dict(places.terms)
+    found["a record"] = (
+        f"a subscription: 25 B of version, {len(preferences)} B of preferences, {len(state)} B of state, "
+        f"{sizes.records:,} of them, made anew for each case"
     )
+    found["clients"] = "one process each, alone at work while it is measured, warmed up before the first round"
+    if "java" in drivers:
+        heap = jvm_words()[0].removeprefix("-Xms")
+        found["java"] = (
+            f"AsyncTable.checkAndMutate of the same cells, defaults of client and virtual machine, heap {heap}"
+        )
+    if {"native", "gateway"} & set(drivers):
+        found["native, gateway"] = "our drivers' conditional put, below the managers"
+    if any(driver.endswith("-managers") for driver in drivers):
+        found["…-managers, zookeeper-guarded, sqlite"] = "the subscription manager, opened as a hub opens it"
+    if "happybase" in drivers:
+        found["happybase"] = (
+            "version and content in one cell, 16 connections in threads, as many as the gateway driver has"
+        )
+    if "zookeeper-plain" in drivers:
+        found["zookeeper-plain"] = "a znode and its data version, without the guard against re-creation"
+    return found | {
+        "rounds": sizes.rounds,
+        "seed": seed,
+        "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",
+    }
+
+
+def _named(case: Case) -> str:
+    workload = case.workload
+    if workload.name == Operation.CONTENDED_UPDATE:
+        return f"{workload.name}, {case.driver}, {writers_per_key(workload)} writers per key"
+    return f"{workload.name}, {case.driver}, {workload.in_flight} in flight"
+
+
+SUITE: Final = Suite(
+    name="cas",
+    example="cas update --driver java --driver native --rounds 5",
+    options=_options,
+    tables=cas_tables,
+    charts=cas_sections,
+)

@@ -4,15 +4,16 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
+from hedwig.benchmarks.charts.sections import Table
 from hedwig.benchmarks.load.workloads import Operation
 from hedwig.benchmarks.runs.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
-from hedwig.benchmarks.runs.figures import median, merged, percentiles, spread
+from hedwig.benchmarks.runs.cells import median, percentiles, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.cas.suite import writers_per_key
+from hedwig.benchmarks.runs.rounds import merged
+from hedwig.benchmarks.suites.cas.sizes import writers_per_key
 
-__all__ = ["PROGRAM", "cas_tables"]
+__all__ = ["cas_tables"]
 
-PROGRAM: Final = "hedwig-bench cas"
 _YARDSTICK: Final = "java"
 _COLUMNS: Final = (
     "median",
@@ -29,17 +30,17 @@ _CONTENDED: Final = ("applied", "retries each", "wasted")
 _LAST: Final = ("errors", "notes")
 
 
-def cas_tables(measurements: Sequence[Measurement]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+def cas_tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return title, columns and lines of a table for each operation, and of the ratios that matter."""
-    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
+    tables: list[Table] = []
     for operation in dict.fromkeys(each.workload.name for each in measurements):
         own = [each for each in measurements if each.workload.name == operation]
         contended = operation == Operation.CONTENDED_UPDATE
         load = "writers per key, of 64" if contended else "in flight"
         columns = (load, "driver", *_COLUMNS, *(_CONTENDED if contended else ()), *_LAST)
-        tables.append((operation, columns, _lines(own, contended=contended)))
+        tables.append(Table(operation, columns, _lines(own, contended=contended)))
     if ratios := update_ratios(measurements):
-        tables.append(("update, in short", ("what", "ratio"), ratios))
+        tables.append(Table("update, in short", ("what", "ratio"), ratios))
     return tables
 
 

@@ -19,7 +19,7 @@ from hedwig.benchmarks.machine.sampling import usage_of
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
 from hedwig.benchmarks.suites.hub.servers import HubServers
-from hedwig.benchmarks.suites.hub.suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
+from hedwig.benchmarks.suites.hub.sizes import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
 from hedwig.benchmarks.suites.hub.watch import watched
 from hedwig.cli.dev import DevError
 

@@ -14,9 +14,9 @@ from hedwig.benchmarks.machine.jvm_flags import NoteFlags
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.servers import HubServers
+from hedwig.benchmarks.suites.hub.sizes import FULL, MEASUREMENTS, QUICK, SMOKE, USUAL, Sizes, cases
 from hedwig.benchmarks.suites.hub.stored_cases import StoredHubs
-from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
-from hedwig.benchmarks.suites.hub.suite import FULL, MEASUREMENTS, QUICK, SMOKE, USUAL, Sizes, cases
+from hedwig.benchmarks.suites.hub.stored_sizes import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 __all__ = ["SIZES", "Asked", "HubPlan", "hub_plan", "stored_plan"]

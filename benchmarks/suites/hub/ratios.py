@@ -3,18 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hedwig.benchmarks.charts.sections import Table
 from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, ORIGINAL
+from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL
 
 __all__ = ["hub_ratios"]
 
 _OURS: Final = (CLUSTER_43, CLUSTER)
 _COLUMNS: Final = ("measured", "load", "driver", "our hub on")
-
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
@@ -27,14 +26,14 @@ def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], 
     tables: list[Table] = []
     against = [line for group in groups if group[0].on in _OURS and (line := _original_line(group, groups, named))]
     if against:
-        tables.append(("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against))
+        tables.append(Table("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against))
     shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
     if shares:
-        tables.append(("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+        tables.append(Table("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
     znodes = [line for group in groups if group[0].driver != ZNODES and (line := _znodes_line(group, groups, named))]
     if znodes:
         columns = (*_COLUMNS[:3], "rate ÷ znodes'", "p50 ÷ znodes'")
-        tables.append(("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
+        tables.append(Table("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
     return tables
 
 

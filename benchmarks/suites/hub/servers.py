@@ -11,7 +11,7 @@ from hedwig.benchmarks.drivers.drivers import LEDGERS
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
 from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
-from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, ORIGINAL
+from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums

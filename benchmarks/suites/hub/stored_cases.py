@@ -17,7 +17,7 @@ from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.servers import SYNCED, terms
 from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.stored_dataset import StoredDataset
-from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, WARM, StoredSizes, warming
+from hedwig.benchmarks.suites.hub.stored_sizes import FAIL_OVER, WARM, StoredSizes, warming
 from hedwig.benchmarks.suites.hub.watch import watched
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError

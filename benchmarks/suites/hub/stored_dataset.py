@@ -13,7 +13,7 @@ from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.cases import MetadataCases
 from hedwig.benchmarks.stores.dataset import FillTask
 from hedwig.benchmarks.stores.servers import SYNCED, StoreServers
-from hedwig.benchmarks.suites.hub.stored_suite import StoredSizes
+from hedwig.benchmarks.suites.hub.stored_sizes import StoredSizes
 
 __all__ = ["StoredDataset"]
 

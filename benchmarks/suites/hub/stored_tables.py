@@ -4,13 +4,16 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
+from hedwig.benchmarks.charts.sections import Table
 from hedwig.benchmarks.load.workloads import FILL, Workload
 from hedwig.benchmarks.runs.cas_ratios import ratio
-from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles, spread
+from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
+from hedwig.benchmarks.runs.figures import Figure, less
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER
+from hedwig.benchmarks.runs.rounds import merged
+from hedwig.benchmarks.suites.hub.stored_sizes import FAIL_OVER
 
-__all__ = ["stored_tables"]
+__all__ = ["stored_figures", "stored_tables"]
 
 _YARDSTICK: Final = "zookeeper"
 _MIB: Final = 1 << 20
@@ -32,8 +35,6 @@ _CASE: Final = (
 )
 _SECONDS: Final = ("hub serves again, s", "all served, s")
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-
 
 def stored_tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return title, columns and lines of a table for each measurement, that of filling first."""
@@ -44,13 +45,13 @@ def stored_tables(measurements: Sequence[Measurement]) -> list[Table]:
         loads = list(dict.fromkeys(_load(group[0].workload) for group in groups))
         groups.sort(key=lambda group: (loads.index(_load(group[0].workload)), group[0].workload.topics))
         if name == FILL:
-            tables.append((name, _FILL, [_fill(group) for group in groups]))
+            tables.append(Table(name, _FILL, [_fill(group) for group in groups]))
         elif name == FAIL_OVER:
             columns = (*_CASE[:5], *_SECONDS, *_CASE[5:])
             lines = [[*(line := _case(group, groups))[:5], *_seconds(group), *line[5:]] for group in groups]
-            tables.append((f"{name}: the hub is killed, and started again on its data", columns, lines))
+            tables.append(Table(f"{name}: the hub is killed, and started again on its data", columns, lines))
         else:
-            tables.append((name, _CASE, [_case(group, groups) for group in groups]))
+            tables.append(Table(name, _CASE, [_case(group, groups) for group in groups]))
     return tables
 
 
@@ -135,3 +136,13 @@ def _notes(group: Sequence[Measurement]) -> str:
     for each in group:
         notes |= dict.fromkeys(each.notes())
     return "; ".join(notes)
+
+
+def stored_figures(measured: Sequence[Measurement]) -> list[Figure]:
+    """Return how long the topics of a killed hub were away; nothing of any other case."""
+    if measured[0].workload.name != FAIL_OVER or not all("all_served_s" in each.values for each in measured):
+        return []
+    return [
+        less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}"),
+        less("s until the hub served again", measured, lambda each: each.values["hub_serves_s"], "{:,.2f}"),
+    ]

@@ -1,245 +1,212 @@
-"""What a run of `hedwig-bench hub` measures: a list of cases, from a few sizes."""
+"""The suite `hedwig-bench hub`: its options, what a run carries out, and how results are shown."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
+import click
+
+from hedwig.benchmarks.charts.measured import case_sections
+from hedwig.benchmarks.charts.sections import Section
+from hedwig.benchmarks.drivers.drivers import DRIVERS
 from hedwig.benchmarks.load.cases import EMBEDDED, Case
-from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.runs.progress_lines import say_below
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.runs.words import side_words
+from hedwig.benchmarks.suites.hub.plan import SIZES, Asked, hub_plan, stored_plan
+from hedwig.benchmarks.suites.hub.servers import JOURNALS, METADATA
+from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, PLACES
+from hedwig.benchmarks.suites.hub.stored_sizes import STORED_MEASUREMENTS, STORES
+from hedwig.benchmarks.suites.hub.stored_tables import stored_figures
+from hedwig.benchmarks.suites.hub.tables import hub_tables
+from hedwig.benchmarks.suites.options import data_option, label_option, numbers
+from hedwig.benchmarks.suites.suite import CasePlan, Prepare, Run, Suite
+from hedwig.errors import ConfigurationError
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
-__all__ = [
-    "CLUSTER",
-    "CLUSTER_43",
-    "FULL",
-    "MEASUREMENTS",
-    "ORIGINAL",
-    "PLACES",
-    "QUICK",
-    "SMOKE",
-    "USUAL",
-    "Sizes",
-    "cases",
-]
-
-PUBLISH: Final = "publish"
-DELIVER: Final = "deliver"
-SUBSCRIBE: Final = "subscribe"
-COLD: Final = "publish-cold"
-IDLE_TOPICS: Final = "idle-topics"
-IDLE_CONNECTIONS: Final = "idle-connections"
-MEASUREMENTS: Final = (PUBLISH, DELIVER, SUBSCRIBE, COLD, IDLE_TOPICS, IDLE_CONNECTIONS)
-
-CLUSTER: Final = "cluster"
-"""Our hub, its messages on three bookies of BookKeeper 4.17."""
-CLUSTER_43: Final = "cluster-4.3"
-"""Our hub, its messages on the three bookies of 4.3.2 that the original hub has."""
-ORIGINAL: Final = "original"
-"""The original Java hub 4.3.2, its messages on three bookies of the same release."""
-PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
-_ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
-_LIMIT_S: Final = 3600.0
-"""For workloads of a number of operations: then what has not begun is missed."""
+__all__ = ["SUITE"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """The sizes of a run. `rates` are offered at `rate_topics` topics, beside the closed loops.
+def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) -> Quorums:
+    try:
+        ensemble, write, ack = map(int, text.split(","))
+        return Quorums(ensemble=ensemble, write=write, ack=ack)
+    except (ValueError, ConfigurationError):
+        raise click.BadParameter(f"{text!r} is not ensemble, write and ack quorum, like 3,2,2") from None
 
-    warm_s: how long a hub that is not embedded does the same on other topics first, not counted: virtual machines
-        compile what they run often.
+
+@click.argument("measurements", nargs=-1, type=click.Choice((*MEASUREMENTS, *STORED_MEASUREMENTS)))
+@click.option(
+    "--sizes",
+    "preset",
+    type=click.Choice(list(SIZES)),
+    default="usual",
+    show_default=True,
+    help="How much: smoke takes seconds, full goes to a million topics.",
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick.")
+@click.option("--full", "preset", flag_value="full", help="The same as --sizes full.")
+@click.option(
+    "--driver", "drivers", multiple=True, type=click.Choice(DRIVERS), help="Default: what each --on can have."
+)
+@click.option(
+    "--on",
+    "places",
+    multiple=True,
+    type=click.Choice((*PLACES, *STORES)),
+    help="Which hub, on which stores; several are measured side by side. Default: embedded. On zookeeper and hbase the "
+    "same hub, with its metadata there, among those of --topics topics.",
+)
+@click.option(
+    "--metadata",
+    type=click.Choice(METADATA),
+    default="zookeeper",
+    show_default=True,
+    help="Where our hub keeps its metadata, on bookies.",
+)
+@click.option(
+    "--quorums", callback=_quorums, default="3,2,2", show_default=True, metavar="E,W,A", help="Of all hubs on bookies."
+)
+@click.option(
+    "--journal",
+    type=click.Choice(list(JOURNALS)),
+    default="quick",
+    show_default=True,
+    help="How the journals of all bookies sync.",
+)
+@click.option("--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds to warm a hub on bookies up.")
+@click.option("--resume", is_flag=True, help="Go on with the result file of a run that was not finished.")
+@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to; in a store.")
+@click.option("--sample", type=click.IntRange(min=1), help="Of the topics in a store, so many are used in each case.")
+@click.option("--size", "message_bytes", callback=numbers, metavar="N,N…", help="Bytes of a message's body.")
+@click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscribers of each topic, for deliver.")
+@click.option(
+    "--rate",
+    "rates",
+    callback=numbers,
+    metavar="N,N…",
+    help="Offered publishes a second, beside the closed loops; 0: closed loops only.",
+)
+@click.option("--in-flight", type=click.IntRange(min=1), help="Unfinished publishes of a closed loop.")
+@click.option("--deliver-in-flight", type=click.IntRange(min=1), help="The same, of messages not yet at everybody.")
+@click.option("--connections", type=click.IntRange(min=1), help="Connections that publish.")
+@click.option("--seconds", type=click.FloatRange(min=0.5), help="Length of one load, its warm-up included.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option("--subscriptions", type=click.IntRange(min=2), help="New subscriptions to make.")
+@click.option("--cold-topics", type=click.IntRange(min=1), help="Topics for publish-cold.")
+@click.option("--idle-topics", callback=numbers, metavar="N,N…", help="The ladder of owned idle topics.")
+@click.option("--idle-connections", callback=numbers, metavar="N,N…", help="Connections held open.")
+@click.option(
+    "--heap", "heap_mb", type=click.IntRange(min=HEAP_MB_MIN), metavar="MIB", help="Heap of all machines of a store."
+)
+@click.option("--fill-max", "fill_max_s", type=click.FloatRange(min=1), help="Seconds for filling a store, at most.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Generator processes that share a load.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of topics.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hub.")
+@data_option("hubs keep their data, on the disk to measure")
+@click.option("--address", help="Measure the hub that listens at HOST:PORT instead of starting hubs.")
+@click.option("--pid", type=int, help="Its process, if it is on this machine, for its memory and processor time.")
+@label_option
+@click.option("--output", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
+@click.option("--json", "as_json", is_flag=True, help="Write the result to standard output instead of a table.")
+def _options(
+    measurements: tuple[str, ...],
+    preset: str,
+    drivers: tuple[str, ...],
+    processes: int,
+    seed: int,
+    settings: tuple[str, ...],
+    address: str | None,
+    pid: int | None,
+    places: tuple[str, ...],
+    metadata: str,
+    quorums: Quorums,
+    journal: str,
+    **given: Any,
+) -> Prepare:
+    """Measure a hub: publish, deliver, subscribe, publish-cold, idle-topics, idle-connections; without a name, all.
+
+    With --on zookeeper and --on hbase: own, publish-first, publish-warm, fail-over, in stores with many topics.
+
+    Each case gets a fresh hub in a process of its own; the load comes from further processes. With --on, hubs on
+    bookies, whose servers are started, and the original Java hub beside them. The result file is written after each
+    case, so an interrupted run leaves what it has, and --resume goes on with it.
     """
+    places = places or (EMBEDDED,)
+    is_stored = set(places) <= set(STORES)
+    if not is_stored and not set(places).isdisjoint(STORES):
+        raise click.UsageError("--on zookeeper and --on hbase are compared with each other, in a run of their own")
+    if unknown := set(measurements) - set(STORED_MEASUREMENTS if is_stored else MEASUREMENTS):
+        raise click.UsageError(f"{', '.join(sorted(unknown))} cannot be measured --on {places[0]}")
+    if address is not None and places != (EMBEDDED,):
+        raise click.UsageError("--address is a hub that runs, and --on says which to start: give one of them")
+    raise_descriptor_limit()
 
-    topics: Sequence[int] = (1, 50, 10_000)
-    message_bytes: Sequence[int] = (100, 1024)
-    subscribers: Sequence[int] = (1, 10, 20)
-    deliver_topics: int = 50
-    rates: Sequence[float] = (5_000.0,)
-    rate_topics: int = 50
-    in_flight: int = 100
-    in_flight_open: int = 10_000
-    deliver_in_flight: int = 500
-    connections: int = 1
-    seconds: float = 12.0
-    warmup_s: float = 2.0
-    subscriptions: int = 20_000
-    java_subscriptions: int = 2_000
-    cold_topics: int = 10_000
-    idle_topics: Sequence[int] = (10_000, 100_000)
-    idle_connections: Sequence[int] = (10_000,)
-    warm_s: float = 10.0
-    rounds: int = 3
-
-
-USUAL: Final = Sizes()
-FULL: Final = Sizes(idle_topics=(10_000, 100_000, 1_000_000))
-QUICK: Final = Sizes(
-    topics=(1, 50),
-    seconds=5.0,
-    warmup_s=1.0,
-    subscribers=(1, 10),
-    subscriptions=5_000,
-    java_subscriptions=500,
-    cold_topics=2_000,
-    idle_topics=(10_000,),
-    idle_connections=(2_000,),
-    warm_s=4.0,
-    rounds=1,
-)
-SMOKE: Final = Sizes(
-    topics=(5,),
-    message_bytes=(100,),
-    subscribers=(2,),
-    deliver_topics=3,
-    rates=(200.0,),
-    rate_topics=5,
-    in_flight=10,
-    deliver_in_flight=10,
-    seconds=1.0,
-    warmup_s=0.25,
-    subscriptions=50,
-    java_subscriptions=20,
-    cold_topics=30,
-    idle_topics=(300,),
-    idle_connections=(100,),
-    warm_s=0.5,
-    rounds=1,
-)
-
-
-def cases(
-    measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int, on: Sequence[str] = (EMBEDDED,)
-) -> Iterator[Case]:
-    """Yield the cases of one round, each with a driver that can carry it out; what is compared, one after the other."""
-    for case in _cases_anywhere(measurements, drivers, sizes, seed):
-        for place in on:
-            if _can_be(case, place):
-                yield replace(case, on=place)
-
-
-def _can_be(case: Case, place: str) -> bool:
-    """Say whether a case can be on a kind of hub: what embedded hubs alone are asked is left to them."""
-    if case.driver == ZNODES:
-        return place == EMBEDDED
-    if case.driver == LEDGERS:
-        return place in _ON_BOOKIES and case.workload.name == PUBLISH
-    return place == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
-
-
-def _cases_anywhere(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int) -> Iterator[Case]:
-    if PUBLISH in measurements:
-        for workload in _publishes(sizes, seed):
-            yield from (Case(workload, driver) for driver in drivers if driver != ZNODES)
-    ours = [driver for driver in drivers if driver not in ("java", LEDGERS, ZNODES)]
-    if DELIVER in measurements:
-        for workload in _deliveries(sizes, seed):
-            yield from (Case(workload, driver) for driver in drivers if driver in (*ours, ZNODES))
-    if SUBSCRIBE in measurements:
-        yield from (Case(workload, driver) for driver in ours for workload in _subscriptions(sizes, seed))
-        if "java" in drivers:
-            # The program has all of them in flight at once.
-            count = sizes.java_subscriptions
-            yield Case(_first_subscriptions(count, count, seed), "java")
-    if COLD in measurements:
-        yield from (Case(_cold(sizes, seed), driver) for driver in ours)
-    # What it costs does not depend on who asked for it, so the cheapest driver does.
-    if IDLE_TOPICS in measurements:
-        yield from (Case(_idle_topics(count, seed), "raw") for count in sizes.idle_topics)
-    if IDLE_CONNECTIONS in measurements:
-        yield from (
-            Case(Workload(name=IDLE_CONNECTIONS, topics=1, connections=count, seed=seed), "raw")
-            for count in sizes.idle_connections
+    def prepare(run: Run) -> CasePlan:
+        asked = Asked(
+            measurements,
+            drivers,
+            places,
+            preset,
+            given,
+            settings,
+            processes,
+            seed,
+            run.directory,
+            say_below,
+            run.note_flags,
+        )
+        if is_stored:
+            plan = stored_plan(asked, run.stack)
+        else:
+            plan = hub_plan(
+                asked, run.stack, address=address, pid=pid, metadata=metadata, quorums=quorums, journal=journal
+            )
+        return CasePlan(
+            terms=plan.terms,
+            cases=plan.cases,
+            measure=plan.measure,
+            rounds=plan.rounds,
+            named=_named,
         )
 
-
-def _publishes(sizes: Sizes, seed: int) -> Iterator[Workload]:
-    for message_bytes in sizes.message_bytes:
-        for topics in sizes.topics:
-            yield Workload(
-                name=PUBLISH,
-                topics=topics,
-                message_bytes=message_bytes,
-                in_flight=sizes.in_flight,
-                connections=sizes.connections,
-                seconds=sizes.seconds,
-                warmup_s=sizes.warmup_s,
-                seed=seed,
-            )
-        for rate in sizes.rates:
-            yield Workload(
-                name=PUBLISH,
-                topics=sizes.rate_topics,
-                message_bytes=message_bytes,
-                rate_per_s=rate,
-                in_flight=sizes.in_flight_open,
-                connections=sizes.connections,
-                seconds=sizes.seconds,
-                warmup_s=sizes.warmup_s,
-                seed=seed,
-            )
+    return prepare
 
 
-def _deliveries(sizes: Sizes, seed: int) -> Iterator[Workload]:
-    for message_bytes in sizes.message_bytes:
-        for subscribers in sizes.subscribers:
-            yield Workload(
-                name=DELIVER,
-                mix={Operation.DELIVER.value: 1.0},
-                topics=sizes.deliver_topics,
-                message_bytes=message_bytes,
-                subscribers=subscribers,
-                in_flight=sizes.deliver_in_flight,
-                connections=sizes.connections,
-                seconds=sizes.seconds,
-                warmup_s=sizes.warmup_s,
-                seed=seed,
-            )
+def _named(case: Case) -> str:
+    workload = case.workload
+    where = "" if case.on == EMBEDDED else f"{case.on}: "
+    load = f"{workload.rate_per_s:,.0f}/s" if workload.is_open_loop else f"{workload.in_flight:,} in flight"
+    if workload.name == "idle-connections":
+        return f"{workload.name}, {workload.connections:,}"
+    subscribers = f", {workload.subscribers} subscribers" if workload.subscribers else ""
+    what = f"{workload.topics:,} topics{subscribers}, {workload.message_bytes:,} B"
+    return f"{where}{workload.name}, {case.driver}, {what}, {load}"
 
 
-def _subscriptions(sizes: Sizes, seed: int) -> Iterator[Workload]:
-    yield Workload(
-        name=SUBSCRIBE,
-        mix={Operation.SUBSCRIBE.value: 1.0},
-        topics=sizes.rate_topics,
-        in_flight=sizes.in_flight,
-        operations=sizes.subscriptions,
-        seconds=_LIMIT_S,
-        seed=seed,
-    )
-    yield _first_subscriptions(sizes.subscriptions, sizes.in_flight, seed)
+def _sections(result: Result) -> list[Section]:
+    return case_sections("hub", result.measurements, stored_figures, ink_of=_ink_of)
 
 
-def _first_subscriptions(count: int, in_flight: int, seed: int) -> Workload:
-    return Workload(
-        name=SUBSCRIBE,
-        mix={Operation.SUBSCRIBE.value: 1.0},
-        topics=count,
-        in_flight=in_flight,
-        operations=count,
-        seconds=_LIMIT_S,
-        seed=seed,
-    )
+def _ink_of(measurement: Measurement) -> str:
+    """Return whose colour a side has: where metadata are in a store of many topics, that of the store."""
+    return measurement.on if measurement.on in STORES else side_words(measurement)
 
 
-def _cold(sizes: Sizes, seed: int) -> Workload:
-    return Workload(
-        name=COLD,
-        topics=sizes.cold_topics,
-        in_flight=sizes.in_flight,
-        operations=sizes.cold_topics,
-        seconds=_LIMIT_S,
-        choice=Choice.TURNS,
-        seed=seed,
-    )
-
-
-def _idle_topics(count: int, seed: int) -> Workload:
-    return Workload(
-        name=IDLE_TOPICS,
-        mix={Operation.SUBSCRIBE_AND_CLOSE.value: 1.0},
-        topics=count,
-        in_flight=200,
-        operations=count,
-        seconds=_LIMIT_S,
-        seed=seed,
-    )
+SUITE: Final = Suite(
+    name="hub",
+    example="hub publish deliver --topics 50 --size 100 --rounds 1",
+    options=_options,
+    tables=hub_tables,
+    charts=_sections,
+    figures=stored_figures,
+    file_option="--output",
+)

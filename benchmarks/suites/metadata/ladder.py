@@ -12,7 +12,7 @@ from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.servers import RESTARTED, StoreServers
 from hedwig.benchmarks.suites.metadata.lines import filling, named
 from hedwig.benchmarks.suites.metadata.progress import Progress
-from hedwig.benchmarks.suites.metadata.suite import CLAIMING, MetadataSizes, Stage, Step
+from hedwig.benchmarks.suites.metadata.sizes import CLAIMING, MetadataSizes, Stage, Step
 from hedwig.cli.dev import DevError
 
 __all__ = ["Ladder"]

@@ -9,7 +9,7 @@ from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.stores.dataset import FillTask
 from hedwig.benchmarks.stores.servers import RESTARTED
-from hedwig.benchmarks.suites.metadata.suite import MetadataSizes, Stage, Step
+from hedwig.benchmarks.suites.metadata.sizes import MetadataSizes, Stage, Step
 
 __all__ = ["Progress"]
 

@@ -17,7 +17,7 @@ from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.lines import told
 from hedwig.benchmarks.suites.metadata.progress import Progress
-from hedwig.benchmarks.suites.metadata.suite import MetadataSizes, Stage
+from hedwig.benchmarks.suites.metadata.sizes import MetadataSizes, Stage
 from hedwig.cli.dev import DevError
 from hedwig.cli.dev.locks import locked
 

@@ -1,240 +1,221 @@
-"""What a run of `hedwig-bench metadata` measures: stages with fresh servers, each with a ladder of topic counts.
+"""The suite `hedwig-bench metadata`: its options, what a run carries out, and how results are shown."""
 
-The usual run must be done in an hour and a half on two processors: up to a million topics with one and with ten
-subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. In minutes:
-
-    fills     2.5 records a topic with one subscription, 11.5 with ten, so 14 M on each backend, 25,000 of them
-              twice: ZooKeeper at 13,000/s 18, HBase at 9,000 to 10,000/s 23 to 26                           41 to 44
-    servers   three starts, seven restarts of each backend, up to a minute each with many records             5 to 7
-    loads     a step has 8 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 6 of 3 s that offer a
-              rate: 46 s. Seven steps, two backends, two rounds                                                  21
-    warm-up   the 6 closed loops with uniformly drawn keys for 1 s in each step, and what is beside them          2
-              contended claims: four of 2.5 s, on three steps, on two backends, in two rounds                     2
-    beside    580 loads, for each of which keys are read and made before and deleted behind, about 1 s           10
-
-That is 81 to 86, and what is left is for servers that are still at work after a fill. A longer load has to make another
-one shorter: with 9 closed loops, and 4 s for those that offer a rate, a run took more than an hour and a half.
-"""
-
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
-from hedwig.benchmarks.load.workloads import FILL, RESTART, Among, Operation, Workload
-from hedwig.benchmarks.stores.servers import SYNCED, UNSYNCED
-from hedwig.benchmarks.suites.metadata.workloads import WorkloadFile
+import click
 
-__all__ = ["CLAIMING", "FULL", "QUICK", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.machine.quiescing import CALM_S, CORES_MAX, SECONDS_MAX
+from hedwig.benchmarks.runs.progress_lines import ProgressLines
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.runs.resumption import note_resumption
+from hedwig.benchmarks.stores.servers import BACKENDS, terms
+from hedwig.benchmarks.suites.metadata.charts import metadata_sections
+from hedwig.benchmarks.suites.metadata.run import MetadataRun
+from hedwig.benchmarks.suites.metadata.sizes import FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from hedwig.benchmarks.suites.metadata.tables import metadata_figures, metadata_tables
+from hedwig.benchmarks.suites.metadata.workloads import ORDER, WorkloadFile, workload_files
+from hedwig.benchmarks.suites.options import label_option, numbers, printed_option
+from hedwig.benchmarks.suites.suite import Prepare, Run, Suite
 
-_TOPICS_MIN: Final = 20
-_DRAWN_SHARE: Final = 0.75
-CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})
-"""Loads that claim topics without owner, of which there are so many in each step of a ladder."""
-_ROUNDS_FORESEEN: Final = 4
-"""A run may be gone on with for so many rounds: topics without owner are shared out among them beforehand."""
-_WARMUP_SHARE: Final = 0.2
-"""Of the operations of a closed loop that has a number of them: the first ones do not count."""
-_BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
-"""Operations that leave more, or less, than there was: as many of them on each backend."""
+__all__ = ["SUITE"]
+
+_SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
+_RESTART: Final = (
+    "one kill a step, with SIGKILL, so a figure without a spread; the server is started at once; owner, ledger ranges "
+    "and a subscription of each topic of a sample are asked for, then one is made and deleted; HBase's time has in it "
+    "until the master knows of the death, at most the session timeout, ZooKeeper's the pause of our client between "
+    "two tries to connect, at most 1 s"
+)
+_USUAL_BACKENDS: Final = ("zookeeper", "hbase")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataSizes:
-    """The sizes of a run.
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option(
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: less than five minutes.")
+@click.option("--full", "preset", flag_value="full", help="The same as --sizes full: up to 10 million topics.")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(BACKENDS),
+    help=f"Default: {', '.join(_USUAL_BACKENDS)}, in turn.",
+)
+@click.option(
+    "--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts; 0: the unsynced one alone."
+)
+@click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscriptions of each topic.")
+@click.option(
+    "--unsynced-topics",
+    callback=numbers,
+    metavar="N,N…",
+    help="The ladder with logs that nobody forces to the disk; 0: none.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of a closed loop, its warm-up included.")
+@click.option("--offered-seconds", type=click.FloatRange(min=0.1), help="The same of a load that offers a rate.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option(
+    "--heap",
+    "heap_mb",
+    type=click.IntRange(min=HEAP_MB_MIN),
+    metavar="MIB",
+    help="Heap of all virtual machines of a backend together.",
+)
+@click.option(
+    "--fill-max",
+    "fill_max_s",
+    type=click.FloatRange(min=1),
+    help="Seconds after which filling a step is a wall; by default the more the more records it has.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which keys operations go to.")
+@click.option(
+    "--workloads",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Take workloads from this folder's TOML files instead of our own.",
+)
+@label_option
+@click.option(
+    "--run",
+    "path",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The run's directory: the result, its report, and the servers' data while it lasts. A run that was ended goes "
+    "on there. Default: a new one in benchmarks/results.",
+)
+@printed_option
+def _options(
+    workloads: tuple[str, ...],
+    preset: str,
+    backends: tuple[str, ...],
+    seed: int,
+    folder: Path | None,
+    **given: Any,
+) -> Prepare:
+    """Measure metadata backends as topics grow; without the name of a WORKLOAD, all usual ones.
 
-    topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers; it may
-        be empty, if the other one is not.
-    unsynced_topics: the ladder once more with logs that nobody forces to the disk, for the first of `subscribers`.
-    seconds, offered_seconds: of a closed loop, and of a load that offers a rate, each with its warm-up of `warmup_s`.
-    operations: at most so many of those that change what the store holds. drawn: so many keys have their versions read
-        before a load whose operations need one. wide_max: topics have so many subscriptions at most.
-    heap_mb: of all virtual machines of a backend together.
-    fill_min_s, fill_per_s_min, fill_max_s: filling is a wall if it takes longer than it would at so many records a
-        second, and longer than `fill_min_s`; or than `fill_max_s`, if that is not 0.
+    ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
+    servers are started for the run, and ended with it. A backend that meets a wall - memory, time, a packet limit - is
+    a result: the run says how it failed, and goes on. The result file is written after each case.
+
+    What the death of a hub costs that owns a quarter of so many topics is measured by hedwig-bench takeover, with hubs
+    and their clients; what a hub makes of a million topics by hedwig-bench hub --on.
     """
+    raise_descriptor_limit()
+    chosen = tuple(dict.fromkeys(backends)) or _USUAL_BACKENDS
+    sizes = _sizes(_SIZES[preset], given)
+    files = workload_files(folder)
+    names = _names(files, workloads)
 
-    topics: Sequence[int] = (10_000, 100_000, 1_000_000)
-    subscribers: Sequence[int] = (1, 10)
-    unsynced_topics: Sequence[int] = (10_000,)
-    seconds: float = 2.5
-    offered_seconds: float = 3.0
-    warmup_s: float = 0.5
-    operations: int = 10_000
-    drawn: int = 10_000
-    wide_max: int = 20_000
-    heap_mb: int = 4096
-    fill_min_s: float = 1800.0
-    fill_per_s_min: float = 3_000.0
-    fill_max_s: float = 0.0
-    rounds: int = 2
+    def prepare(run: Run) -> _MetadataPlan:
+        return _MetadataPlan(
+            terms=_terms(files, names, chosen, sizes, seed),
+            stages=stages(files, names, sizes, seed),
+            backends=chosen,
+            sizes=sizes,
+            seed=seed,
+            directory=run.directory / "servers",
+        )
 
-    def __post_init__(self) -> None:
-        for ladder in (self.topics, self.unsynced_topics):
-            if list(ladder) != sorted(set(ladder)) or any(count < _TOPICS_MIN for count in ladder):
-                raise ValueError(f"a ladder climbs from at least {_TOPICS_MIN} topics, not {list(ladder)}")
-        if not self.durabilities:
-            raise ValueError("without topics in either ladder there is nothing to measure")
-        if not self.subscribers or min(self.subscribers) < 1 or len(set(self.subscribers)) < len(self.subscribers):
-            raise ValueError(f"topics have a subscription or more each, not {list(self.subscribers)}")
-        shortest_s = min(self.seconds, self.offered_seconds)
-        if not self.warmup_s < shortest_s:
-            raise ValueError(f"a warm-up of {self.warmup_s:g} s leaves nothing of loads of {shortest_s:g} s")
-
-    @property
-    def durabilities(self) -> list[str]:
-        """Return how the stages treat their logs, in their order."""
-        return [name for name, ladder in ((SYNCED, self.topics), (UNSYNCED, self.unsynced_topics)) if ladder]
-
-    def fill_limit_s(self, records: int) -> float:
-        """Return the seconds after which making so many records is given up."""
-        return self.fill_max_s or max(self.fill_min_s, records / self.fill_per_s_min)
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-
-USUAL: Final = MetadataSizes()
-FULL: Final = MetadataSizes(topics=(10_000, 100_000, 1_000_000, 3_000_000, 10_000_000), heap_mb=6144)
-QUICK: Final = MetadataSizes(
-    topics=(1_000, 10_000),
-    subscribers=(1,),
-    unsynced_topics=(),
-    seconds=0.6,
-    offered_seconds=1.0,
-    warmup_s=0.2,
-    operations=500,
-    drawn=1_000,
-    wide_max=2_000,
-    heap_mb=1024,
-    fill_min_s=120.0,
-    rounds=1,
-)
-SMOKE: Final = MetadataSizes(
-    topics=(20, 60),
-    subscribers=(2,),
-    unsynced_topics=(),
-    seconds=0.2,
-    offered_seconds=0.2,
-    warmup_s=0.05,
-    operations=20,
-    drawn=20,
-    wide_max=30,
-    heap_mb=1024,
-    fill_min_s=60.0,
-    rounds=1,
-)
+    return prepare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One number of topics: what is carried out once that many are there. Each case may claim `claims` topics."""
+class _MetadataPlan:
+    """A Plan of stages, which go on wherever a run in the same directory was ended."""
 
-    topics: int
-    before: int
-    claims: int
-    workloads: Sequence[Workload]
+    terms: Mapping[str, Any]
+    stages: Sequence[Stage]
+    backends: Sequence[str]
+    sizes: MetadataSizes
+    seed: int
+    directory: Path
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A ladder on fresh servers. `wide`: for each of these numbers there are topics with so many subscriptions."""
-
-    durability: str
-    subscribers: int
-    wide: Sequence[int]
-    steps: Sequence[Step]
-
-    def fill(self, step: Step, seed: int) -> Workload:
-        """Return what the filling of a step is called in the result."""
-        return _named(FILL, Operation.CREATE, step.topics, self.subscribers, seed)
-
-    def restart(self, step: Step, seed: int) -> Workload:
-        """Return what the restart after a step is called in the result."""
-        return _named(RESTART, Operation.READ_OWNER, step.topics, self.subscribers, seed)
-
-
-def stages(files: Mapping[str, WorkloadFile], names: Sequence[str], sizes: MetadataSizes, seed: int) -> list[Stage]:
-    """Return the stages of a run, in their order."""
-    chosen = [files[name] for name in names]
-    found = []
-    if sizes.topics:
-        found += [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
-    if sizes.unsynced_topics:
-        found.append(_stage(chosen, UNSYNCED, sizes.subscribers[0], sizes.unsynced_topics, sizes, seed))
-    return found
+    def carry_out(self, result: Result, path: Path) -> None:
+        """Measure all that the result does not have."""
+        lines = ProgressLines()
+        MetadataRun(
+            stages=self.stages,
+            backends=self.backends,
+            sizes=self.sizes,
+            seed=self.seed,
+            directory=self.directory,
+            result=result,
+            path=path,
+            say=lines.say,
+            say_for_now=lines.say_for_now,
+        ).carry_out()
 
 
-def _stage(
-    files: Sequence[WorkloadFile],
-    durability: str,
-    subscribers: int,
-    ladder: Sequence[int],
+def _sizes(preset: MetadataSizes, given: dict[str, Any]) -> MetadataSizes:
+    changed = {name: value for name, value in given.items() if value is not None}
+    for ladder in {"topics", "unsynced_topics"} & changed.keys():
+        changed[ladder] = tuple(count for count in changed[ladder] if count)
+    return replace(preset, **changed)
+
+
+def _names(files: dict[str, WorkloadFile], asked: Sequence[str]) -> Sequence[str]:
+    if unknown := [name for name in asked if name not in files]:
+        raise BenchmarkError(f"there is no workload {unknown[0]!r}: choose from {', '.join(files)}")
+    return list(dict.fromkeys(asked)) or [name for name in ORDER if name in files] or list(files)
+
+
+def _gone_on(result: Result, before: Result, other: str) -> Result:
+    """Return a run that has what one before has measured, walls included. Raises BenchmarkError - it cannot be one."""
+    if before.program != result.program or _but_rounds(before.terms) != _but_rounds(result.terms):
+        raise BenchmarkError(f"the run to go on with had other options: give the same ones, or another {other}")
+    before.terms = result.terms
+    before.is_complete = False
+    note_resumption(before, result.environment, other)
+    return before
+
+
+def _but_rounds(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms of a run that must be the same to go on with it: rounds may still be added."""
+    return {**terms, "sizes": {name: value for name, value in terms["sizes"].items() if name != "rounds"}}
+
+
+def _terms(
+    files: dict[str, WorkloadFile],
+    names: Sequence[str],
+    backends: Sequence[str],
     sizes: MetadataSizes,
     seed: int,
-) -> Stage:
-    rungs = list(zip((0, *ladder), ladder, strict=False))
-    claims_of = [_claims(files, before, topics, sizes) for before, topics in rungs]
-    steps = []
-    for (before, topics), claims in zip(rungs, claims_of, strict=True):
-        is_end = topics in (ladder[0], ladder[-1]) and subscribers == sizes.subscribers[0]
-        workloads = []
-        for file in files:
-            if is_end or not file.at_ends:
-                workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        # A rate is offered for as long on all steps; as fast as possible, more topics make a longer window.
-        workloads = [
-            _bounded(each, _claiming(each, min(claims_of) if each.is_open_loop else claims))
-            if each.among in CLAIMING
-            else each
-            for each in workloads
-        ]
-        steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
-    wide = sorted({each.wide for step in steps for each in step.workloads if each.wide})
-    return Stage(durability=durability, subscribers=subscribers, wide=wide, steps=steps)
+) -> dict[str, Any]:
+    return {
+        **{durability: terms(backends, sizes.heap_mb, durability) for durability in sizes.durabilities},
+        "virtual machines": "serial collector, both compilers",
+        "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
+        "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",
+        "after filling": f"loads begin when all servers together have used {CORES_MAX:g} processors at most for "
+        f"{CALM_S:g} s, or after {SECONDS_MAX:g} s",
+        "disk": "what a restart would read: of ZooKeeper the newest snapshot and the logs since, of HBase no old logs "
+        "and no archive",
+        "live heap": "what a full collection leaves after the loads of a step; HBase's caches and unwritten changes "
+        "are in it",
+        "restart": _RESTART,
+        "workloads": {name: files[name].says for name in names},
+        "sizes": sizes.to_json(),
+        "seed": seed,
+        "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",
+    }
 
 
-def _claims(files: Sequence[WorkloadFile], before: int, topics: int, sizes: MetadataSizes) -> int:
-    """Return how many topics each case of a step may claim: its share of the new ones without owner."""
-    cases = sum(len(file.cases) for file in files if file.among in CLAIMING)
-    free = topics // 2 - before // 2
-    return max(1, min(sizes.operations, free // max(1, cases * max(sizes.rounds, _ROUNDS_FORESEEN))))
-
-
-def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSizes, seed: int) -> Iterator[Workload]:
-    """Yield the cases of a workload, each once, none of them wider or with more keys than there may be."""
-    seen: list[Workload] = []
-    for each in file.workloads(
-        topics=topics,
-        subscribers=subscribers,
-        seconds=sizes.seconds,
-        offered_seconds=sizes.offered_seconds,
-        warmup_s=sizes.warmup_s,
-        seed=seed,
-    ):
-        fitted = replace(each, wide=min(each.wide, sizes.wide_max))
-        if operations := sizes.operations if _BOUNDED & set(fitted.mix) else fitted.operations:
-            fitted = _bounded(fitted, operations)
-        if fitted not in seen and fitted.keys <= topics // 2:
-            seen.append(fitted)
-            yield fitted
-
-
-def _claiming(workload: Workload, claims: int) -> int:
-    """Return how many operations there may be, of which so many claim at most; drawn, their share is not exact."""
-    share = workload.mix[Operation.CLAIM.value] / sum(workload.mix.values())
-    return claims if share == 1 else max(1, int(_DRAWN_SHARE * claims / share))
-
-
-def _bounded(workload: Workload, operations: int) -> Workload:
-    """Return a workload of so many operations at most, short enough to offer its rate all the time."""
-    if not workload.is_open_loop:
-        return replace(workload, operations=operations, warmup_share=_WARMUP_SHARE)
-    seconds = min(workload.seconds, operations / workload.rate_per_s)
-    warmup_s = workload.warmup_s * seconds / workload.seconds
-    operations = min(operations, math.ceil(workload.rate_per_s * seconds))
-    return replace(workload, operations=operations, seconds=seconds, warmup_s=warmup_s)
-
-
-def _named(name: str, operation: Operation, topics: int, subscribers: int, seed: int) -> Workload:
-    return Workload(name=name, mix={operation.value: 1.0}, topics=topics, subscribers=subscribers, seed=seed)
+SUITE: Final = Suite(
+    name="metadata",
+    example="metadata --backend zookeeper --backend hbase --topics 10k,100k --rounds 3",
+    options=_options,
+    tables=metadata_tables,
+    charts=metadata_sections,
+    figures=metadata_figures,
+    file_option="--run",
+    has_directory=True,
+    gone_on=_gone_on,
+)

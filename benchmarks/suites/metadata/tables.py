@@ -4,15 +4,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from hedwig.benchmarks.charts.sections import Table
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
-from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles, spread
+from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
+from hedwig.benchmarks.runs.figures import Figure, less
 from hedwig.benchmarks.runs.results import Measurement, alike
+from hedwig.benchmarks.runs.rounds import merged
 from hedwig.benchmarks.stores.cases import MEMORY
 
-__all__ = ["PROGRAM", "metadata_tables"]
+__all__ = ["metadata_figures", "metadata_tables"]
 
-PROGRAM: Final = "hedwig-bench metadata"
 _YARDSTICK: Final = "zookeeper"
 _MIB: Final = 1 << 20
 _FIRST: Final = ("topics × subscriptions", "backend")
@@ -42,8 +44,6 @@ _CASE: Final = (
 )
 _LAST: Final = ("errors", "notes")
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-
 
 def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return title, columns and lines of the tables, for each durability one for filling, each workload, restarts."""
@@ -57,7 +57,7 @@ def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
             groups.sort(key=lambda group: _order(group[0].workload, loads))
             columns, cells = {FILL: (_FILL, _fill), RESTART: (_RESTART, _restart)}.get(name, (_CASE, _case))
             lines = [cells(group, _beside(group, groups)) + _end(group) for group in groups]
-            tables.append((f"{durability}: {name}", (*columns, *_LAST), lines))
+            tables.append(Table(f"{durability}: {name}", (*columns, *_LAST), lines))
     return tables
 
 
@@ -166,3 +166,10 @@ def _end(group: Sequence[Measurement]) -> list[str]:
         if "busy_cores" in each.values:
             notes[f"servers were still at work: {each.values['busy_cores']:.2f} processors"] = None
     return [f"{failed:,} ({', '.join(reasons)})" if failed else "0", "; ".join(notes)]
+
+
+def metadata_figures(measured: Sequence[Measurement]) -> list[Figure]:
+    """Return how long topics were away in a restart; nothing of any other case."""
+    if measured[0].workload.name != RESTART:
+        return []
+    return [less("s until all of a sample was read", measured, lambda each: each.values["all_read_s"], "{:,.1f}")]

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.runs.figures import median, median_value, merged, percentiles
+from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.runs.cells import median, median_value, percentiles
+from hedwig.benchmarks.runs.figures import Figure, less, percentile_figures
 from hedwig.benchmarks.runs.results import Measurement, alike
+from hedwig.benchmarks.runs.rounds import merged
 from hedwig.benchmarks.suites.takeover.record import PHASES
 
-__all__ = ["PROGRAM", "takeover_tables"]
+__all__ = ["takeover_figures", "takeover_tables"]
 
-PROGRAM: Final = "hedwig-bench takeover"
 _AWAY: Final = ("topics", "asked for", "seconds: first / p50 / p99 / last", "of rounds: last")
 _FELT: Final = ("publishes to topics of", "phase", "publishes", "ms: p50 / p99 / p99.9 / max")
 _COST: Final = (
@@ -25,8 +27,6 @@ _PEAK: Final = "peak"
 _COUNTERS: Final = ("claims", "hbase", "hbase_rows", "zookeeper")
 _ROLES: Final = ("regionserver", "zookeeper", "bookie", "hubs", "client")
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-
 
 def takeover_tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return title, columns and lines of the tables of each storm; what met a wall says so."""
@@ -36,9 +36,9 @@ def takeover_tables(measurements: Sequence[Measurement]) -> list[Table]:
         good = [each for each in rounds if each.count]
         own: list[Table] = [_away(good), _felt(good), _cost(good)] if good else []
         if walls := [[f"{each.round}", each.wall] for each in rounds if each.wall is not None]:
-            own.append(("what went wrong", ("round", "why"), walls))
+            own.append(Table("what went wrong", ("round", "why"), walls))
         of = f"{rounds[0].on}, {rounds[0].workload.topics:,} topics: " if len(groups) > 1 else ""
-        tables += [(f"{of}{title}", columns, lines) for title, columns, lines in own]
+        tables += [table._replace(title=f"{of}{table.title}") for table in own]
     return tables
 
 
@@ -59,7 +59,7 @@ def _away(good: Sequence[Measurement]) -> Table:
                 ]
             )
     timeout = median(good, lambda each: each.values["session_timeout_s"], "{:g}")
-    return f"topics of the killed hub, session timeout {timeout} s", _AWAY, lines
+    return Table(f"topics of the killed hub, session timeout {timeout} s", _AWAY, lines)
 
 
 def _felt(good: Sequence[Measurement]) -> Table:
@@ -69,7 +69,7 @@ def _felt(good: Sequence[Measurement]) -> Table:
             histogram = merged(good, f"{name}_{phase}")
             if histogram.count:
                 lines.append([whose, phase, f"{histogram.count:,}", percentiles(histogram)])
-    return "what publishers felt: times from when a message should have been published", _FELT, lines
+    return Table("what publishers felt: times from when a message should have been published", _FELT, lines)
 
 
 def _cost(good: Sequence[Measurement]) -> Table:
@@ -81,7 +81,7 @@ def _cost(good: Sequence[Measurement]) -> Table:
         else:
             used = (median_value(good, f"{role}_cores_{phase}", "{:.2f}") for role in _ROLES)
             lines.append([phase, *rates, " / ".join(used), _failures(good, phase)])
-    return "what it cost the stores", _COST, lines
+    return Table("what it cost the stores", _COST, lines)
 
 
 def _failures(good: Sequence[Measurement], phase: str) -> str:
@@ -90,3 +90,11 @@ def _failures(good: Sequence[Measurement], phase: str) -> str:
     if not names:
         return "0"
     return ", ".join(f"{sum(each.values.get(name, 0) for each in good):,.0f} {name[len(prefix) :]}" for name in names)
+
+
+def takeover_figures(measured: Sequence[Measurement]) -> list[Figure]:
+    """Return how long topics were away, and what their publishers felt of it."""
+    found = [less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}")]
+    for name, what in (("served", "served again"), ("delivered", "delivered to again"), ("own_during", "publish")):
+        found += percentile_figures(measured, name, what=what, form="{:,.0f}")
+    return found

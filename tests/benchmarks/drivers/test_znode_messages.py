@@ -7,7 +7,7 @@ from pathlib import Path
 from hedwig.benchmarks.drivers.drivers import ZNODES
 from hedwig.benchmarks.load.arrivals import Arrivals
 from hedwig.benchmarks.runs.results import Result
-from hedwig.benchmarks.suites.hub.suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, cases
+from hedwig.benchmarks.suites.hub.sizes import DELIVER, MEASUREMENTS, PLACES, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT
 

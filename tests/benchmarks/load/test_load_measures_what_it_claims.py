@@ -6,8 +6,8 @@ import pytest
 
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Operation, Workload
-from hedwig.benchmarks.report.compare.figures import failed_share
 from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.runs.rounds import failed_share
 from tests.benchmarks.support.known_target import KnownTarget, measured
 
 MS = 1_000

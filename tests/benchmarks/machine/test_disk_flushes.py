@@ -7,8 +7,8 @@ import pytest
 
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.disk_flushes import FLUSHES, flushes_of
-from hedwig.benchmarks.report.findings.flushes import flush_section
 from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.metadata.flushes import flush_tables
 
 STAT_OF_LINUX_6 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403 {flushes} 958\n"
 STAT_OF_LINUX_4 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403\n"
@@ -77,19 +77,15 @@ def test_a_report_tells_which_changes_were_forced() -> None:
         _load("synced", "hbase", Operation.READ_OWNER, 0.0),
         _load("unsynced", "zookeeper", Operation.CLAIM, 0.0),
     ]
-    section = flush_section(_result(1.0, *loads))
-    assert section is not None
-    (says,) = section.says
-    assert "synced ZooKeeper 0.80, HBase 0.90; unsynced ZooKeeper 0.00; for each read 0.00." in says
-    (table,) = section.tables
+    (table,) = flush_tables(_result(1.0, *loads))
     assert list(table.lines[0]) == ["synced", "claim, 500/s offered", "ZooKeeper", "500", "400", "0.80"]
     assert len(table.lines) == len(loads)
 
 
 @pytest.mark.parametrize("seen", [None, 0.0, 0.5])
 def test_a_disk_that_does_not_count_its_flushes_proves_nothing(seen: float | None) -> None:
-    assert flush_section(_result(seen, _load("synced", "hbase", Operation.CLAIM, 0.0))) is None
+    assert flush_tables(_result(seen, _load("synced", "hbase", Operation.CLAIM, 0.0))) == []
 
 
 def test_results_from_before_flushes_were_counted_say_nothing_of_them() -> None:
-    assert flush_section(_result(1.0, _load("synced", "hbase", Operation.CLAIM, None))) is None
+    assert flush_tables(_result(1.0, _load("synced", "hbase", Operation.CLAIM, None))) == []

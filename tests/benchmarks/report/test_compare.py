@@ -428,7 +428,7 @@ def test_the_directory_of_a_run_is_its_result(tmp_path: Path) -> None:
     ],
 )
 def test_each_kind_of_result_has_its_figure(name: str, figure: str) -> None:
-    path = COMMITTED / f"{name}.json"
+    path = COMMITTED / f"{name}.json.xz"
     lines = _lines(path, path)
     assert lines[0]["figures"][0]["figure"] == figure
     assert lines[0]["figures"][0]["first"] > 0

@@ -1,4 +1,4 @@
-"""Prove that the tables in the documentation are those of the result files beside them."""
+"""Prove that the tables of kept results are those of the files beside them, and that documents name no other files."""
 
 from pathlib import Path
 
@@ -10,15 +10,16 @@ from hedwig.benchmarks.report.document import parts, section
 from hedwig.benchmarks.runs.results import Result
 from tests.checkout import CHECKOUT
 
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
-RESULTS = sorted((CHECKOUT / "benchmarks" / "results").glob("*.json"))
+KEPT = CHECKOUT / "benchmarks" / "results"
+DOCUMENT = KEPT / "README.md"
+RESULTS = sorted(KEPT.glob("*.json.xz"))
 SMALLEST = min(RESULTS, key=lambda path: path.stat().st_size)
 
 
 def test_the_documented_tables_are_those_of_the_committed_results() -> None:
     assert RESULTS
     _, shown, _ = parts(DOCUMENT)
-    again = "python -m hedwig.benchmarks show --into docs/benchmarks.md benchmarks/results/*.json"
+    again = "python -m hedwig.benchmarks show --into benchmarks/results/README.md benchmarks/results/*.json.xz"
     assert shown == section([(path.name, Result.read(path)) for path in RESULTS]), f"run: {again}"
 
 
@@ -40,3 +41,11 @@ def test_a_document_without_marks_is_left_alone(tmp_path: Path, text: str) -> No
     assert run.exit_code == 1
     assert "has no place for results" in run.output
     assert document.read_text() == text
+
+
+def test_documents_show_all_pictures_that_are_kept_and_name_all_runs() -> None:
+    told = "".join(path.read_text() for path in (CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")))
+    kept = [path.relative_to(CHECKOUT).as_posix() for path in KEPT.glob("*/*")]
+    assert kept
+    for name in kept:
+        assert name.removesuffix("/result.json.xz") in told, name

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,26 +13,20 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from hedwig.benchmarks.charts.drawing import Palette
+from hedwig.benchmarks.charts.measured import percentile_chart
+from hedwig.benchmarks.charts.sections import Chart
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.report.charts.drawing import Palette
-from hedwig.benchmarks.report.charts.growth import rate_charts, stages_of
-from hedwig.benchmarks.report.charts.latency import percentile_chart, percentile_table
-from hedwig.benchmarks.report.charts.memory import memory_chart
 from hedwig.benchmarks.report.command import report
-from hedwig.benchmarks.report.compare.figures import good
-from hedwig.benchmarks.report.findings.findings import findings
-from hedwig.benchmarks.report.findings.verdicts import findings_table, leads, summary
-from hedwig.benchmarks.report.page import Chart, Page, html, markdown_page
+from hedwig.benchmarks.report.page import Page, html
 from hedwig.benchmarks.report.parts import report_page
-from hedwig.benchmarks.runs.figures import is_enough, merged
 from hedwig.benchmarks.runs.results import Measurement, Result, alike
 from hedwig.benchmarks.runs.walls import wall_kind
-from hedwig.benchmarks.runs.words import ms
 from hedwig.benchmarks.stores.cases import MEMORY
-from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER
-from hedwig.histograms import PERCENTILES
-from tests.benchmarks.support.known_times import LONGER, timed
+from hedwig.benchmarks.suites.hub.stored_sizes import FAIL_OVER
+from hedwig.benchmarks.suites.metadata.charts import metadata_sections
+from hedwig.histograms import Histogram
 from tests.benchmarks.support.pictures import BLUE, GREEN, ORANGE, picture, share
 from tests.benchmarks.support.recorded_results import (
     COMMITTED,
@@ -41,7 +34,6 @@ from tests.benchmarks.support.recorded_results import (
     THREE_BACKENDS,
     changed,
     three_backends,
-    wall,
 )
 from tests.checkout import CHECKOUT
 
@@ -129,33 +121,29 @@ def test_the_pictures_in_the_page_are_those_beside_it(made: Path) -> None:
     inside = [b64decode(image["src"].partition(",")[2]) for image in reader.images]
     beside = {path.read_bytes() for path in made.glob("*.png")}
     assert set(inside) == beside
-    assert len(inside) == len(beside) >= 10
-    text = (made / "report.md").read_text()
-    assert all(f"({path.name})" in text for path in made.glob("*.png"))
+    assert len(inside) == len(beside) >= 8
 
 
 def test_the_terms_stand_above_all_tables(made: Path) -> None:
-    for name, table in (("report.html", "<table>"), ("report.md", "\n|")):
-        above = (made / name).read_text().split(table)[0]
-        for words in (
-            "an acknowledged write is on the disk; 1,024 MiB of heap in all for each backend",
-            "log forced to the disk",
-            "hbase.wal.hsync=true",
-            "regionserver 640 MiB",
-            "2 processors (AMD EPYC), 24 GiB",
-            "CPython 3.11.7, SQLite 3.40.1",
-            "502ea9659fc0",
-            "rounds: 3",
-            "the run was ended early",
-        ):
-            assert words in above, (name, words)
+    above = (made / "report.html").read_text().split("<table>")[0]
+    for words in (
+        "an acknowledged write is on the disk; 1,024 MiB of heap in all for each backend",
+        "log forced to the disk",
+        "hbase.wal.hsync=true",
+        "regionserver 640 MiB",
+        "2 processors (AMD EPYC), 24 GiB",
+        "CPython 3.11.7, SQLite 3.40.1",
+        "502ea9659fc0",
+        "rounds: 3",
+        "the run was ended early",
+    ):
+        assert words in above, words
 
 
 def test_each_backend_is_drawn_in_its_colour(made: Path) -> None:
-    with Image.open(made / "rate-synced-1-read-owner-64-in-flight.png") as image:
+    with Image.open(made / "overview-synced-1.png") as image:
         image.load()
         assert image.format == "PNG"
-        assert (image.width, image.height) == (990, 645)
         for colour in (BLUE, ORANGE, GREEN):
             assert 0.001 < share(image, colour) < 0.1
     with Image.open(made / "restart-synced-1.png") as image:
@@ -189,121 +177,12 @@ def test_the_same_results_make_the_same_bytes_whatever_the_users_own_style_is(
 
 def test_a_page_with_a_name_has_its_pictures_beside_it(tmp_path: Path) -> None:
     page = tmp_path / "some" / "page.html"
-    ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json"), "-o", str(page)])
+    ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json.xz"), "-o", str(page)])
     assert ran.exit_code == 0, ran.output
     names = {path.name for path in page.parent.iterdir()}
-    assert names == {"page.html", "page.md", "page-listing-seconds.png", "page-listing-memory.png"}
-    assert "(page-listing-seconds.png)" in page.with_suffix(".md").read_text()
-
-
-# ------------------------------------------------------------------------------------------------------ who was better
-
-
-def _claims(measurements: Sequence[Measurement], hbase_factor: float) -> list[Measurement]:
-    """Return the claims of ZooKeeper at a steady rate, and those of HBase at a known multiple of it."""
-    factors = {"zookeeper": 1.0, "hbase": hbase_factor}
-    return [
-        replace(
-            each,
-            count=round((1000.0 + each.round) * factors[each.driver] * 100),
-            seconds=100.0,
-            histograms={},
-            generator_cores=0.3,
-            values=each.values | {"servers_cpu_s": 50.0},
-        )
-        for each in measurements
-        if each.workload.name == "claim" and each.driver in factors
-    ]
-
-
-@pytest.mark.parametrize(
-    ("factor", "better", "words"),
-    [(4.0, "hbase", "HBase 4.00 ×"), (0.25, "zookeeper", "ZooKeeper 4.00 ×"), (1.0, None, "not told apart; ")],
-)
-def test_a_known_factor_is_found_for_whom_it_is(factor: float, better: str | None, words: str) -> None:
-    found = findings("hedwig-bench metadata", _claims(three_backends().measurements, factor), "zookeeper", "hbase")
-    assert len(found) == 2  # One for each number of topics.
-    for each in found:
-        assert each.better == better
-        assert each.factor == pytest.approx(factor, rel=0.01)
-        assert each.ratios == pytest.approx([factor] * 3, rel=0.01)
-    for line in findings_table("", found).lines:
-        assert line[4].startswith(words)
-        assert "rounds" in line[4]
-
-
-def test_one_round_is_no_verdict() -> None:
-    claims = [each for each in _claims(three_backends().measurements, 4.0) if each.round == 1]
-    found = findings("hedwig-bench metadata", claims, "zookeeper", "hbase")
-    assert [each.better for each in found] == [None, None]
-    assert findings_table("", found).lines[0][4] == "noise unknown; HBase 4.00 ×"
-    assert "Without a winner: 2 since a single round does not tell the noise" in summary(found)
-    assert leads(found, "synced", {3000}) == [
-        "Where ZooKeeper is better by the rounds of one size alone (synced): nowhere, at 300 and 3,000 topics.",
-        "Where HBase is better by the rounds of one size alone (synced): nowhere, at 300 and 3,000 topics.",
-        "In a single round, which proves nothing, HBase was ahead (synced): at 3,000 topics in claim, 64 in "
-        "flight (4.00 ×).",
-    ]
-
-
-def test_who_met_a_wall_was_not_better() -> None:
-    claims = [
-        wall(each, "zookeeper-1 ended: java.lang.OutOfMemoryError") if each.driver == "zookeeper" else each
-        for each in _claims(three_backends().measurements, 0.25)
-    ]
-    (line, _) = findings_table("", found := findings("hedwig-bench metadata", claims, "zookeeper", "hbase")).lines
-    assert [each.better for each in found] == ["hbase", "hbase"]
-    assert line[2:6] == ["wall: zookeeper-1 ended: java.lang.OutOfMemoryError", "measured", "HBase", "a wall decides"]
-
-
-def test_a_percentile_has_one_factor_wherever_the_page_tells_it() -> None:
-    """12.5 over all and 1.25 in each round: no sentence and no table tells a mean of the rounds."""
-    result = three_backends()
-    result.environment["cpus"] = result.environment["cpus_usable"] = 8
-    result.measurements = [
-        timed(_calm(each), LONGER[each.driver][each.round])
-        for each in result.measurements
-        if each.driver in LONGER and each.workload.is_open_loop
-    ]
-    page = report_page([("x", result)])
-    short, section = (each for each in page.sections if each.title in ("In short", "Who was better"))
-    said = " ".join([*short.says, *section.says])
-    assert "read-owner, 1,000/s offered (6 of 6 rounds, 12.50 to 12.50 × by size)" in said
-    assert "at 300 topics in read-owner, 1,000/s offered (12.50 × over all, 1.25 – 1.25 within the rounds)" in said
-    over_all, *by_size = section.tables
-    assert over_all.lines[0][5] == "12.50 to 12.50 × by size"
-    assert by_size
-    for line in (line for table in by_size for line in table.lines):
-        zookeeper, hbase = (float(cell.split()[0]) for cell in line[2:4])
-        assert line[4] == f"HBase {zookeeper / hbase:.2f} × over all (rounds 1.25 – 1.25)"
-    text = markdown_page(page, "")
-    assert "0.08 (0.80 – 0.80)" in text  # In the table of all figures, where it is HBase's time ÷ ZooKeeper's.
-    assert "1.25 ×" not in text
-
-
-def _calm(each: Measurement) -> Measurement:
-    """Return a measurement of a second, in which neither the client nor the machine was a limit."""
-    values = each.values | {"servers_cpu_s": 0.5}
-    return replace(each, seconds=1.0, errors=Counter(), generator_cores=0.3, values=values)
-
-
-def test_the_figures_are_those_of_the_result(made: Path) -> None:
-    text = (made / "report.md").read_text()
-    groups = [
-        group
-        for group in alike(three_backends().measurements)
-        if (group[0].driver, group[0].workload.topics, group[0].workload.name) == ("hbase", 3000, "read-owner")
-    ]
-    assert len(groups) == 2
-    for group in groups:
-        table = percentile_table("", [group])
-        assert table is not None
-        whole = merged(good(group), "response")
-        shown = [ms(whole.percentile_us(at)) if is_enough(whole.count, at) else "–" for at in PERCENTILES]
-        assert list(table.columns[3:11]) == [*(f"p{at:g}, ms" for at in (50, 75, 90, 95, 99, 99.9, 99.99)), "max, ms"]
-        assert table.lines[0][2:11] == [f"{whole.count:,}", *shown, ms(whole.max_us)]
-        assert shown[5:] == ["–", "–"]  # Of less than 10,000 operations, fewer than ten lie beyond it.
-        assert "| " + " | ".join(table.lines[0][:11]) in text
+    charts = report_page([("x", Result.read(COMMITTED / "listing-sqlite.json.xz"))]).charts()
+    assert charts
+    assert names == {"page.html", *(f"page-{chart.name}.png" for chart in charts)}
 
 
 # --------------------------------------------------------------------------------------------------------------- walls
@@ -313,29 +192,21 @@ def _sections(page: Page) -> dict[str, list[Chart]]:
     return {section.title: list(section.charts) for section in page.sections}
 
 
+def _chart(measurements: Sequence[Measurement], name: str) -> Chart:
+    result = three_backends()
+    result.measurements = list(measurements)
+    return next(each for section in metadata_sections(result) for each in section.charts if each.name == name)
+
+
 @pytest.mark.full
 def test_walls_are_drawn_and_told_where_they_stood(made_of_walls: Path) -> None:
-    text = (made_of_walls / "report.md").read_text()
-    how_far = "the time for it was over: 6,825 of 69,930 records after 1.1 s"
-    assert f"SQLite met a wall at 20,000 topics: {how_far}." in text
-    assert f"| synced: fill, 20,000 topics × 2 | SQLite | 1 | this run's time limit | {how_far} |" in text
-    result = Result.read(OUT_OF_TIME)
-    (stage,) = stages_of(result.measurements)
-    with_wall = {chart.name: chart for chart in rate_charts(stage, Palette())}
-    fills = [each for each in result.measurements if each.workload.name != "fill" or each.wall is None]
-    (other,) = stages_of(fills)
-    without = {chart.name: chart for chart in rate_charts(other, Palette())}
+    text = (made_of_walls / "report.html").read_text()
+    assert "the time for it was over: 6,825 of 69,930 records after 1.1 s" in text
+    measured = Result.read(OUT_OF_TIME).measurements
+    fills = [each for each in measured if each.workload.name != "fill" or each.wall is None]
     # A case that never came, because filling failed before, has its mark too.
-    for name in ("rate-synced-2-fill", "rate-synced-2-claim-64-in-flight", "rate-synced-2-read-owner-64-in-flight"):
-        assert with_wall[name].png != without[name].png
-        assert share(picture(with_wall[name]), GREEN) > share(picture(without[name]), GREEN) + 0.001
-
-
-def test_memory_up_to_a_wall_is_drawn() -> None:
-    (stage,) = stages_of(Result.read(OUT_OF_TIME).measurements)
-    chart = memory_chart(stage, Palette())
-    assert chart is not None
-    assert "20,000" in chart.says
+    with_wall, without = (picture(_chart(each, "overview-synced-2")) for each in (measured, fills))
+    assert share(with_wall, GREEN) > share(without, GREEN) + 0.001
 
 
 def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
@@ -354,30 +225,23 @@ def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
             for name in ("fill", "restart")
         )
         fill.values["store_rss_bytes_max"] = resident_mib << 20
-        restart.values["store_live_heap_bytes"] = live_mib << 20
+        restart.values |= {"store_live_heap_bytes": live_mib << 20, "all_read_s": 1.0}
         return [fill, restart]
 
     lost = step("zookeeper", 100_000, 0, 4200)[0]
     lost.wall = "zookeeper-1 lives, and its heap is full: 2,730 of 2,730 MiB in its old generation after a collection"
     lost.reported[MEMORY] = [{"server": "zookeeper-1", "heap_used_bytes": 3900 << 20}]
-    measured = [
+    others = [
         *step("zookeeper", 10_000, 800, 4200),
         *step("hbase", 10_000, 80, 4200),
-        lost,
         *step("hbase", 100_000, 90, 4200),
     ]
-    (stage,) = stages_of(measured)
-    chart = memory_chart(stage, Palette())
-    assert chart is not None
+    name = "memory-synced-1"
+    chart, without = (_chart(each, name) for each in ([*others, lost], others))
     assert chart.title == "Live heap of the store after a full collection"
-    assert "At 100,000 topics, heap alive after a full collection: HBase 90 MiB." in chart.says
-    assert "At 100,000 topics, resident memory at the most: HBase 4.1 GiB." in chart.says
-    assert "ZooKeeper met a wall at 100,000 topics" in chart.says
-    assert "Hollow is the heap that was in use at a wall" in chart.says
-    (other,) = stages_of([each for each in measured if each is not lost])
-    without = memory_chart(other, Palette())
-    assert without is not None
     assert share(picture(chart), ORANGE) > share(picture(without), ORANGE) + 0.001
+    more = [replace(each, values={**each.values, "store_live_heap_bytes": 4000 << 20}) for each in others]
+    assert _chart(more, name).png != without.png
 
 
 @pytest.mark.parametrize(
@@ -409,43 +273,52 @@ def test_times_of_a_load_that_was_not_reached_are_not_drawn() -> None:
         if group[0].workload.is_open_loop and group[0].driver == "hbase"
     )
     behind = [replace(each, count=each.count // 2) for each in group]
-    assert percentile_chart([behind], Palette(), name="x", title="x", subtitle="x") is None
-    chart = percentile_chart(
-        [behind, [replace(each, driver="sqlite", count=10**6) for each in group]],
-        Palette(),
-        name="x",
-        title="x",
-        subtitle="x",
-    )
+    kept = [replace(each, driver="sqlite", count=10**6) for each in group]
+
+    def drawn(*groups: Sequence[Measurement]) -> Chart | None:
+        return percentile_chart("x", "x", "x", groups, Palette(), side=lambda each: each.driver)
+
+    assert drawn(behind) is None
+    chart = drawn(behind, kept)
     assert chart is not None
-    assert chart.says.endswith("Not drawn, because the offered load was not reached: HBase.")
+    assert "offered load not reached: hbase" in chart.subtitle
     assert share(picture(chart), BLUE) == 0
+    assert share(picture(chart), GREEN) > 0.001
+
+
+def test_a_stall_and_failures_are_drawn_second_by_second() -> None:
+    def measured(response_us: int, failed: int) -> list[Measurement]:
+        times = Histogram()
+        times.record(response_us, 100)
+        second = {"finished": 100, "failed": failed, "response": times.encode()}
+        workload = Workload(name="claim", mix={"claim": 1.0}, topics=100, subscribers=1, seconds=4.0, warmup_s=0.0)
+        series = {number: dict(second) for number in range(4)}
+        return [
+            Measurement(workload=workload, driver="hbase", on="synced", round=1, count=400, seconds=4.0, series=series)
+        ]
+
+    calm, failing = (_chart(measured(1000, failed), "series-synced-1") for failed in (0, 5))
+    # What never happened has no axes, and so takes no room.
+    assert failing.height > calm.height
+    assert _chart(measured(900_000, 0), "series-synced-1").png != calm.png
 
 
 # ----------------------------------------------------------------------------------------------------- kinds of results
 
 
-def test_one_backend_alone_is_shown_without_a_winner(tmp_path: Path) -> None:
+def test_one_backend_alone_is_held_against_none(tmp_path: Path) -> None:
     def few(each: Measurement) -> Measurement | None:
         is_kept = each.driver == "hbase" and each.workload.topics == 300 and each.workload.name == "claim"
         return each if is_kept else None
 
     page = report_page([("x", Result.read(changed(THREE_BACKENDS, tmp_path / "one.json", few)))])
-    assert page.title == "Metadata as topics grow: HBase"
-    short = page.sections[0]
-    assert short.title == "In short"
-    assert short.says == [
-        "What HBase can do with 300 topics, with 1 subscription each. What the operations are is said below; “64 in "
-        "flight” is as many as that at once, as fast as it goes.",
-        "Nothing stands beside something else here: there is HBase only.",
-    ]
-    assert not any(section.title == "Who was better" for section in page.sections)
-    # The pictures of all rates and of memory are shown once, first.
-    assert [chart.name for chart in short.charts] == ["overview-synced-1", "memory-synced-1"]
+    assert page.title == "What was measured: hedwig-bench metadata"
+    titles = [section.title for section in page.sections]
+    assert titles[:2] == ["Equal terms: what holds for every number below", "How to read it"]
+    assert not any("against the other" in title for title in titles)
     names = [chart.name for chart in page.charts()]
     assert len(names) == len(set(names))
-    charts = _sections(page)["Operations a second against topics: synced, 1 subscription a topic"]
-    assert [chart.name for chart in charts] == ["rate-synced-1-claim-64-in-flight"]
+    assert "overview-synced-1" in names
 
 
 @pytest.mark.full
@@ -458,10 +331,8 @@ def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Pa
         return result
 
     page = report_page([("zk.json", of("zookeeper")), ("hbase.json", of("hbase"))])
-    titles = [section.title for section in page.sections[:3]]
-    assert titles == ["In short", "Equal terms: what holds for every number below", "How to read it"]
-    assert dict(page.sections[1].facts)["Result"].startswith("zk.json and hbase.json: hedwig-bench metadata")
-    assert "Of 1 cases" in html(page) or "Of 1 case" in html(page)
+    assert dict(page.sections[0].facts)["Result"].startswith("zk.json and hbase.json: hedwig-bench metadata")
+    assert "HBase ÷ ZooKeeper" in html(page)
     other = of("hbase")
     other.terms["sizes"]["heap_mb"] = 9999
     apart = report_page([("zk.json", of("zookeeper")), ("hbase.json", other)])
@@ -476,21 +347,19 @@ def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Pa
         pytest.param("cas-update", ["update: operations a second"], "native", marks=pytest.mark.full),
         ("hub-publish-50-topics", ["publish: operations/s", "publish: response times"], "5,000/s offered"),
         ("hub-memory-of-a-million-topics", ["idle-topics: bytes for each topic"], "664"),
-        ("listing-sqlite", ["Whole listings: seconds"], "topic list --all -o ndjson"),
+        ("listing-sqlite", ["topic list --all -o ndjson: s"], "topic list --all -o ndjson"),
         (
             "takeover-80000-topics",
             ["A hub is killed: 80,000 topics, 4 hubs, metadata in HBase 2.6.1"],
-            "published to once",
+            "failed attempts",
         ),
     ],
 )
 def test_each_kind_of_result_has_its_charts(name: str, titles: Sequence[str], words: str) -> None:
-    page = report_page([(name, Result.read(COMMITTED / f"{name}.json"))])
+    page = report_page([(name, Result.read(COMMITTED / f"{name}.json.xz"))])
     drawn = [chart.title for chart in page.charts()]
     assert set(titles) <= set(drawn)
-    assert all(chart.says for chart in page.charts())
     assert words in html(page)
-    assert words in markdown_page(page, "")
 
 
 def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
@@ -499,14 +368,11 @@ def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
         values = {"hub_serves_s": serves_s, "all_served_s": all_s}
         return Measurement(workload=workload, driver="raw", on=on, round=1, count=100, seconds=0.5, values=values)
 
-    result = Result.read(COMMITTED / "hub-publish-50-topics.json")
+    result = Result.read(COMMITTED / "hub-publish-50-topics.json.xz")
     result.measurements = [killed("zookeeper", 1.5, 3.5), killed("hbase", 1.4, 7.25)]
     all_served, serves = report_page([("x", result)]).charts()
-    assert all_served.title == "fail-over: seconds until all topics were served"
-    assert "raw, ZooKeeper: 3.5 s" in all_served.says
-    assert "7.2 s" in all_served.says
-    assert serves.title == "fail-over: seconds until the hub served again"
-    assert "1.5 s" in serves.says
+    assert all_served.title == "fail-over: s until all topics were served"
+    assert serves.title == "fail-over: s until the hub served again"
     for colour in (BLUE, ORANGE):
         assert share(picture(all_served), colour) > 0.005
     assert not any("operations/s" in chart.title for chart in (all_served, serves))
@@ -516,9 +382,9 @@ def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
 
 
 def test_the_example_in_the_help_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tmp_path / "benchmarks" / "results" / "listing-sqlite.json"
+    result = tmp_path / "benchmarks" / "results" / "listing-sqlite.json.xz"
     result.parent.mkdir(parents=True)
-    result.write_bytes((COMMITTED / "listing-sqlite.json").read_bytes())
+    result.write_bytes((COMMITTED / "listing-sqlite.json.xz").read_bytes())
     monkeypatch.chdir(tmp_path)
     assert report.epilog is not None
     ran = CliRunner().invoke(main, report.epilog.removeprefix("Example: hedwig-bench ").split())
@@ -533,7 +399,7 @@ def test_the_directory_of_a_run_is_its_result(tmp_path: Path) -> None:
     (run / "result.json").write_bytes(OUT_OF_TIME.read_bytes())
     ran = CliRunner().invoke(main, ["report", str(run), "-o", str(tmp_path / "out")])
     assert ran.exit_code == 0, ran.output
-    assert "metadata-1: hedwig-bench metadata" in (tmp_path / "out" / "report.md").read_text()
+    assert "metadata-1: hedwig-bench metadata" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
@@ -541,7 +407,7 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json"), "-o", str(tmp_path / "out")])
+    ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json.xz"), "-o", str(tmp_path / "out")])
     assert ran.exit_code == 2
     (line,) = ran.output.splitlines()
     assert line.startswith(f"Error: reports need the library {library};")
@@ -574,9 +440,9 @@ def test_what_is_no_result_is_one_line_and_nothing_is_written(tmp_path: Path, co
 
 
 def test_a_report_does_not_take_the_place_of_another_file(tmp_path: Path) -> None:
-    there = tmp_path / "result.json"
-    there.write_bytes((COMMITTED / "listing-sqlite.json").read_bytes())
+    there = tmp_path / "result.json.xz"
+    there.write_bytes((COMMITTED / "listing-sqlite.json.xz").read_bytes())
     ran = CliRunner().invoke(main, ["report", str(there), "-o", str(there)])
     assert ran.exit_code == 1
     assert "is a file, and no page" in ran.output
-    assert there.read_bytes() == (COMMITTED / "listing-sqlite.json").read_bytes()
+    assert there.read_bytes() == (COMMITTED / "listing-sqlite.json.xz").read_bytes()

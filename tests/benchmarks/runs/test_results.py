@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.report.tables import markdown, rows
+from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result, alike, failure_words
 from hedwig.benchmarks.runs.start_times import StartTimes
+from hedwig.benchmarks.suites.hub.tables import rows
 from hedwig.histograms import Histogram
 from tests.benchmarks.support.known_target import KnownTarget, measured
 
@@ -55,8 +56,9 @@ def _result(*measurements: Measurement, is_complete: bool = True) -> Result:
     )
 
 
-def test_a_result_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "results" / "hub.json"
+@pytest.mark.parametrize("name", ["hub.json", "hub.json.xz"])
+def test_a_result_survives_its_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "results" / name
     written = _result(_round(1, 0.010), _round(2, 0.020))
     written.write(path)
     read = Result.read(path)
@@ -64,7 +66,18 @@ def test_a_result_survives_its_file(tmp_path: Path) -> None:
     assert read.measurements[0].histograms["service"].percentiles_us() == (
         written.measurements[0].histograms["service"].percentiles_us()
     )
-    assert [each.name for each in path.parent.iterdir()] == ["hub.json"]
+    assert [each.name for each in path.parent.iterdir()] == [name]
+
+
+def test_a_compressed_result_is_that_of_its_directory_and_smaller(tmp_path: Path) -> None:
+    written = _result(_round(1, 0.010), _round(2, 0.020))
+    for name in ("result.json.xz", "plain.json"):
+        written.write(tmp_path / name)
+    assert Result.read(tmp_path).to_json() == written.to_json()
+    assert (tmp_path / "result.json.xz").stat().st_size < (tmp_path / "plain.json").stat().st_size
+    (tmp_path / "result.json.xz").write_bytes(b"no archive")
+    with pytest.raises(BenchmarkError, match=r"cannot read .*result\.json\.xz as a result: LZMAError"):
+        Result.read(tmp_path)
 
 
 def test_a_pipe_gets_a_result_and_stays_a_pipe(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.cas.cases import CasCases
 from hedwig.benchmarks.suites.cas.servers import given_servers
-from hedwig.benchmarks.suites.cas.suite import OPERATIONS, SMOKE_CAS, cas_cases
+from hedwig.benchmarks.suites.cas.sizes import OPERATIONS, SMOKE_CAS, cas_cases
 from hedwig.metadata import open_metadata
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT

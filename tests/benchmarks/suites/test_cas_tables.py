@@ -3,7 +3,7 @@
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
-from hedwig.benchmarks.suites.cas.tables import PROGRAM, cas_tables
+from hedwig.benchmarks.suites.cas.tables import cas_tables
 from tests.benchmarks.runs.test_results import ENVIRONMENT
 from tests.benchmarks.support.known_target import KnownTarget, measured
 
@@ -74,7 +74,7 @@ def test_a_driver_that_could_not_be_measured_has_a_line_with_the_reason() -> Non
 
 def test_each_operation_has_a_table_of_its_own() -> None:
     result = Result(
-        program=PROGRAM,
+        program="hedwig-bench cas",
         started="2026-01-01 00:00:00 UTC",
         environment=dict(ENVIRONMENT),
         terms={"seed": 1},

@@ -13,7 +13,7 @@ from hedwig.benchmarks.drivers.drivers import LEDGERS
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
-from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, cases
+from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT
 

@@ -12,7 +12,7 @@ from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.command_process import run_command
 from hedwig.benchmarks.runs.results import Result
-from hedwig.benchmarks.suites.commands.listing_cases import COMMANDS
+from hedwig.benchmarks.suites.listing.cases import COMMANDS
 
 TOPICS = 50
 MIB = 1 << 20

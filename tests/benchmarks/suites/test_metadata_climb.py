@@ -12,7 +12,7 @@ from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.progress import Progress
-from hedwig.benchmarks.suites.metadata.suite import SMOKE, stages
+from hedwig.benchmarks.suites.metadata.sizes import SMOKE, stages
 from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError
 

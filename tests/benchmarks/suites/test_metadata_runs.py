@@ -19,12 +19,12 @@ from click.testing import CliRunner
 from hedwig.benchmarks.machine.disk_flushes import FLUSHES
 from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.report.findings.flushes import flush_section
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.stores.cases import MEMORY
 from hedwig.benchmarks.stores.servers import RESTARTED, StoreServers, children_max, terms
-from hedwig.benchmarks.suites.metadata.suite import SMOKE, Stage, Step, stages
+from hedwig.benchmarks.suites.metadata.flushes import flush_tables
+from hedwig.benchmarks.suites.metadata.sizes import SMOKE, Stage, Step, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from hedwig.metadata import open_metadata
 from tests.benchmarks.support.processes import processes_over
@@ -96,8 +96,8 @@ def _step_of(measurement: Measurement, stage: Stage) -> Step:
 def _assert_reported(directory: Path, told: str) -> None:
     """A run leaves its result and the report of it, and nothing else."""
     names = {each.name for each in directory.iterdir()}
-    assert {"result.json", "report.html", "report.md"} < names
-    assert all(name.endswith(".png") for name in names - {"result.json", "report.html", "report.md"})
+    assert {"result.json", "report.html"} < names
+    assert all(name.endswith(".png") for name in names - {"result.json", "report.html"})
     assert f"report: {directory / 'report.html'}" in told
 
 
@@ -157,7 +157,7 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     assert "the run was not finished" in out
     assert not processes_over(directory)
     _assert_reported(directory, err)
-    assert "Not finished" in (directory / "report.md").read_text()
+    assert "Not finished" in (directory / "report.html").read_text()
     first = Result.read(directory / "result.json")
     assert not first.is_complete
     assert 1 < len(first.measurements) < sum(1 + len(step.workloads) for step in FEW_STAGE.steps)
@@ -227,9 +227,9 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
 def _assert_forced(result: Result) -> None:
     """Every change has its share in a flush of the disk, where the disk counts them."""
     if (result.environment["disk_flushes_per_sync"] or 0.0) < 0.9:
-        assert flush_section(result) is None, "what is not counted proves nothing"
+        assert flush_tables(result) == [], "what is not counted proves nothing"
         return
-    assert flush_section(result) is not None
+    assert flush_tables(result)
     changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
     assert {each.driver for each in changes} == {"zookeeper", "hbase", "hbase+thrift"}
     for each in changes:
@@ -294,7 +294,7 @@ def test_a_run_may_have_unsynced_stages_alone_but_must_have_one(tmp_path: Path) 
     assert {each.on for each in result.measurements} == {"unsynced"}
     assert "unsynced" in result.terms
     assert "synced" not in result.terms
-    assert "unsynced: " in (directory / "report.md").read_text()
+    assert "unsynced: " in (directory / "report.html").read_text()
     refused = _run(tmp_path / "none", *arguments, "--unsynced-topics", "0")
     assert (refused.returncode, refused.stderr) == (
         1,

@@ -16,7 +16,7 @@ import pytest
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.stores.dataset import wide_count
 from hedwig.benchmarks.stores.servers import StoreServers
-from hedwig.benchmarks.suites.metadata.suite import SMOKE, stages
+from hedwig.benchmarks.suites.metadata.sizes import SMOKE, stages
 from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError, DevServers
 from hedwig.cli.dev.locks import locked
@@ -216,7 +216,7 @@ def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Pa
         others = [each for each in own if each.driver == "sqlite"]
         assert {each.workload.name for each in others} == {"fill", "claim"}
         assert [each.wall for each in others] == [None] * len(others)
-    assert "it did not come up" in (directory / "report.md").read_text()
+    assert "it did not come up" in (directory / "report.html").read_text()
 
 
 # ------------------------------------------------------------------------------------------------------- servers

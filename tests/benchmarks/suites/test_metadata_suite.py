@@ -11,7 +11,7 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.stores.dataset import FillTask
 from hedwig.benchmarks.stores.servers import RESTARTED
 from hedwig.benchmarks.suites.metadata.progress import Progress
-from hedwig.benchmarks.suites.metadata.suite import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from hedwig.benchmarks.suites.metadata.sizes import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from tests.checkout import CHECKOUT
 

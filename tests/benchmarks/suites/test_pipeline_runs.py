@@ -12,7 +12,7 @@ from hedwig.benchmarks.machine.process_tree import TreeMemory
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Result
-from hedwig.benchmarks.suites.commands.pipeline_steps import STEPS
+from hedwig.benchmarks.suites.pipeline.steps import STEPS
 from tests.benchmarks.support.processes import processes_over
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.process import HubProcess
-from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, cases
+from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, SMOKE, cases
 from tests.checkout import CHECKOUT
 
 LATENCIES = ("service", "response")

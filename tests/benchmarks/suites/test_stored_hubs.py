@@ -12,7 +12,7 @@ from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
-from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
+from hedwig.benchmarks.suites.hub.stored_sizes import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
 from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT
 

@@ -5,7 +5,7 @@ from io import BytesIO
 
 from PIL import Image
 
-from hedwig.benchmarks.report.page import Chart
+from hedwig.benchmarks.charts.sections import Chart
 
 __all__ = ["BLUE", "GREEN", "ORANGE", "picture", "share"]
 

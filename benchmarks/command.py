@@ -1,0 +1,113 @@
+"""The command of a suite: it prepares a run, carries it out, and shows what came out."""
+
+import sys
+import tempfile
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.machine.environment import environment
+from hedwig.benchmarks.report.files import write_report
+from hedwig.benchmarks.report.tables import show_result
+from hedwig.benchmarks.runs.results import OF_A_RUN, Result
+from hedwig.benchmarks.suites.suite import Run, Suite
+from hedwig.cli.dev import DevError
+from hedwig.errors import HedwigError, MissingExtraError
+
+__all__ = ["command_of"]
+
+_RESULTS: Final = Path("benchmarks", "results")
+_INTERRUPTED: Final = 130
+
+
+def command_of(suite: Suite) -> click.Command:
+    """Return the command that measures a suite."""
+    command = click.command(suite.name, epilog=f"Example: hedwig-bench {suite.example}")(suite.options)
+    command.callback = partial(_measure, suite)
+    return command
+
+
+def _measure(
+    suite: Suite,
+    *,
+    label: str,
+    as_json: bool,
+    path: Path | None = None,
+    data: Path | None = None,
+    resume: bool = False,
+    **asked: Any,
+) -> None:
+    """Carry out what is asked for. `path`: the result's file, or the run's directory of a suite that has those."""
+    if resume and path is None:
+        raise click.UsageError(f"--resume goes on with the file that {suite.file_option} names: give that too")
+    started = datetime.now(UTC)
+    new = f"{suite.name}-{started:%Y%m%dT%H%M%SZ}"
+    folder: AbstractContextManager[str | Path]
+    if suite.has_directory:
+        directory = path or _RESULTS / new
+        path, folder = directory / OF_A_RUN, nullcontext(directory)
+    else:
+        path, folder = path or _RESULTS / f"{new}.json", _data_folder(data)
+    result: Result | None = None
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
+        try:
+            prepare = suite.options(**asked)
+            run = Run(directory=Path(place), stack=stack)
+            machine = environment(run.directory)
+            plan = prepare(run)
+            result = Result(
+                program=suite.program,
+                started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                environment=machine,
+                terms=({"label": label} if label else {}) | dict(plan.terms),
+            )
+            if (resume or suite.has_directory) and path.exists():
+                result = suite.gone_on(result, Result.read(path), suite.file_option)
+            run.result = result
+            plan.carry_out(result, path)
+        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+            raise click.ClickException(str(exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
+            sys.exit(_INTERRUPTED)
+    _end(result, path, as_json=as_json)
+
+
+def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
+    """Return a new folder in `data`, which is made, or in the system's one. Raises ClickException: it cannot be."""
+    try:
+        if data is not None:
+            data.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    except OSError as exc:
+        place = tempfile.gettempdir() if data is None else data
+        raise click.ClickException(
+            f"no data can be kept in {place}: {exc.strerror or exc}; name a folder that can be written to with --data"
+        ) from exc
+
+
+def _end(result: Result, path: Path, *, as_json: bool) -> None:
+    """Print what a run came to, write its report, say where both are, and end the process if it was interrupted.
+
+    The report of a run that has a directory of its own goes there, any other one beside the result, named after it.
+    """
+    show_result(result, as_json=as_json)
+    click.echo(f"written to {path}", err=True)
+    if result.measurements:
+        # Also of a run that was interrupted: the report says so.
+        is_in_own = path.name == OF_A_RUN
+        place = path.parent if is_in_own else path.with_name(f"{path.stem.removesuffix('.json')}-report")
+        try:
+            page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], place)
+        except (BenchmarkError, MissingExtraError) as exc:
+            click.echo(f"{exc}; this makes it again: hedwig-bench report {path} -o {place}", err=True)
+        else:
+            click.echo(f"report: {page}", err=True)
+    if not result.is_complete:
+        sys.exit(_INTERRUPTED)

@@ -1,0 +1,41 @@
+"""Figures of several rounds, as the cells of tables write them."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.runs.rounds import is_enough
+from hedwig.benchmarks.runs.words import ms
+from hedwig.histograms import Histogram
+
+__all__ = ["median", "median_value", "percentiles", "spread"]
+
+_SHOWN: Final = (50.0, 99.0, 99.9)
+
+
+def median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
+    """Return the middle of a value over rounds, a dash if none has it."""
+    found = [each for measurement in good if (each := value(measurement)) is not None]
+    return form.format(statistics.median(found)) if found else "–"
+
+
+def median_value(good: Sequence[Measurement], name: str, form: str) -> str:
+    """Return the middle over rounds of one of the single figures, a dash if none has it."""
+    return median(good, lambda measurement: measurement.values.get(name), form)
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Return the lowest and the highest of the rounds' values."""
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return "1 round"
+    return f"{form.format(min(values))} – {form.format(max(values))}"
+
+
+def percentiles(histogram: Histogram) -> str:
+    """Return the percentiles that tables show, as far as there are enough times, and the maximum, in milliseconds."""
+    found = histogram.percentiles_us(_SHOWN)
+    shown = [ms(us) if is_enough(histogram.count, percentile) else "–" for percentile, us in found.items()]
+    return " / ".join([*shown, ms(histogram.max_us)])

@@ -1,1 +1,0 @@
-"""The suites of commands: listings, migrations, Spark jobs."""

@@ -1,0 +1,1 @@
+"""The suite `listing`: commands of hedwig-admin over whole stores."""

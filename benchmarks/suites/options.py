@@ -1,0 +1,71 @@
+"""Options that several suites have, and whole numbers in options, one or a list of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["data_option", "label_option", "number", "numbers", "printed_option", "result_option"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def data_option(what: str) -> Decorator:
+    """Return the option that says where `what` keep their data."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        help=f"Where {what}. Default: the system's folder for such files.",
+    )
+
+
+def _is_json(_: click.Context, __: click.Parameter, form: str) -> bool:
+    return form == "json"
+
+
+label_option: Decorator = click.option(
+    "--label", default="", help="A word for the result, which says what is special about it."
+)
+result_option: Decorator = click.option(
+    "--result", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file."
+)
+printed_option: Decorator = click.option(
+    "-o",
+    "--output",
+    "as_json",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    callback=_is_json,
+    help="What is printed.",
+)
+
+
+def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """Read 1,50,10000 or 1,50,10k; None if the option was not given."""
+    if text is None:
+        return None
+    try:
+        found = tuple(_number(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of whole numbers such as 1,50,10k", param=parameter) from None
+    if min(found) < 0:
+        raise click.BadParameter("the numbers must not be negative", param=parameter)
+    return found
+
+
+def number(_: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Read 500000 or 500k, one at least."""
+    try:
+        found = _number(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no whole number such as 500k", param=parameter) from None
+    if found < 1:
+        raise click.BadParameter("the number must be at least 1", param=parameter)
+    return found
+
+
+def _number(text: str) -> int:
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    return int(text[:-1] if scale > 1 else text) * scale

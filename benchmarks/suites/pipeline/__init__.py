@@ -1,0 +1,1 @@
+"""The suite `pipeline`: Spark jobs over whole stores."""

@@ -1,0 +1,208 @@
+"""What `hedwig-bench pipeline` does: jobs, each on what the one before has left, and one writer who goes row by row."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.cases import Case
+from hedwig.benchmarks.load.interrupts import interrupt_later
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.machine.checkout import CHECKOUT
+from hedwig.benchmarks.machine.process_tree import TreeMemory
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.command_stores import OPTIONS
+from hedwig.errors import HedwigError
+from hedwig.metadata import format_metadata, open_metadata
+from hedwig.model import LedgerRanges, Topic
+from hedwig.versions import NEW
+
+__all__ = ["ROW_BY_ROW", "STEPS", "PipelineSteps", "pipeline_cases"]
+
+ROW_BY_ROW: Final = "row by row"
+GENERATE: Final = "generate"
+LOAD: Final = "load"
+SNAPSHOT: Final = "snapshot"
+AUDIT: Final = "audit"
+RESTORE: Final = "restore"
+STEPS: Final = (GENERATE, ROW_BY_ROW, LOAD, SNAPSHOT, AUDIT, RESTORE)
+
+_AUDITED: Final = ("topics", "subscriptions", "owned topics")
+_DRIVER: Final = "hedwig-pipeline"
+_PROGRAM: Final = "import sys; sys.argv[0] = 'hedwig-pipeline'; from hedwig.pipeline.main import main; main()"
+_LOOK_EVERY_S: Final = 0.05
+_ENDS_S: Final = 30.0
+
+
+def pipeline_cases(topics: int, subscriptions: int, backend: str, target: str, *, row_by_row: int) -> list[Case]:
+    """Return a case for each step; `row_by_row` is how many rows one writer puts one after the other."""
+    return [
+        Case(
+            Workload(
+                name=step,
+                mix={(Operation.CREATE if step == ROW_BY_ROW else Operation.COMMAND).value: 1.0},
+                topics=row_by_row if step == ROW_BY_ROW else topics,
+                subscribers=0 if step == ROW_BY_ROW else max(1, round(subscriptions / topics)),
+                operations=row_by_row if step == ROW_BY_ROW else 1,
+                in_flight=1,
+            ),
+            _DRIVER,
+            {GENERATE: "no store", RESTORE: target}.get(step, backend),
+        )
+        for step in STEPS
+    ]
+
+
+class PipelineSteps:
+    """Carries the steps of a round out, in their order."""
+
+    def __init__(
+        self,
+        url: Callable[[str, str], str],
+        directory: Path,
+        size: tuple[int, int],
+        backend: str,
+        settings: Mapping[str, str],
+        deadline_s: float,
+        *,
+        with_history: bool = False,
+    ) -> None:
+        """Measure in `directory`; `size` is how many topics and subscriptions, `settings` are Spark's.
+
+        `backend` is loaded; `url` tells the URL of a backend's store by its name. `with_history`: topics have ledger
+        ranges and owners, which all but the restore copy, and subscriptions have consumed.
+        """
+        self._url = url
+        self._directory = directory
+        self._topics, self._subscriptions = size
+        self._backend = backend
+        self._settings = settings
+        self._deadline_s = deadline_s
+        self._with_history = with_history
+        self._owners = 0
+        """As many as the last generated data has."""
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry one step out. What it could not do, or told wrong, is the wall of the measurement."""
+        measurement = Measurement(workload=case.workload, driver=case.driver, round=number)
+        try:
+            if case.workload.name == ROW_BY_ROW:
+                rows = case.workload.operations
+                url = self._url(case.on, f"rows{number}")
+                measurement.seconds = asyncio.run(_put_row_by_row(url, rows))
+                measurement.count = rows
+            else:
+                self._run(case, number, measurement)
+        except (BenchmarkError, HedwigError) as exc:
+            measurement.wall = str(exc)
+        except (LookupError, TypeError, ValueError) as exc:
+            measurement.wall = f"its result is not as it should be: {exc}"
+        return measurement
+
+    def _run(self, case: Case, number: int, measurement: Measurement) -> None:
+        step, made = case.workload.name, str(self._directory / f"made{number}")
+        taken = str(self._directory / f"snapshot{number}")
+        source = self._url(self._backend, f"loaded{number}")
+        target = self._url(case.on, f"restored{number}") if step == RESTORE else source
+        history, owners = (["--with-history"], ["--with-owners"]) if self._with_history else ([], [])
+        arguments = {
+            GENERATE: [made, "--topics", str(self._topics), "--subscriptions", str(self._subscriptions), *history],
+            LOAD: [source, "--from", made, *owners],
+            SNAPSHOT: [source, taken],
+            AUDIT: [taken, str(self._directory / f"audit{number}")],
+            RESTORE: [taken, target],
+        }[step]
+        if step in (LOAD, RESTORE):
+            asyncio.run(format_metadata(target, OPTIONS))
+        conf = [text for name, value in self._settings.items() for text in ("--conf", f"{name}={value}")]
+        ran = _run_job([step, *arguments, *conf, "--json"], self._directory / f"{step}{number}.out", self._deadline_s)
+        told = ran.told
+        if step == GENERATE:
+            self._owners = told["tables"].get("owners", 0)
+        # Owners are those of the hubs of a store, and no other one's.
+        rows = self._topics + self._subscriptions + (0 if step == RESTORE else self._owners)
+        seen = sum(told["rows"].get(name, 0) for name in _AUDITED) if step == AUDIT else told["rows"]
+        if seen != rows:
+            raise BenchmarkError(f"it tells of {seen:,} rows, and there are {rows:,}")
+        if step == RESTORE and not told["verified"]:
+            raise BenchmarkError("it was not verified")
+        measurement.count, measurement.seconds = rows, ran.seconds
+        measurement.values = {"bytes_max": float(ran.bytes_max)}
+
+
+async def _put_row_by_row(url: str, rows: int) -> float:
+    """Create topics in a new store, each once the one before is there; return how long that took, in seconds."""
+    await format_metadata(url, OPTIONS)
+    async with await open_metadata(url, OPTIONS) as store:
+        began = time.monotonic()
+        for number in range(rows):
+            topic = Topic(b"row-%08d" % number)
+            await store.persistence.write(topic, LedgerRanges(), NEW)
+        return time.monotonic() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JobRun:
+    """A job that came to its end: what it told, and the most memory that it held with all that it started."""
+
+    seconds: float
+    bytes_max: int
+    told: Mapping[str, Any]
+
+
+def _run_job(arguments: Sequence[str], output: Path, deadline_s: float) -> _JobRun:
+    """Run hedwig-pipeline to its end; its result goes into the file `output`, what it says beside that.
+
+    Raises: BenchmarkError - it failed, or did not end in time, and is ended then.
+    """
+    talk = output.with_suffix(".talk")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEDWIG_")}
+    environment["PYTHONPATH"] = str(CHECKOUT)
+    process: subprocess.Popen[bytes] | None = None
+    began = time.monotonic()
+    with output.open("wb") as out, talk.open("wb") as err:
+        try:
+            with interrupt_later():
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    cwd=output.parent,
+                    env=environment,
+                    start_new_session=True,
+                )
+            with TreeMemory(process.pid) as memory:
+                while process.poll() is None:
+                    if time.monotonic() - began > deadline_s:
+                        raise BenchmarkError(f"{arguments[0]} did not end within {deadline_s:g} s")
+                    time.sleep(_LOOK_EVERY_S)
+                seconds = time.monotonic() - began
+        finally:
+            if process is not None:
+                _end(process)
+    if process.returncode != 0:
+        last = talk.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+        raise BenchmarkError(f"exit code {process.returncode}: {last[0]}")
+    return _JobRun(seconds=seconds, bytes_max=memory.bytes_max, told=json.loads(output.read_text()))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a job that is still at work, with its virtual machine and its workers."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDS_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

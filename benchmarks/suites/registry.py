@@ -1,0 +1,26 @@
+"""All suites: each is a folder beside this module, whose module `suite` has it as SUITE. A new one touches no other."""
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.suites.suite import Suite
+
+__all__ = ["suite_of", "suites"]
+
+
+@cache
+def suites() -> tuple[Suite, ...]:
+    """Return all suites, in the order of their folders' names."""
+    folders = [each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)]) if each.ispkg]
+    return tuple(importlib.import_module(f"{__package__}.{name}.suite").SUITE for name in folders)
+
+
+def suite_of(program: str) -> Suite:
+    """Return the suite that results name so. Raises BenchmarkError - there is none."""
+    for suite in suites():
+        if suite.program == program:
+            return suite
+    raise BenchmarkError(f"it is a result of {program}, which this program does not know")
