@@ -6,6 +6,7 @@ with needed("metadata", "hedwig.metadata needs"):
     import msgpack  # noqa: F401 (first of all, so that one line says what is missing)
 
 from hedwig import errors
+from hedwig.metadata.calls.change import Instead, TopicRecords, change
 from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.layout import Layout
@@ -31,6 +32,7 @@ __all__ = [
     "Backend",
     "BackendFactory",
     "Delete",
+    "Instead",
     "KeyRange",
     "Layout",
     "Managers",
@@ -47,12 +49,14 @@ __all__ = [
     "SubscriptionDataManager",
     "TopicOwnershipManager",
     "TopicPersistenceManager",
+    "TopicRecords",
     "Version",
     "Versioned",
     "VersionedTable",
     "Write",
     "WriteGate",
     "WriteLease",
+    "change",
     "errors",
     "format_metadata",
     "open_metadata",

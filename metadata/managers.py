@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata.calls.change import TopicRecords
 from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
@@ -110,6 +111,10 @@ class SubscriptionDataManager(Protocol):
 
     async def delete(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
         """Delete a subscription if `version` is still current."""
+        ...
+
+    def of(self, subscriber: SubscriberId) -> TopicRecords[SubscriptionData]:
+        """Return the subscriptions of one subscriber, for `change`. A write there is a `create` or an `update`."""
         ...
 
     async def read(self, topic: Topic, subscriber: SubscriberId) -> Versioned[SubscriptionData] | None:
@@ -213,6 +218,9 @@ class TableSubscriptionManager(_TableManager[SubscriptionData]):
     async def delete(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
         await self._table.delete(RecordKey(topic, subscriber), version)
 
+    def of(self, subscriber: SubscriberId) -> TopicRecords[SubscriptionData]:
+        return _OfSubscriber(self, subscriber)
+
     async def read(self, topic: Topic, subscriber: SubscriberId) -> Versioned[SubscriptionData] | None:
         return await self._table.read(RecordKey(topic, subscriber))
 
@@ -221,6 +229,23 @@ class TableSubscriptionManager(_TableManager[SubscriptionData]):
 
     async def count_subscriptions(self, topic: Topic) -> int:
         return await self._table.count_of(topic)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSubscriber:
+    manager: TableSubscriptionManager
+    subscriber: SubscriberId
+
+    async def read(self, topic: Topic) -> Versioned[SubscriptionData] | None:
+        return await self.manager.read(topic, self.subscriber)
+
+    async def write(self, topic: Topic, data: SubscriptionData, version: Version) -> Version:
+        if version == NEW:
+            return await self.manager.create(topic, self.subscriber, data)
+        return await self.manager.update(topic, self.subscriber, data, version)
+
+    async def delete(self, topic: Topic, version: Version) -> None:
+        await self.manager.delete(topic, self.subscriber, version)
 
 
 def _existing(topic: Topic, subscriber: SubscriberId, version: Version) -> RecordKey:

@@ -6,6 +6,7 @@ subscription that is attached is taken from its connection first, which is told 
 its way on it is not read any more.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +22,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.metadata import SubscriptionDataManager
+from hedwig.metadata import Instead, SubscriptionDataManager, change
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
@@ -79,28 +80,19 @@ class OperatorActions:
             found, detached = await self._take_away(topic, subscriber, force, expected)
             consumed, start = await self._begin_at(topic, to)
             with start:
-                for _ in range(_TRIES):
-                    _check_serving(topic)
-                    try:
-                        version = await self._manager.update(
-                            topic.name, subscriber, _moved(found, consumed), found.version
-                        )
-                    except (BadVersionError, NoRecordError):
-                        if expected is not None:
-                            raise
-                        found = await self._read(topic, subscriber)
-                        continue
-                    topic.is_to_collect = True
-                    first_id, last_id = topic.log.first_id, topic.log.last_id
-                    return Sought(
-                        was=_consumed(found),
-                        consumed=consumed,
-                        first_id=first_id,
-                        last_id=last_id,
-                        detached=detached,
-                        version=version,
-                    )
-        raise _changed_by_others(topic, subscriber)
+                found, version = await self._change(
+                    topic, subscriber, found, expected, lambda current: _moved(current, consumed)
+                )
+                assert version is not None, "it was written"
+                topic.is_to_collect = True
+                return Sought(
+                    was=_consumed(found),
+                    consumed=consumed,
+                    first_id=topic.log.first_id,
+                    last_id=topic.log.last_id,
+                    detached=detached,
+                    version=version,
+                )
 
     async def _begin_at(self, topic: OwnedTopic, to: int | Edge) -> tuple[int, ExitStack]:
         """Return what `to` means, and what keeps the messages behind it from being deleted until it is on record.
@@ -124,18 +116,34 @@ class OperatorActions:
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
             found, _ = await self._take_away(topic, subscriber, force, expected)
-            for _ in range(_TRIES):
-                _check_serving(topic)
-                try:
-                    await self._manager.delete(topic.name, subscriber, found.version)
-                except (BadVersionError, NoRecordError):
-                    if expected is not None:
-                        raise
-                    found = await self._read(topic, subscriber)
-                    continue
-                topic.is_to_collect = True
-                return found
-        raise _changed_by_others(topic, subscriber)
+            found, _ = await self._change(topic, subscriber, found, expected, lambda _: Instead.DELETE)
+            topic.is_to_collect = True
+            return found
+
+    async def _change(
+        self,
+        topic: OwnedTopic,
+        subscriber: SubscriberId,
+        found: Versioned[SubscriptionData],
+        expected: Version | None,
+        function: Callable[[Versioned[SubscriptionData]], SubscriptionData | Instead],
+    ) -> tuple[Versioned[SubscriptionData], Version | None]:
+        """Change the record from `found` on, if nobody else did or none was `expected`; return what it was, and is."""
+
+        def changed(current: Versioned[SubscriptionData] | None) -> SubscriptionData | Instead:
+            nonlocal found
+            _check_serving(topic)
+            found = _existing(topic, subscriber, current)
+            return function(found)
+
+        records, tries = self._manager.of(subscriber), _TRIES if expected is None else 1
+        try:
+            version = await change(records, topic.name, changed, seen=found, tries=tries)
+        except (BadVersionError, NoRecordError) as exc:
+            if expected is not None:
+                raise
+            raise _changed_by_others(topic, subscriber) from exc
+        return found, version
 
     async def _take_away(
         self, topic: OwnedTopic, subscriber: SubscriberId, force: bool, expected: Version | None
@@ -156,10 +164,15 @@ class OperatorActions:
         return await self._read(topic, subscriber), peer
 
     async def _read(self, topic: OwnedTopic, subscriber: SubscriberId) -> Versioned[SubscriptionData]:
-        found = await self._manager.read(topic.name, subscriber)
-        if found is None:
-            raise ClientNotSubscribedError(f"there is no {_name(topic, subscriber)}")
-        return found
+        return _existing(topic, subscriber, await self._manager.read(topic.name, subscriber))
+
+
+def _existing(
+    topic: OwnedTopic, subscriber: SubscriberId, found: Versioned[SubscriptionData] | None
+) -> Versioned[SubscriptionData]:
+    if found is None:
+        raise ClientNotSubscribedError(f"there is no {_name(topic, subscriber)}")
+    return found
 
 
 def _check_serving(topic: OwnedTopic) -> None:

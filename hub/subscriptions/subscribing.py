@@ -35,7 +35,7 @@ from hedwig.hub.subscriptions.pointers import Pointers
 from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.starts import Starts
 from hedwig.hub.topics.topic import AttachedChannel, OwnedTopic, Subscription
-from hedwig.metadata import SubscriptionDataManager, WriteGate
+from hedwig.metadata import Instead, SubscriptionDataManager, WriteGate, change
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,
@@ -45,7 +45,7 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.names import show_name
-from hedwig.versions import Version, Versioned
+from hedwig.versions import Versioned
 from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe, encode_response
 
 __all__ = ["NotYetError", "Subscribing", "TopicGoneError", "not_subscribed"]
@@ -155,7 +155,7 @@ class Subscribing:
             attached = topic.subscription(subscriber)
             try:
                 if attached is None or attached.version is not None:
-                    await self._delete(topic, subscriber, attached.version if attached is not None else None)
+                    await self._delete(topic, subscriber, attached)
             except ClientNotSubscribedError:
                 if attached is not None:  # Somebody else deleted it meanwhile.
                     self._let_go(attached)
@@ -417,22 +417,24 @@ class Subscribing:
         self.pointers.adopt(subscription, found)
         return found.value.preferences or SubscriptionPreferences()
 
-    async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, version: Version | None) -> None:
-        for _ in range(_TRIES):
+    async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, attached: Subscription | None) -> None:
+        def gone(current: Versioned[SubscriptionData] | None) -> Instead:
             _check_serving(topic)  # Whoever owns it next may have acknowledged the subscription.
-            if version is None:
-                found = await self._manager.read(topic.name, subscriber)
-                if found is None:
-                    raise not_subscribed(topic.name, subscriber)
-                version = found.version
-            try:
-                await self._manager.delete(topic.name, subscriber, version)
-                return
-            except BadVersionError as refused:
-                version = refused.current_version
-            except NoRecordError:
-                version = None
-        raise ServiceDownError(f"subscriber '{show_name(subscriber)}' is changed by others at the same time; try again")
+            if current is None:
+                raise not_subscribed(topic.name, subscriber)
+            return Instead.DELETE
+
+        seen: Versioned[SubscriptionData] | None
+        if attached is not None and attached.version is not None:
+            seen = Versioned(SubscriptionData(state=attached.state), attached.version)
+        else:
+            seen = await self._manager.read(topic.name, subscriber)
+        try:
+            await change(self._manager.of(subscriber), topic.name, gone, seen=seen, tries=_TRIES)
+        except (BadVersionError, NoRecordError) as exc:
+            raise ServiceDownError(
+                f"subscriber '{show_name(subscriber)}' is changed by others at the same time; try again"
+            ) from exc
 
     # ------------------------------------------------------------------------------------------ the attachment
 

@@ -11,13 +11,12 @@ from hedwig.errors import (
     NoRecordError,
     NotResponsibleForTopicError,
     ServiceDownError,
-    TopicOwnerInfoExistsError,
 )
 from hedwig.hub.topics.known_owners import KnownOwners
-from hedwig.metadata import TopicOwnershipManager
+from hedwig.metadata import TopicOwnershipManager, change
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
-from hedwig.versions import NEW, Version
+from hedwig.versions import Version, Versioned
 
 __all__ = ["Claim", "Liveness", "Ownership"]
 
@@ -125,39 +124,37 @@ class Ownership:
         self._known.forget(topic)
         is_for_any = self._for_originals is None or self._for_originals(topic)
         chosen = me if (should_claim and takes) or not is_for_any else self._liveness.choose(tried)
-        version, taken_over, former = NEW, False, None
-        for _ in range(_TRIES_MAX):
-            if chosen == me and takes:
-                try:
-                    return Claim(await self._manager.write(topic, me, version), taken_over, former)
-                except (TopicOwnerInfoExistsError, BadVersionError) as refused:
-                    current = refused.current
-                except NoRecordError:
-                    version, taken_over, former = NEW, False, None
-                    continue
-                assert current is not None, "who refuses a version says what is there"
-            else:
-                # Whoever is chosen may not be the owner, if there is one: that has to be read first.
-                current = await self._manager.read(topic)
-                if current is None:
-                    await self._send_to(chosen, topic, NEW)
-                    continue
-            owner: HubInfo = current.value
-            if owner.is_fleeting:
+        taken_over, former = False, None
+
+        async def next_owner(current: Versioned[HubInfo] | None) -> HubInfo:
+            nonlocal chosen, taken_over, former
+            owner = None if current is None else current.value
+            taken_over, former = owner is not None, owner
+            if owner is not None and owner.is_fleeting:
                 raise self._not_together(topic, owner)
-            if _same(owner, me) and not takes:
-                raise _takes_none(topic)
-            if _same(owner, me):
+            if owner is not None and _same(owner, me):
                 # All others find this hub alive, and send whoever asks back to it.
-                chosen = me
-            elif await self._liveness.is_alive(owner):
+                chosen, former = me, None
+            elif owner is not None and await self._liveness.is_alive(owner):
                 self._known.note(topic, owner)
                 raise NotResponsibleForTopicError(owner.address)
-            elif chosen != me or not takes:
-                await self._send_to(chosen, topic, current.version)
-                continue
-            version, taken_over, former = current.version, True, None if _same(owner, me) else owner
-        raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")
+            if chosen == me and not takes:
+                raise _takes_none(topic)
+            if chosen != me and self._for_originals is None:
+                raise NotResponsibleForTopicError(chosen.address)
+            return chosen
+
+        # Mostly nobody owns a topic that this hub is to claim, and a refusal shows who does. Another hub is named only
+        # once the present owner is known.
+        seen = None if chosen == me and takes else await self._manager.read(topic)
+        try:
+            version = await change(self._manager, topic, next_owner, seen=seen, tries=_TRIES_MAX)
+        except (BadVersionError, NoRecordError) as exc:
+            raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again") from exc
+        if chosen != me:
+            raise NotResponsibleForTopicError(chosen.address)
+        assert version is not None, "it was written"
+        return Claim(version, taken_over, former)
 
     def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
         """Return the error for a topic of a hub that cannot be in one cluster with this one; it is logged once."""
@@ -169,20 +166,6 @@ class Ownership:
             self._told = True
             _log.error("%s", error)
         return error
-
-    async def _send_to(self, chosen: HubInfo, topic: Topic, version: Version) -> None:
-        """Raise NotResponsibleForTopicError for `chosen`; return if the owner record changed meanwhile.
-
-        Raises: ServiceDownError - it is this hub, for want of others, and it takes no topics.
-        """
-        if chosen == self._liveness.me:
-            raise _takes_none(topic)
-        if self._for_originals is not None:
-            try:
-                await self._manager.write(topic, chosen, version)
-            except (BadVersionError, NoRecordError):
-                return
-        raise NotResponsibleForTopicError(chosen.address)
 
     async def give_back(self, topic: Topic, claim: Claim) -> None:
         """Undo a claim of a topic that this hub cannot serve.

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError, TopicPersistenceInfoExistsError
+from hedwig.metadata.calls.change import Instead, change
 from hedwig.metadata.contract.kinds import OWNERSHIP, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.store import MetadataStore
@@ -24,7 +25,6 @@ __all__ = [
     "reset_pointer",
 ]
 
-_TRIES: Final = 8
 _REMEMBERED_MAX: Final = 10_000
 
 
@@ -47,27 +47,31 @@ class Renewals:
     def __init__(self) -> None:
         self._replaced: OrderedDict[Topic, tuple[Version, Version]] = OrderedDict()
 
-    async def renew(self, store: MetadataStore, topic: Topic) -> bool:
-        """Write the ledger ranges of a topic that no living hub owns; say whether others left room for that.
+    async def renew(self, store: MetadataStore, topic: Topic, owner: Versioned[HubInfo] | None = None) -> bool:
+        """Write the ledger ranges of a topic that no living hub owns; a topic without ranges has nothing to renew.
 
+        Returns: whether others left room for that, and `owner`, if given, is the owner on record still.
         Raises: as `release_dead_owner`.
         """
-        for _ in range(_TRIES):
-            if await self.renew_once(store, topic):
-                return True
-        return False
+        before: Versioned[LedgerRanges] | None = None
 
-    async def renew_once(self, store: MetadataStore, topic: Topic) -> bool:
-        """Try once; say whether nobody came between. A topic without ranges has nothing to renew."""
-        current = await store.persistence.read(topic)
-        if current is None:
-            return True
+        async def as_it_is(current: Versioned[LedgerRanges] | None) -> LedgerRanges | Instead:
+            nonlocal before
+            before = current
+            if current is None or (owner is not None and not await _is_on_record(store, topic, owner)):
+                return Instead.LEAVE
+            return current.value
+
         try:
-            version = await store.persistence.write(topic, current.value, current.version)
+            version = await change(store.persistence, topic, as_it_is)
         except (BadVersionError, NoRecordError):
             return False
-        seen, by = self._replaced.get(topic, (current.version, current.version))
-        self._replaced[topic] = seen if by == current.version else current.version, version
+        if before is None or version is None:
+            return True
+        if version == before.version:
+            return False
+        seen, by = self._replaced.get(topic, (before.version, before.version))
+        self._replaced[topic] = seen if by == before.version else before.version, version
         self._replaced.move_to_end(topic)
         if len(self._replaced) > _REMEMBERED_MAX:
             self._replaced.popitem(last=False)
@@ -90,19 +94,18 @@ async def release_dead_owner(
 
     Raises: CorruptRecordError - the ledger ranges cannot be read; MetadataUnavailableError, UncertainStateError.
     """
-    for _ in range(_TRIES):
-        current = await store.ownership.read(topic)
-        if current is None or current.version != seen.version:
-            return RepairResult.CHANGED
-        if await renewals.renew_once(store, topic):
-            break
-    else:
+    if not await renewals.renew(store, topic, seen):
         return RepairResult.CHANGED
     try:
         await store.ownership.delete(topic, seen.version)
     except (BadVersionError, NoRecordError):
         return RepairResult.CHANGED
     return RepairResult.REPAIRED
+
+
+async def _is_on_record(store: MetadataStore, topic: Topic, owner: Versioned[HubInfo]) -> bool:
+    found = await store.ownership.read(topic)
+    return found is not None and found.version == owner.version
 
 
 async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[SubscriptionData]) -> RepairResult:

@@ -1,1 +1,1 @@
-"""Calls to a store: lost replies resolved, single operations gathered, conflicts counted."""
+"""Calls to a store: lost replies resolved, changes repeated, single operations gathered, conflicts counted."""

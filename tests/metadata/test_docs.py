@@ -1,0 +1,46 @@
+"""Prove that every example of docs/metadata.md runs, and prints what the page says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.checkout import CHECKOUT
+
+PAGE: Final = (CHECKOUT / "docs" / "metadata.md").read_text()
+EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_example_says_what_it_prints() -> None:
+    assert len(EXAMPLES) == PAGE.count("```python") == 2
+
+
+@pytest.mark.parametrize(("text", "printed"), EXAMPLES)
+def test_example(text: str, printed: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, printed, "")
+
+
+def test_every_example_passes_strict_types(tmp_path: Path) -> None:
+    """As the code of a user who has the package installed, and none of our settings."""
+    for number, (text, _) in enumerate(EXAMPLES):
+        (tmp_path / f"example_{number}.py").write_text(text)
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
