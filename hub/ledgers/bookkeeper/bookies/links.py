@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final
 
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import Addresses
-from hedwig.hub.ledgers.bookkeeper.bookies.connection import REQUESTS_IN_FLIGHT_MAX, Connection
+from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS, Connection
 from hedwig.hub.ledgers.bookkeeper.wire.codec import encode_request
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, Done, Request
@@ -67,7 +67,7 @@ class _Link:
         if self._connecting is None and self._loop.time() < self._refused_until:
             self._answer(done, Outcome.NOT_SENT, self._refusal)
             return
-        if len(self._waiting) >= REQUESTS_IN_FLIGHT_MAX:
+        if len(self._waiting) >= BOUNDS.calls_max:
             self._answer(done, Outcome.BUSY, f"{len(self._waiting)} requests wait for a connection to {self._bookie}")
             return
         # A request that no bookie would take is the caller's error, now as with a connection.

@@ -9,10 +9,10 @@ from typing import Final
 
 from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry
 
-__all__ = ["FIRST_TRANSACTION", "added_transaction", "encode_add", "varint"]
+__all__ = ["FIRST_TRANSACTION", "TRANSACTIONS_END", "added_transaction", "encode_add", "varint"]
 
 FIRST_TRANSACTION: Final = 1 << 28
-_TRANSACTIONS_END: Final = 1 << 35
+TRANSACTIONS_END: Final = 1 << 35
 """In between a number takes five bytes, so that requests and answers have a fixed form."""
 
 _HEADER: Final = bytes.fromhex("08 03 10 02 18")
@@ -42,7 +42,7 @@ def encode_add(transaction: int, request: AddEntry) -> tuple[bytes, bytes]:
     tail = request.encoded
     if tail is None:
         tail = request.encoded = _encode_tail(request)
-    if FIRST_TRANSACTION <= transaction < _TRANSACTIONS_END and not request.is_recovery:
+    if FIRST_TRANSACTION <= transaction < TRANSACTIONS_END and not request.is_recovery:
         head = _HEAD.pack(
             _HEAD.size - 4 + len(tail),
             _BEGIN,

@@ -47,11 +47,9 @@ _VERSION: Final = VersionInfo(
 
 
 class Reply(NamedTuple):
-    """The reply to one call: its encoded response message and the cells behind it, or the failure that came instead."""
+    """The reply to one call: its encoded response message, and the cells behind it."""
 
-    call: int
     body: bytes
-    failure: ServerFailure | None = None
     cells: bytes = b""
 
 
@@ -116,15 +114,17 @@ class ReplyDecoder:
     def __init__(self) -> None:
         self._frames = FrameDecoder(REPLY_BYTES_MAX)
 
-    def receive(self, data: bytes) -> Sequence[Reply]:
-        """Return the replies that are complete now, in the order in which they came.
+    def receive(self, data: bytes) -> Sequence[tuple[int, bytes | Reply | ServerFailure]]:
+        """Return the replies that are complete now, in the order in which they came, each with the number of its call.
+
+        One is a message, a message with cells behind it, or the failure that came instead.
 
         Raises: RemoteProtocolError - these bytes are no replies; nothing can be read after them.
         """
         return [_reply(frame) for frame in self._frames.receive(data)]
 
 
-def _reply(frame: bytes) -> Reply:
+def _reply(frame: bytes) -> tuple[int, bytes | Reply | ServerFailure]:
     try:
         size, start = _take_varint(frame, 0)
         end = start + size
@@ -137,14 +137,15 @@ def _reply(frame: bytes) -> Reply:
                 raise RemoteProtocolError("a reply of HBase names no call")
             call = header.call_id
             if header.HasField("exception"):
-                return Reply(call, b"", ServerFailure.of_call(header.exception))
+                return call, ServerFailure.of_call(header.exception)
             block = header.cell_block_meta.length
         size, start = _take_varint(frame, end)
     except (DecodeError, IndexError) as exc:
         raise RemoteProtocolError(f"a reply of HBase cannot be read: {exc}") from exc
     if start + size + block != len(frame):
         raise RemoteProtocolError(f"a reply of HBase has {len(frame) - start} bytes where it announces {size + block}")
-    return Reply(call, frame[start : start + size], cells=frame[start + size :])
+    body = frame[start : start + size]
+    return call, Reply(body, frame[start + size :]) if block else body
 
 
 def _take_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,7 +1,8 @@
-"""Requests over a connection: matched in any order, given up in time, and uncertain when the connection ends."""
+"""Requests to a bookie: answered, given up in time, and uncertain when the connection ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from hedwig.errors import InvalidArgumentError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 from hedwig.hub.ledgers.bookkeeper.bookies import connection as connection_module
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
+from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS
 from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
@@ -43,16 +45,6 @@ async def started(links: BookieLinks, entry_id: int, timeout_s: float = LONG_S) 
     return asyncio.create_task(ask(links, "bookie", read(entry_id), timeout_s))
 
 
-async def test_answers_find_their_requests_in_any_order(peer: ScriptedPeer, links: BookieLinks) -> None:
-    tasks = [await started(links, entry) for entry in range(20)]
-    seen = [await peer.next() for _ in tasks]
-    for request, writer in reversed(seen):
-        peer.answer(request, writer, readResponse=found(request.readRequest.entryId))
-    answers = await asyncio.gather(*tasks)
-    assert [answer.body for answer in answers] == [b"entry %d" % entry for entry in range(20)]
-    assert peer.connections == 1
-
-
 async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: ScriptedPeer, links: BookieLinks) -> None:
     lost = await started(links, 1, 0.2)
     request, writer = await peer.next()
@@ -66,22 +58,10 @@ async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: Script
     assert peer.connections == 1
 
 
-async def test_each_request_is_given_up_in_its_own_time(peer: ScriptedPeer, links: BookieLinks) -> None:
-    kept = await started(links, 0)
-    lost = [await started(links, entry, timeout_s) for entry, timeout_s in enumerate((0.4, 0.1, 0.2, 0.1), 1)]
-    (request, writer), *_ = [await peer.next() for _ in range(5)]
-    assert {answer.outcome for answer in await asyncio.gather(*lost)} == {Outcome.UNANSWERED}
-    again = await started(links, 5, 0.1)
-    await peer.next()
-    assert (await again).outcome is Outcome.UNANSWERED
-    peer.answer(request, writer, readResponse=found(0))
-    assert (await kept).body == b"entry 0"
-
-
 async def test_a_silent_bookie_loses_its_connection(
     peer: ScriptedPeer, links: BookieLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(connection_module, "BOUNDS", replace(BOUNDS, silence_s=0.2))
     lost, other = await started(links, 1, 0.3), await started(links, 2)
     assert (await lost).outcome is Outcome.UNANSWERED
     answer = await other
@@ -125,7 +105,7 @@ async def test_bytes_that_are_no_answer_end_the_connection(peer: ScriptedPeer, l
 async def test_what_is_in_flight_is_bounded(
     peer: ScriptedPeer, links: BookieLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "REQUESTS_IN_FLIGHT_MAX", 2)
+    monkeypatch.setattr(connection_module, "BOUNDS", replace(BOUNDS, calls_max=2))
     first = await started(links, 0)
     request, writer = await peer.next()
     second = await started(links, 1)
@@ -145,7 +125,7 @@ async def test_what_is_in_flight_is_bounded(
 async def test_bytes_in_flight_are_bounded_but_one_request_always_goes(
     peer: ScriptedPeer, links: BookieLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "BYTES_IN_FLIGHT_MAX", 10)
+    monkeypatch.setattr(connection_module, "BOUNDS", replace(BOUNDS, bytes_max=10))
     add = AddEntry(ledger_id=1, entry_id=0, master_key=b"", body=bytes(100))
     first = asyncio.create_task(ask(links, "bookie", add, LONG_S))
     request, writer = await peer.next()

@@ -22,6 +22,7 @@ from hedwig.metadata.hbase.native.wire.codec import (
     greeting,
     varint,
 )
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 
 NUMBERS = st.integers(0, FATAL_CALL)
 METHODS = st.sampled_from(["Get", "Multi", "getProcedureResult"])
@@ -90,7 +91,7 @@ def test_numbers_take_seven_bits_a_byte(number: int) -> None:
 )
 def test_replies_are_the_same_cut_at_every_byte(replies: list[tuple[int, bytes, bytes | None]]) -> None:
     data = b"".join(reply(*one) for one in replies)
-    expected = [Reply(call, body, cells=cells or b"") for call, body, cells in replies]
+    expected = [(call, Reply(body, cells) if cells else body) for call, body, cells in replies]
     assert ReplyDecoder().receive(data) == expected
     for cut in range(len(data) + 1):
         decoder = ReplyDecoder()
@@ -107,19 +108,19 @@ def test_an_exception_comes_in_the_place_of_the_message() -> None:
         hostname="elsewhere",
         port=16020,
     )
-    (found,) = ReplyDecoder().receive(data + reply(8, b""))[:1]
-    assert found.call == 7
-    assert found.failure is not None
-    assert found.failure.java_class == "RegionMovedException"
-    assert found.failure.place == ("elsewhere", 16020)
-    assert str(found.failure) == "moved"
+    (call, failure), (behind, _) = ReplyDecoder().receive(data + reply(8, b""))
+    assert (call, behind) == (7, 8)
+    assert isinstance(failure, ServerFailure)
+    assert failure.java_class == "RegionMovedException"
+    assert failure.place == ("elsewhere", 16020)
+    assert str(failure) == "moved"
 
 
 def test_the_end_of_a_connection_is_told_by_a_number_that_no_call_has() -> None:
     data = refusal(FATAL_CALL, exception_class_name="org.apache.hadoop.hbase.ipc.FatalConnectionException")
-    (found,) = ReplyDecoder().receive(data)
-    assert found.call == FATAL_CALL
-    assert found.failure is not None
+    ((call, failure),) = ReplyDecoder().receive(data)
+    assert call == FATAL_CALL
+    assert isinstance(failure, ServerFailure)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hedwig.metadata.hbase.driver import ConditionalPut, ScanRange
 from hedwig.metadata.hbase.native.actions import Change, Look, get_of, put_of
 from hedwig.metadata.hbase.native.cluster.links import DATA
 from hedwig.metadata.hbase.native.hbase_pb2 import GetRequest, RegionSpecifier
-from hedwig.metadata.hbase.native.wire.connection import CALLS_MAX, Connection
+from hedwig.metadata.hbase.native.wire.connection import BOUNDS, Connection
 from hedwig.metadata.hbase.native.wire.failures import Meaning, ServerFailure
 from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.model import HubInfo, Topic
@@ -140,7 +140,7 @@ async def test_more_calls_than_a_server_takes_are_carried_out_in_the_end(namespa
 
     try:
         for connection in flood:
-            for _ in range(CALLS_MAX):
+            for _ in range(BOUNDS.calls_max):
                 connection.send("Get", look.request(), 30.0, again(connection))
         async with await open_metadata(namespace.url) as store:
             hub = HubInfo(host="hub-1", port=4080, epoch=1)

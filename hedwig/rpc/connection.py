@@ -1,0 +1,267 @@
+"""One connection to one server: many numbered calls in flight, each with a deadline of its own.
+
+What is sent in one turn of the event loop leaves in one write. Answers come in any order; one that comes after its call
+was given up is dropped. Each call ends once: with its answer, or with what a subclass makes of there being none. That
+tells two cases apart: a call that never left surely had no effect, and any other may have had one.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from hedwig.errors import ProtocolError
+
+__all__ = ["Bounds", "Call", "Decoder", "RpcConnection"]
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+_WRITE_BUFFER_BYTES: Final = 1 << 20
+_EARLY_S: Final = 0.001
+"""How much too early a call may expire: an event loop's timers may be no more exact than that."""
+
+_NEVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one connection may take, which its client heeds. Calls have numbers from `first_number` to `numbers_end`."""
+
+    calls_max: int
+    """How many calls may be in flight."""
+
+    bytes_max: int
+    """How many bytes of calls that are not over yet may have left; one call may always leave."""
+
+    silence_s: float
+    """A connection on which a call expired, and nothing at all came since it was sent, for so long, is dead."""
+
+    first_number: int
+    numbers_end: int
+
+
+class Decoder(Protocol[A_co]):
+    """Turns the bytes of a connection into answers, however they were cut. What it holds is bounded."""
+
+    def receive(self, data: bytes) -> Sequence[tuple[int, A_co]]:
+        """Return the answers that are complete now, each with the number of its call.
+
+        Raises: ProtocolError - these bytes are not the protocol's; nothing can be read after them.
+        """
+        ...
+
+
+class Call(NamedTuple, Generic[A]):
+    """A call in flight. `label` is what errors call it."""
+
+    done: Callable[[A], None]
+    size: int
+    asked_at: float
+    expires_at: float
+    label: str
+
+
+class RpcConnection(asyncio.Protocol, Generic[A]):
+    """An open connection. It is over for good once `ended`; `on_end` hears of it.
+
+    A subclass puts its requests into frames, and says what comes of a call that is not answered. `peer` is what errors
+    call the other end; `greeting` is sent first.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder[A],
+        bounds: Bounds,
+        on_end: Callable[[Any], None],
+        *,
+        peer: str = "server",
+        greeting: bytes = b"",
+    ) -> None:
+        self._decoder = decoder
+        self._bounds = bounds
+        self._on_end = on_end
+        self._peer = peer
+        self._greeting = greeting
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, Call[A]] = {}
+        self._bytes = 0
+        self._number = bounds.first_number
+        """That of the next call."""
+        self._out: dict[int, tuple[bytes, ...]] = {}
+        """The frames of the calls that have not left."""
+        self._leaving = False
+        self._paused = False
+        self._resumed_at = 0.0
+        self._heard_at = 0.0
+        # One timer for all calls: one for each would cost as much as all else that a call takes here.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
+        self.ended: str | None = None
+        """Why it is over, once it is."""
+
+    @property
+    def calls_in_flight(self) -> int:
+        """How many calls were neither answered nor given up."""
+        return len(self._calls)
+
+    def flush(self) -> None:
+        """Let what was sent leave now."""
+        if self._paused or self._transport is None or not self._out:
+            return
+        out, self._out = self._out, {}
+        self._transport.write(b"".join(chain.from_iterable(out.values())))
+
+    def forget(self, number: int) -> None:
+        """Give up a call, if it is not over yet; its answer will be dropped, and `done` is not called."""
+        if number in self._calls:
+            self._take(number)
+            self._freed()
+
+    # What a subclass says, and what it uses.
+
+    def _unanswered(self, call: Call[A], *, has_left: bool) -> A:
+        """Return what a call comes to that was in flight when the connection `ended`, or else has expired."""
+        raise NotImplementedError
+
+    def _unclaimed(self, number: int, answer: A) -> None:
+        """Hear of an answer that no call waits for: mostly it comes too late."""
+
+    def _freed(self) -> None:
+        """Hear that calls are over, so that others may have room."""
+
+    def _submit(
+        self,
+        frame: tuple[bytes, ...],
+        size: int,
+        timeout_s: float,
+        done: Callable[[A], None],
+        label: str = "",
+        held: bool = False,
+    ) -> None:
+        """Send the frame made with the next number; `done` is called once, and never from here.
+
+        It leaves at the end of this turn of the event loop; if `held`, with the next `flush`, which must follow then.
+        """
+        number = self._number
+        now = self._loop.time()
+        expires_at = now + timeout_s
+        self._calls[number] = Call(done, size, now, expires_at, label)
+        self._bytes += size
+        if expires_at < self._timer_at:
+            self._watch(expires_at)
+        self._out[number] = frame
+        self._number = number = number + 1
+        if number in self._calls or number >= self._bounds.numbers_end:
+            self._skip_numbers()
+        if not held and not self._leaving:
+            self._leaving = True
+            self._loop.call_soon(self._leave)
+
+    def _end(self, why: str) -> None:
+        """End the connection; its calls hear so soon, after `on_end`."""
+        if self.ended is not None:
+            return
+        self.ended = why
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._on_end(self)
+        for number in list(self._calls):
+            call, has_left = self._take(number)
+            self._loop.call_soon(call.done, self._unanswered(call, has_left=has_left))
+        self._freed()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+        handle: socket.socket | None = transport.get_extra_info("socket")
+        if handle is not None:
+            # Nothing ends an idle connection but this, should the other machine vanish.
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._greeting:
+            self._transport.write(self._greeting)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        try:
+            answers = self._decoder.receive(data)
+        except ProtocolError as exc:
+            self._end(str(exc))
+            return
+        # The other end may answer what it was never sent; that is not to leave afterwards.
+        calls, may_be_early = self._calls, bool(self._out)
+        for number, answer in answers:
+            call = calls.pop(number, None)
+            if call is None:
+                self._unclaimed(number, answer)
+                continue
+            self._bytes -= call.size
+            if may_be_early:
+                self._out.pop(number, None)
+            call.done(answer)
+        self._freed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(f"the connection ended ({exc or f'closed by the {self._peer}'})")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._resumed_at = self._loop.time()
+        self.flush()
+
+    # Inside.
+
+    def _leave(self) -> None:
+        self._leaving = False
+        self.flush()
+
+    def _skip_numbers(self) -> None:
+        """Go on from the first number at the end, and past those in flight."""
+        while self._number in self._calls or self._number >= self._bounds.numbers_end:
+            self._number = self._number + 1 if self._number < self._bounds.numbers_end else self._bounds.first_number
+
+    def _take(self, number: int) -> tuple[Call[A], bool]:
+        """Take a call out of those in flight; say whether it has left."""
+        call = self._calls.pop(number)
+        self._bytes -= call.size
+        return call, self._out.pop(number, None) is None
+
+    def _watch(self, at: float) -> None:
+        """Look at the deadlines at `at`, when the first may have passed, and not before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        """Give up the calls whose time is over, and the connection too if it is dead.
+
+        The call that the timer was set for may have been answered long ago: it is set anew for the first that is left.
+        """
+        self._timer, self._timer_at = None, _NEVER
+        now = self._loop.time()
+        silent = False
+        for number in [number for number, call in self._calls.items() if call.expires_at <= now + _EARLY_S]:
+            if number not in self._calls:
+                continue  # What was done about another one has ended the connection.
+            call, has_left = self._take(number)
+            left_at = max(call.asked_at, self._resumed_at)
+            silent |= has_left and now - max(left_at, self._heard_at) >= self._bounds.silence_s
+            call.done(self._unanswered(call, has_left=has_left))
+        if silent:
+            self._end(f"the {self._peer} has been silent for too long")
+            return
+        first = min((call.expires_at for call in self._calls.values()), default=_NEVER)
+        if first < self._timer_at and self.ended is None:
+            self._watch(first)
+        self._freed()

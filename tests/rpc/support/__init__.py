@@ -1,0 +1,1 @@
+"""What the tests of calls over a connection share."""
