@@ -8,19 +8,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.sickbay import heal
-from tests.metadata.support.clients import Clients, Names
 from tests.metadata.support.gateway import leave_to_long_runs
-from tests.metadata.support.place import (
-    KEPT_BACKENDS,
-    BackendRow,
-    Place,
-    Surroundings,
-    as_parameters,
-    marks_of,
-    servers_of,
-)
+from tests.metadata.support.place import KEPT_BACKENDS, BackendRow, Surroundings, as_parameters, marks_of, servers_of
 from tests.servers import RunningServers
 
 __all__: list[str] = []

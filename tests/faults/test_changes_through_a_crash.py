@@ -11,12 +11,12 @@ import pytest
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.metadata.contract.changes import ChangedRecord, Changes
 from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
 from tests.faults.support.network import NETWORKED, Networked
-from tests.metadata.support import samples
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 VICTIM: Final = "regionserver-1"

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pytest
 
+from hedwig.metadata.testing.clients import Clients
+from hedwig.metadata.testing.doors import CALLS, Call
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.numbers import number_of
 from tests.faults.support.worker import CLAIMS, WORKERS_MAX
 from tests.faults.support.workforce import set_off, workers
-from tests.metadata.support.clients import Clients
-from tests.metadata.support.doors import CALLS, Call
-from tests.metadata.support.place import KEPT_BACKENDS, BackendRow, Place
+from tests.metadata.support.place import KEPT_BACKENDS, BackendRow
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

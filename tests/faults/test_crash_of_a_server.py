@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 
 from hedwig.metadata import StoreOptions
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, Call
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.history import Done, Saw
 from tests.faults.support.network import Networked
 from tests.faults.support.raw import assert_stored
 from tests.faults.support.recording import Recorder, RecordingClient
 from tests.faults.support.waiting import until
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, Call
-from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()

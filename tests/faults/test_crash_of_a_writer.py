@@ -8,14 +8,14 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from hedwig.versions import ANY, NEW
 from tests.faults.support.numbers import number_of
 from tests.faults.support.raw import assert_stored
 from tests.faults.support.waiting import until
 from tests.faults.support.worker import door_of
 from tests.faults.support.workforce import set_off, workers
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.place import Place
 
 TOPICS: Final = 16
 

@@ -16,14 +16,15 @@ from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, open_metadata
 from hedwig.metadata.contract.write_gate import WriteGate
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS
+from hedwig.metadata.testing.place import Place
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.metadata.support import samples
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS
-from tests.metadata.support.place import BACKENDS, Place, Surroundings
+from tests.metadata.support.place import BACKENDS, Surroundings
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ("test_operations_that_come_together_have_one_deadline",)
 

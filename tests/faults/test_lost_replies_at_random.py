@@ -11,14 +11,14 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, DOORS
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.history import Put, Saw, explain
 from tests.faults.support.network import Networked
 from tests.faults.support.numbers import number_of
 from tests.faults.support.proxy import PASS, Action, Exchange, Step, at_random
 from tests.faults.support.recording import Recorder, RecordingClient
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, DOORS
-from tests.metadata.support.place import Place
 
 SIZES: Final = [
     pytest.param(150, id="quick"),

@@ -11,14 +11,14 @@ from typing import Any, Final
 import pytest
 
 from hedwig.metadata import StoreOptions
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, Call
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.history import Done, Unknown
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
 from tests.faults.support.recording import NotDone, Recorder
 from tests.faults.support.waiting import until
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, Call
-from tests.metadata.support.place import Place
 
 TIMEOUT_S: Final = 1.0
 

@@ -15,13 +15,13 @@ from hedwig.clock import Deadline
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.hbase.thrift2 import driver
 from hedwig.metadata.hbase.thrift2.connection import Connection
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.network import NETWORKED
 from tests.faults.support.sickbay import tended
 from tests.faults.support.waiting import until
 from tests.faults.support.workload import Workload
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS
-from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 GATEWAY: Final = "thrift2"

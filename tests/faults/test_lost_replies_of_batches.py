@@ -9,12 +9,12 @@ import pytest
 
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.metadata import RecordKey, Write
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import Action, Step, scripted
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.place import Place
 
 MANY: Final = 90
 

@@ -12,10 +12,10 @@ import pytest
 
 from hedwig.errors import MetadataUnavailableError, StandaloneHubExistsError, UncertainStateError
 from hedwig.metadata import MetadataStore, StandaloneHub, StoreOptions
+from hedwig.metadata.testing.clients import Clients
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import Action, Step, mute_from, scripted
-from tests.metadata.support.clients import Clients
-from tests.metadata.support.place import Place
 
 Others: TypeAlias = Callable[[MetadataStore], Awaitable[list[int]]]
 

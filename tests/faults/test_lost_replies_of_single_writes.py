@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 import pytest
 
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, DOORS, Door
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.history import Done, Outcome, Saw, Unknown
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
 from tests.faults.support.recording import NotDone, Recorder, RecordingClient
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, DOORS, Door
-from tests.metadata.support.place import Place
 
 Others: TypeAlias = Callable[[RecordingClient, bytes], Awaitable[None]]
 

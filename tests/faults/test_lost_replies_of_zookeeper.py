@@ -12,6 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, Door
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.history import Done, Unknown
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Action, Step, at_random, scripted
@@ -20,9 +23,6 @@ from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
 from tests.faults.support.workload import Workload
 from tests.faults.test_lost_replies_of_single_writes import OTHERS
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, Door
-from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 SERVER: Final = "zookeeper-1"

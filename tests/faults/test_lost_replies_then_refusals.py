@@ -14,14 +14,15 @@ from kazoo.client import KazooClient
 from hedwig.errors import UncertainStateError
 from hedwig.metadata import MetadataUrl
 from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.testing.clients import Clients
+from hedwig.metadata.testing.doors import CALLS, Call
+from hedwig.metadata.testing.place import Place
 from hedwig.versions import NEW
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.tables import drop_tables
-from tests.metadata.support.clients import Clients
-from tests.metadata.support.doors import CALLS, Call
-from tests.metadata.support.place import Place, Surroundings
+from tests.metadata.support.place import Surroundings
 from tests.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()

@@ -10,11 +10,11 @@ import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import StoreOptions
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.faults.support.network import NETWORKED, Networked
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 SILENT: Final = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1", "hbase+thrift": "thrift2"}

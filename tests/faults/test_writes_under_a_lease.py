@@ -14,13 +14,13 @@ import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, SubscriptionDataManager
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.place import Place
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Versioned
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.metadata.support import samples
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.place import Place
 
 LEASE_S: Final = 2.0
 TIMEOUT_S: Final = 60.0

@@ -14,12 +14,12 @@ import pytest
 import hedwig
 from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
 from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, StoreOptions, Write
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.clients import Clients, Names
+from hedwig.metadata.testing.doors import CALLS, Call
+from hedwig.metadata.testing.place import Place
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata.support import samples
-from tests.metadata.support.clients import Clients, Names
-from tests.metadata.support.doors import CALLS, Call
-from tests.metadata.support.place import Place
 
 T = TypeVar("T")
 

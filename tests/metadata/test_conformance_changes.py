@@ -16,12 +16,12 @@ from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordErr
 from hedwig.metadata import Delete, MetadataStore, RecordKey, Write
 from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.awkward_names import AWKWARD
+from hedwig.metadata.testing.clients import Names
+from hedwig.metadata.testing.doors import CALLS, DOORS, Call
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW
-from tests.metadata.support import samples
-from tests.metadata.support.awkward_names import AWKWARD
-from tests.metadata.support.clients import Names
-from tests.metadata.support.doors import CALLS, DOORS, Call
 from tests.metadata.support.place import BACKENDS, BackendRow, as_parameters
 
 THROUGH_THE_GATEWAY = ("test_every_change_of_a_record_is_told_once",)

@@ -17,10 +17,12 @@ from hedwig.errors import (
 )
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.contract.layout import FORMAT_MAJOR
+from hedwig.metadata.testing.clients import Clients
+from hedwig.metadata.testing.doors import CALLS
+from hedwig.metadata.testing.place import Place
 from hedwig.versions import NEW, Versioned
-from tests.metadata.support.clients import Clients
-from tests.metadata.support.doors import CALLS
-from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place
+from tests.metadata.support.layout_probe import LayoutProbe
+from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow
 
 PATIENCE_S = 30.0
 """Far more than the timeouts given to the operations, far less than anybody would wait."""
@@ -46,6 +48,12 @@ def _one_line(error: HedwigError) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- format
+
+
+async def _layout_probe(clients: Clients, place: Place) -> LayoutProbe:
+    probe = await clients.probe(place)
+    assert isinstance(probe, LayoutProbe)
+    return probe
 
 
 async def test_bare_place_is_refused_with_the_command_that_formats_it(bare_place: Place) -> None:
@@ -86,7 +94,7 @@ async def test_many_may_format_at_once(bare_place: Place) -> None:
 
 
 async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place, clients: Clients) -> None:
-    probe = await clients.probe(kept_place)
+    probe = await _layout_probe(clients, kept_place)
     async with await kept_place.open() as store:
         written = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
     scheme = kept_place.url.partition(":")[0].partition("+")[0]
@@ -115,7 +123,7 @@ async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place
 
 
 async def test_unreadable_layout_is_refused(kept_place: Place, clients: Clients) -> None:
-    probe = await clients.probe(kept_place)
+    probe = await _layout_probe(clients, kept_place)
     await probe.damage_layout()
     with pytest.raises((LayoutError, CorruptRecordError)) as refusal:
         await kept_place.open()
@@ -125,7 +133,7 @@ async def test_unreadable_layout_is_refused(kept_place: Place, clients: Clients)
 async def test_missing_structure_is_named_with_the_command_that_makes_it(kept_place: Place, clients: Clients) -> None:
     async with await kept_place.open() as store:
         ownership = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
-    probe = await clients.probe(kept_place)
+    probe = await _layout_probe(clients, kept_place)
     missing = await probe.drop_structure()
     with pytest.raises(LayoutMissingError) as refusal:
         await kept_place.open()

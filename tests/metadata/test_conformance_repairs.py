@@ -24,14 +24,14 @@ from hedwig.metadata.bulk.repairs import (
     reset_pointer,
 )
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.clients import Clients
+from hedwig.metadata.testing.place import Place
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, Topic
 from hedwig.model import SubscriptionData as Data
 from hedwig.model import SubscriptionPreferences as Preferences
 from hedwig.model import SubscriptionState as State
 from hedwig.versions import NEW, Version
-from tests.metadata.support import samples
-from tests.metadata.support.clients import Clients
-from tests.metadata.support.place import Place
 
 THROUGH_THE_GATEWAY = ("test_unreadable_records_are_deleted_at_the_version_that_was_seen",)
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata.testing.bulk_contents import fill
 from hedwig.pipeline.main import jobs
 from hedwig.pipeline.source.datasource import register
-from tests.metadata.support.bulk_contents import fill
 from tests.pipeline.support.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.pipeline.support.stores import new_store, with_store
 

@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
+from hedwig.metadata.testing.place import Place
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Version
-from tests.metadata.support.place import BACKENDS, Place, Surroundings
+from tests.metadata.support.place import BACKENDS, Surroundings
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.pipeline.support.stores import new_store, records, with_store
 from tests.servers import RunningServers

@@ -9,14 +9,15 @@ from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
 from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.testing.bulk_contents import fill
+from hedwig.metadata.testing.place import Place
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.model import Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots import store_snapshot
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, write_snapshot
-from tests.metadata.support.bulk_contents import fill
-from tests.metadata.support.place import BACKENDS, BackendRow, Place, Surroundings
+from tests.metadata.support.place import BACKENDS, BackendRow, Surroundings
 from tests.pipeline.conftest import Run
 from tests.pipeline.support.stores import check_pauses, new_store, records, with_store
 from tests.servers import RunningServers

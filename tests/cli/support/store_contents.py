@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from hedwig.metadata import MetadataStore, Outcome, RecordKey, Write, open_metadata
 from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.metadata.testing import samples
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
-from tests.metadata.support import samples
 
 __all__ = ["contents", "fill"]
 

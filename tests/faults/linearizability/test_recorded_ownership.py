@@ -28,6 +28,7 @@ from hedwig.metadata import (
     format_metadata,
     open_metadata,
 )
+from hedwig.metadata.testing.place import Place
 from hedwig.model import HubInfo, Topic
 from hedwig.names import as_topic
 from hedwig.versions import ANY, NEW, Version, Versioned
@@ -53,7 +54,6 @@ from tests.faults.linearizability.support.versioned_register import (
 )
 from tests.faults.support.waiting import until_blocking
 from tests.faults.support.workforce import set_off, workers
-from tests.metadata.support.place import Place
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.metadata import MetadataUrl
+from hedwig.metadata.testing.place import Place
 from tests.faults.support.proxy import Plan, Proxy
 from tests.faults.support.wires import ThriftWire, Wire, ZooKeeperWire
 from tests.metadata.hbase.native.support.wire import WRITE, HBaseWire
-from tests.metadata.support.place import BACKENDS, BackendRow, Place, RoutedPlace
+from tests.metadata.support.place import BACKENDS, BackendRow, RoutedPlace
 
 __all__ = ["NETWORKED", "Networked"]
 

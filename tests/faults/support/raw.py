@@ -1,9 +1,9 @@
 """What the store itself holds of a record, past all code under test, compared with what was acknowledged."""
 
 from hedwig.metadata import RecordKey
+from hedwig.metadata.testing.doors import Call
+from hedwig.metadata.testing.probe import Probe
 from hedwig.versions import Version
-from tests.metadata.support.doors import Call
-from tests.metadata.support.probe import Probe
 
 __all__ = ["assert_stored"]
 

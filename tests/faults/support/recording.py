@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError, UncertainStateError
 from hedwig.metadata import MetadataStore
+from hedwig.metadata.testing.doors import Door
 from hedwig.versions import NEW, Version, Versioned
 from tests.faults.support.history import (
     ABSENT,
@@ -25,7 +26,6 @@ from tests.faults.support.history import (
 )
 from tests.faults.support.numbers import number_of, shown
 from tests.faults.support.waiting import TIMEOUT_S
-from tests.metadata.support.doors import Door
 
 __all__ = ["NotDone", "Recorder", "RecordingClient"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from hedwig.errors import HedwigError
 from hedwig.metadata import StoreOptions, open_metadata
+from hedwig.metadata.testing.doors import CALLS
 from hedwig.versions import NEW
-from tests.metadata.support.doors import CALLS
 
 __all__ = ["fill"]
 

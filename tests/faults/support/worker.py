@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from hedwig.errors import BadVersionError
 from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
+from hedwig.metadata.testing.doors import CALLS, Call
 from hedwig.versions import NEW, Versioned
 from tests.faults.linearizability.support.contender import contend_in_process
 from tests.faults.support.numbers import number_of, shown
-from tests.metadata.support.doors import CALLS, Call
 
 __all__ = ["CLAIMS", "WORKERS_MAX", "Log", "contend", "contend_for_ownership", "door_of", "keep_writing"]
 

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore
+from hedwig.metadata.testing.doors import Door
 from tests.faults.support.history import Done, Saw
 from tests.faults.support.recording import Recorder, RecordingClient
 from tests.faults.support.waiting import until
-from tests.metadata.support.doors import Door
 
 __all__ = ["Workload"]
 

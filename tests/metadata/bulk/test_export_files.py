@@ -28,8 +28,8 @@ from hedwig.metadata.bulk.export_file import (
 )
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.records.unknown_fields import foreign_fields
+from hedwig.metadata.testing import samples
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic, UnknownFields
-from tests.metadata.support import samples
 
 HEADER: Final = ExportHeader(url="sqlite:///x.db", kind="sqlite", store_id="1", at="2026-01-01T00:00:00+00:00")
 

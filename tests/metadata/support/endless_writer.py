@@ -6,9 +6,9 @@ import os
 import sys
 
 from hedwig.metadata import open_metadata
+from hedwig.metadata.testing import samples
 from hedwig.model import Topic
 from hedwig.versions import NEW
-from tests.metadata.support import samples
 
 __all__: list[str] = []
 

@@ -1,26 +1,25 @@
-"""Places: where a test keeps a store, and how it reaches it, one row for each backend.
+"""The backends under test, one row for each, and their places.
 
 To hold another backend to the suite, add a class and a row to `BACKENDS`.
 """
 
-import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import pytest
 
-from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions
 from hedwig.metadata.hbase import HBaseFactory
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.native.cluster.links import Route
 from hedwig.metadata.hbase.native.wire.regions import Server
+from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.probe import Probe
 from tests.metadata.hbase.native.support.tables import drop_tables
-from tests.metadata.support.probe import Probe
 from tests.metadata.support.probe_hbase import HBaseProbe
 from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
 from tests.metadata.support.probe_zookeeper import ZooKeeperProbe
@@ -31,7 +30,7 @@ __all__ = [
     "BACKENDS",
     "KEPT_BACKENDS",
     "BackendRow",
-    "Place",
+    "HBasePlace",
     "RoutedPlace",
     "Surroundings",
     "as_parameters",
@@ -53,44 +52,17 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One store, which nobody else uses.
+class HBasePlace(Place):
+    """A place on HBase. `regions` is into how many each table is split: few, since a run makes many on one server."""
 
-    `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
-    takes an open store because a database in memory has no other door; `gather` opens it with that option; `regions` is
-    into how many HBase regions each table is split: few, since a test run makes many tables on one small server.
-    """
-
-    url: str
-    probe: Callable[[MetadataStore | None], Probe]
-    kept: bool = True
-    gather: bool = False
     regions: int = _FEW_REGIONS
 
-    async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
-        """Lay the store out."""
-        await format_metadata(self.url, self._with_regions(options), wipe=wipe)
-
-    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
-        """Open the store."""
-        return await open_metadata(self.url, replace(self._with_regions(options), gather=self.gather))
-
-    @contextmanager
-    def formatted(self) -> Iterator[Self]:
-        """Lay the store out, and drop it in the end. For fixtures outside an event loop."""
-        asyncio.run(self.format())
-        yield self
-        asyncio.run(self.drop())
-
-    async def drop(self) -> None:
-        """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
-
-    def _with_regions(self, options: StoreOptions | None) -> StoreOptions:
-        return replace(options or StoreOptions(), regions=self.regions)
+    def with_own(self, options: StoreOptions | None) -> StoreOptions:
+        return replace(Place.with_own(self, options), regions=self.regions)
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedPlace(Place):
+class RoutedPlace(HBasePlace):
     """A place on an HBase whose region servers, at `server`, clients of `open` reach at `route` if that is given.
 
     Both are addresses joined by commas, one for each region server.
@@ -102,7 +74,7 @@ class RoutedPlace(Place):
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         if not self.route:
             return await Place.open(self, options)
-        chosen, url = self._with_regions(options), MetadataUrl.parse(self.url)
+        chosen, url = self.with_own(options), MetadataUrl.parse(self.url)
         route = reached_at(self.server, self.route)
         factory = HBaseFactory(lambda url, options: connect(url, options, route))
         return MetadataStore(url, await factory.open(url, chosen), chosen)
@@ -196,7 +168,7 @@ class _ModelPlace(Place):
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         tables = open_tables()
-        return open_model(ModelWay(tables, Random(0), 0.0), replace(options or StoreOptions(), gather=self.gather))
+        return open_model(ModelWay(tables, Random(0), 0.0), self.with_own(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +233,7 @@ class _HBaseThrift:
     def place(self, surroundings: Surroundings) -> Place:
         address, reader = (surroundings.servers.address(name) for name in ("thrift2", "thrift1"))
         namespace = f"t{uuid.uuid4().hex}"
-        return Place(f"hbase+thrift://{address}/{namespace}", lambda _: HBaseProbe(reader, namespace))
+        return HBasePlace(f"hbase+thrift://{address}/{namespace}", lambda _: HBaseProbe(reader, namespace))
 
     def url_at(self, host: str, port: int) -> str | None:
         return f"hbase+thrift://{host}:{port}/hedwig"

@@ -10,9 +10,9 @@ import msgpack
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.testing.probe import GARBAGE, Cell
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.support.msgpack_records import added_to_record, found_in_record
-from tests.metadata.support.probe import GARBAGE, Cell
 
 __all__ = ["HBaseProbe"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.metadata.contract.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.testing.probe import GARBAGE, Cell
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.support.msgpack_records import added_to_record, found_in_record
-from tests.metadata.support.probe import GARBAGE, Cell
 
 __all__ = ["SqliteProbe", "run_in_file", "run_in_memory"]
 

@@ -11,9 +11,9 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.testing.probe import GARBAGE, Cell
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from tests.metadata.support.probe import GARBAGE, Cell
 
 __all__ = ["ZooKeeperProbe"]
 

@@ -14,6 +14,7 @@ from hedwig.cli.dev import DevServers
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
 from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.testing import samples
 from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
 from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.model import LedgerRanges, SubscriberId, Topic
@@ -21,7 +22,6 @@ from hedwig.versions import ANY, NEW
 from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.faults.support.proxy import Action, Exchange, Plan, Proxy, Step, scripted
 from tests.faults.support.wires import ZooKeeperWire
-from tests.metadata.support import samples
 from tests.metadata.zookeeper.conftest import Prefix
 from tests.servers import UNSYNCED
 

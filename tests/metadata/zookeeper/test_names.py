@@ -9,10 +9,10 @@ from kazoo.client import KazooClient
 from kazoo.protocol.paths import normpath
 
 from hedwig.metadata import RecordKey
+from hedwig.metadata.testing.awkward_names import AWKWARD
 from hedwig.metadata.zookeeper.records.paths import COMPONENTS_MAX, ESCAPE, Paths, sort_key, subscriber_of, topic_of
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import NAME_BYTES_MAX
-from tests.metadata.support.awkward_names import AWKWARD
 from tests.metadata.zookeeper.conftest import Prefix
 
 PLACES: Final = Paths("/hedwig/region")

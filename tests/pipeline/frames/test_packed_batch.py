@@ -14,12 +14,12 @@ from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.packed import PackedColumns
 from hedwig.metadata.records.packing import part_codec
 from hedwig.metadata.records.unknown_fields import has_unknown_fields
+from hedwig.metadata.testing import samples
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.frames.packed_batch import UnusualError, packed_batch
 from hedwig.pipeline.frames.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import Version, Versioned
-from tests.metadata.support import samples
 
 RECORDS: Final[dict[Table, st.SearchStrategy[Any]]] = {
     Table.TOPICS: samples.ledger_ranges,

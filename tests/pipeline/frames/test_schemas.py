@@ -12,13 +12,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from hedwig.errors import InvalidArgumentError
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.comparison import plain_record
+from hedwig.metadata.testing import samples
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.frames.input_rows import rows_of
 from hedwig.pipeline.frames.schemas import arrow_schema, batch_of
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import Version, Versioned
-from tests.metadata.support import samples
 
 NAMES: Final = st.binary(min_size=1, max_size=8)
 RECORDS: Final[dict[Table, st.SearchStrategy[Any]]] = {

@@ -16,6 +16,7 @@ from hedwig.errors import ConfigurationError, InvalidArgumentError, MetadataUnav
 from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
 from hedwig.metadata.contract.operations import Read
 from hedwig.metadata.freezing import StoreFreeze
+from hedwig.metadata.testing import samples
 from hedwig.model import (
     LedgerRanges,
     SubscriberId,
@@ -31,7 +32,6 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.source.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
 from hedwig.pipeline.source.statistics import STATISTICS_SCHEMA, Statistics
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata.support import samples
 from tests.pipeline.support.stores import new_store, records, with_store
 
 TOPICS: Final = [Topic(b"topic/%03d" % number) for number in range(100)]

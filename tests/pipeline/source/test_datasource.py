@@ -16,6 +16,8 @@ from pyspark.taskcontext import TaskContext
 
 from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.metadata.records.stamps import Stamp
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.bulk_contents import fill
 from hedwig.model import LedgerRanges, Topic, UnknownFields
 from hedwig.pipeline.frames.policies import Policy, Result
 from hedwig.pipeline.frames.spark_types import spark_schema
@@ -34,8 +36,6 @@ from hedwig.pipeline.source.speculation import is_speculating
 from hedwig.pipeline.source.statistics import Statistics
 from hedwig.pipeline.source.writing import apply_rows
 from hedwig.versions import ANY, NEW
-from tests.metadata.support import samples
-from tests.metadata.support.bulk_contents import fill
 from tests.pipeline.support.stores import new_store, records, rows_of_table, with_store
 
 TOPICS: Final = [Topic(b"topic/%03d" % number) for number in range(60)]

@@ -21,6 +21,7 @@ from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
 from hedwig.metadata import MetadataStore, StoreOptions
+from hedwig.metadata.testing.place import Place
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
 from hedwig.wire import Answer, CloseSubscription
@@ -30,7 +31,6 @@ from tests.faults.support.proxy import PASS, Plan, Proxy
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_client import WireClient
-from tests.metadata.support.place import Place
 
 __all__ = ["SESSION_S", "Deployment", "liveness_of"]
 

@@ -5,10 +5,10 @@ import pytest
 
 from hedwig.metadata import open_metadata
 from hedwig.metadata.hbase.keys import topic_key
+from hedwig.metadata.testing.doors import CALLS, Call
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW, Versioned
 from tests.metadata.hbase.native.conftest import OPTIONS, Namespace
-from tests.metadata.support.doors import CALLS, Call
 
 NATIVE, GATEWAY = "native", "gateway"
 HUB = HubInfo(host="hub-1", port=4080, epoch=1)

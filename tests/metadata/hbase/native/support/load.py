@@ -27,11 +27,11 @@ from hedwig.metadata import (
     open_metadata,
 )
 from hedwig.metadata.contract.kinds import OWNERSHIP, RecordKind
+from hedwig.metadata.testing.doors import CALLS, Call
 from hedwig.model import Topic
 from hedwig.versions import NEW, Version, Versioned
 from tests.faults.support.workload import Workload
 from tests.metadata.hbase.native.support.tables import drop_tables
-from tests.metadata.support.doors import CALLS, Call
 
 __all__ = ["Load", "Trouble", "harm_under_load"]
 

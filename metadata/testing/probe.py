@@ -55,20 +55,11 @@ class Probe(Protocol):
     async def unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
         """Return the fields of a record that only a newer minor format understands, as `add_unknown_fields` does."""
 
-    async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
-        """Replace the layout record, as another backend (None: this one) or another release would have written it."""
-
-    async def damage_layout(self) -> None:
-        """Replace the layout record by something that nobody can read."""
-
     async def named(self, name: str) -> bytes | None:
         """Return the value of a named record, or None if the store has none."""
 
     async def set_named(self, name: str, value: bytes | None) -> None:
         """Overwrite a named record that is there, or (None) take it away so that it was never there."""
-
-    async def drop_structure(self) -> str:
-        """Take away a thing that `format` makes, but not the layout record; return the name that an error must give."""
 
     async def close(self) -> None:
         """Give the connection up."""

@@ -5,10 +5,10 @@ from typing import Any, Final, TypeAlias
 
 from hedwig.metadata import MetadataStore, RecordKey, ScannedRecord, Write
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.testing import samples
+from hedwig.metadata.testing.doors import CALLS
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
-from tests.metadata.support import samples
-from tests.metadata.support.doors import CALLS
 
 __all__ = ["PREFIXES", "TOPICS", "Contents", "contents", "fill", "filled_contents"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from hedwig.metadata import MetadataStore, StoreOptions
-from tests.metadata.support.place import Place
-from tests.metadata.support.probe import Probe
+from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.probe import Probe
 
 __all__ = ["Clients", "Names"]
 

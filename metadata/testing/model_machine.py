@@ -10,9 +10,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
 from hedwig.errors import BadVersionError, HedwigError, InvalidArgumentError, NoRecordError
 from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
+from hedwig.metadata.testing.doors import CALLS, DOORS, Call, Door
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata.support.doors import CALLS, DOORS, Call, Door
 
 __all__ = ["TwoClients"]
 

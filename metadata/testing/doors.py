@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.testing import samples
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW, Version, Versioned
-from tests.metadata.support import samples
 
 __all__ = ["CALLS", "DOORS", "Call", "Door"]
 

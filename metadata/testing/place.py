@@ -1,0 +1,61 @@
+"""Places: where a test keeps a store, and how it reaches it; and what may be asked of the backend."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.testing.probe import Probe
+
+__all__ = ["Effort", "Place"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much the suite may ask of a backend.
+
+    places_are_cheap: every test can have a place of its own. examples: how many examples a search among sequences of
+    operations may take. quick_pairs: of how many quick pairs of a deletion and a creation none may vanish.
+    """
+
+    places_are_cheap: bool = True
+    examples: int = 20
+    quick_pairs: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One store, which nobody else uses.
+
+    `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
+    takes an open store because a database in memory has no other door; `gather` opens it with that option.
+    """
+
+    url: str
+    probe: Callable[[MetadataStore | None], Probe]
+    kept: bool = True
+    gather: bool = False
+
+    async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
+        """Lay the store out."""
+        await format_metadata(self.url, self.with_own(options), wipe=wipe)
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        """Open the store."""
+        return await open_metadata(self.url, self.with_own(options))
+
+    @contextmanager
+    def formatted(self) -> Iterator[Self]:
+        """Lay the store out, and drop it in the end. For fixtures outside an event loop."""
+        asyncio.run(self.format())
+        yield self
+        asyncio.run(self.drop())
+
+    async def drop(self) -> None:
+        """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
+
+    def with_own(self, options: StoreOptions | None) -> StoreOptions:
+        """Return the options of a test with those that the place has."""
+        return replace(options or StoreOptions(), gather=self.gather)
