@@ -2,12 +2,15 @@
 #
 #   environment_base          .venv with what a hub needs, and hedwig-admin
 #   environment_development   .venv with the extras and the checks too
+#   environment_beside        the same with another Python, beside .venv
 #   environment_java          a JDK and Maven, for the servers that tests start
 #   environment_terminal      tmux, in which tests look at what is drawn on a terminal, and the shells that complete there
 #
 # Each does only what is missing, says in one line what it does, and ends the script with one line when it cannot.
 
 PYTHON_MINIMUM="3, 11"
+PYTHONS="3.11 3.12 3.13"  # As in the classifiers of pyproject.toml.
+VENV=.venv
 
 say() {
     printf '==> %s\n' "$*"
@@ -65,7 +68,7 @@ find_python() {
 }
 
 make_venv() {
-    if .venv/bin/python -c "import pip, sys; sys.exit(sys.version_info < ($PYTHON_MINIMUM))" >/dev/null 2>&1; then
+    if $VENV/bin/python -c "import pip, sys; sys.exit(sys.version_info < ($PYTHON_MINIMUM))" >/dev/null 2>&1; then
         return
     fi
     local python
@@ -74,15 +77,15 @@ make_venv() {
         system_packages "Python 3.11 or later with venv" python3 python3-venv
         python=$(find_python) || fail "the system's python3 is older than 3.11; install a later one and name it: PYTHON=/path/to/python3 $0"
     fi
-    say "making .venv with $("$python" --version)"
-    "$python" -m venv --clear .venv || fail "$python could not make .venv: see its message above"
+    say "making $VENV with $("$python" --version)"
+    "$python" -m venv --clear "$VENV" || fail "$python could not make $VENV: see its message above"
 }
 
 # Print what an installation depends on. The folder is part of it: an environment that was moved points to its old place.
 fingerprint() {
     {
         pwd -P
-        .venv/bin/python --version
+        $VENV/bin/python --version
         cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto \
             hub/ledgers/bookkeeper/bookkeeper.proto
     } | cksum
@@ -91,12 +94,12 @@ fingerprint() {
 # Install the project, editable, unless this was done for the same inputs.
 #   $1 name of the stamp   $2 what pip installs   $3 stamp that covers this one too, or nothing
 install_project() {
-    local stamp=.venv/hedwig-$1.stamp target=$2 wider=${3:+.venv/hedwig-$3.stamp} wanted candidate
+    local stamp=$VENV/hedwig-$1.stamp target=$2 wider=${3:+$VENV/hedwig-$3.stamp} wanted candidate
     (
         # Two runs in one folder take turns instead of installing into each other's environment.
         if command -v flock >/dev/null; then
             flock -n 9 || { say "waiting for another run to finish its installation"; flock -w 1200 9; } ||
-                fail "another run has been installing for 20 minutes; end it, or remove .venv.lock"
+                fail "another run has been installing for 20 minutes; end it, or remove $VENV.lock"
         fi
         make_venv
         wanted=$(fingerprint)
@@ -107,11 +110,11 @@ install_project() {
                 exit 0
             fi
         done
-        say "installing $target into .venv with pip"
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --editable "$target" </dev/null ||
+        say "installing $target into $VENV with pip"
+        $VENV/bin/python -m pip install --quiet --disable-pip-version-check --no-input --editable "$target" </dev/null ||
             fail "pip could not install $target: see its message above"
         printf '%s\n' "$wanted" >"$stamp"
-    ) 9>.venv.lock
+    ) 9>"$VENV.lock"
 }
 
 environment_base() {
@@ -120,6 +123,28 @@ environment_base() {
 
 environment_development() {
     install_project development '.[dev]'
+}
+
+# Print the Pythons that are named above and found here, but for that of .venv: a version and its program a line.
+other_pythons() {
+    local version candidate used
+    used=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for version in $PYTHONS; do
+        [ "$version" != "$used" ] || continue
+        for candidate in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+            if "$candidate" -c "import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" \
+                </dev/null >/dev/null 2>&1; then
+                printf '%s %s\n' "$version" "$candidate"
+                break
+            fi
+        done
+    done
+}
+
+#   $1 version   $2 its program
+environment_beside() {
+    local VENV=.venv-$1 PYTHON=$2
+    environment_development
 }
 
 # Whether there is a JDK that the servers run on: 17 or later.

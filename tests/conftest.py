@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 __all__: list[str] = []
 
 # The real servers of a run, shared by the tests of every folder; and how two processes share the tests.
-pytest_plugins = ["tests.servers", "tests.side_by_side"]
+pytest_plugins = ["tests.servers", "tests.side_by_side", "tests.tiers"]
 
 # How long an example takes depends on what else the machine does, and no test is to.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,9 +6,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-__all__ = ["WholeFolders", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+__all__ = ["WHOLE", "WholeFolders", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
-_WHOLE: Final = ("tests/pipeline/", "tests/chaos/", "tests/java_hedwig/", "tests/java_client/")
+WHOLE: Final = ("tests/pipeline/", "tests/chaos/", "tests/java_hedwig/", "tests/java_client/")
 """Folders with a Spark session, or with Java servers of their own: to start these in both processes takes a minute."""
 
 
@@ -16,7 +16,7 @@ class WholeFolders(LoadFileScheduling):  # type: ignore[misc]  # It has no types
     """Gives modules out in the order of the tests, and such a folder at once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in _WHOLE if nodeid.startswith(folder)), nodeid.partition("::")[0])
+        return next((folder for folder in WHOLE if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,4 +33,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFo
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the largest shares, so that the last one is short."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not item.nodeid.startswith(_WHOLE))
+        items.sort(key=lambda item: not item.nodeid.startswith(WHOLE))

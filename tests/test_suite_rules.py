@@ -86,6 +86,31 @@ def test_full_runs_the_long_tests_too(tmp_path: Path) -> None:
     assert "left out" not in run.stdout
 
 
+@pytest.mark.parametrize(
+    ("named", "runs_without_servers", "is_fast"),
+    [
+        ("", True, True),
+        ("import subprocess\n", True, False),
+        ("from hedwig.cli.dev import DevServers\n", False, False),
+        ("pytestmark = pytest.mark.servers\n", False, False),
+    ],
+    ids=["nothing", "a process", "servers", "servers, by the mark"],
+)
+def test_tiers_are_told_apart_by_what_a_module_names(
+    tmp_path: Path, named: str, runs_without_servers: bool, is_fast: bool
+) -> None:
+    for option, runs in (("--without-servers", runs_without_servers), ("--fast", is_fast)):
+        run = _run(tmp_path, f"{named}def test_it() -> None:\n    pass\n", option)
+        assert ("1 passed" in run.stdout, "1 tests left out that need servers" in run.stdout) == (runs, not runs)
+
+
+def test_what_lacks_the_mark_finds_no_java(tmp_path: Path) -> None:
+    module = "from hedwig.cli.dev.servers.java import find_java\n\ndef test_it() -> None:\n    find_java()\n"
+    run = _run(tmp_path, module, "--without-servers")
+    assert run.returncode == 1
+    assert "has no bin/java" in run.stdout
+
+
 SKIP_IN_A_FIXTURE = """
 @pytest.fixture
 def server() -> None:

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 MESSAGES = 400
 
 
-@pytest.fixture(params=["our hub", "the original hub"])
+@pytest.fixture(params=["our hub", pytest.param("the original hub", marks=pytest.mark.servers)])
 def hub(request: pytest.FixtureRequest) -> HubAddress:
     if request.param == "the original hub":
         return HubAddress.parse(request.getfixturevalue("servers").address("java-hedwig"))

@@ -352,6 +352,7 @@ def test_ends_are_mended_by_what_closed_ledgers_hold(shelf: Shelf) -> None:
     assert contents(shelf.admin.url)["persistence", b"news", None] == ranges((one, 1, 8), (two, 9, None))
 
 
+@pytest.mark.servers
 def test_ledgers_of_a_cluster_that_has_none_there_are_said_to_be_unknown(admin: Admin, tmp_path: Path) -> None:
     own = RunningServers(tmp_path / "servers")
     try:

@@ -15,6 +15,8 @@ from tests.servers import RunningServers
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.servers
+
 TOPICS = 1500
 
 

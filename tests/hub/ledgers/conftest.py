@@ -42,7 +42,7 @@ async def store(open_store: OpenStore) -> LocalLedgerStore:
     return await open_store(segment_bytes=8192)
 
 
-@pytest.fixture(params=["local", "bookkeeper"])
+@pytest.fixture(params=["local", pytest.param("bookkeeper", marks=pytest.mark.servers)])
 async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) -> AsyncIterator[OpenAnyStore]:
     """Open a store of either kind: `open_any_store()`. Those of one test meet the same ledgers."""
     if request.param == "local":
