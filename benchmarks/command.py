@@ -17,7 +17,6 @@ from hedwig.benchmarks.report.files import write_report
 from hedwig.benchmarks.report.tables import show_result
 from hedwig.benchmarks.runs.results import OF_A_RUN, Result
 from hedwig.benchmarks.suites.suite import Run, Suite
-from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError, MissingExtraError
 
 __all__ = ["command_of"]
@@ -71,7 +70,7 @@ def _measure(
                 result = suite.gone_on(result, Result.read(path), suite.file_option)
             run.result = result
             plan.carry_out(result, path)
-        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+        except (HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)

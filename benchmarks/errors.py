@@ -1,7 +1,9 @@
 """What ends a benchmark."""
 
+from hedwig.errors import OperationError
+
 __all__ = ["BenchmarkError"]
 
 
-class BenchmarkError(Exception):
+class BenchmarkError(OperationError):
     """Something could not be measured: one line that says what, and why."""

@@ -6,20 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from hedwig.benchmarks.drivers.hub.java_client import (
-    JavaBenchmark,
-    JavaBenchmarkError,
-    JavaBenchmarkRun,
-    JavaMode,
-    JavaResult,
-)
+from hedwig.benchmarks.drivers.hub.java_client import JavaBenchmark, JavaBenchmarkRun, JavaMode, JavaResult
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.recording import Summary, merged
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.cli.dev import DevError
+from hedwig.errors import OperationError
 
 __all__ = ["DRIVERS", "LEDGERS", "USUAL_DRIVERS", "ZNODES", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
 
@@ -137,7 +131,7 @@ class JavaDriver:
             ):
                 result = running.result(_JAVA_S)
                 end_ns = time.monotonic_ns()
-        except (JavaBenchmarkError, DevError) as exc:
+        except OperationError as exc:
             raise BenchmarkError(f"{exc}{_said_last(exc)}") from exc
         measurement.count = result.count - result.failed
         measurement.seconds = result.count / result.rate_per_s if result.rate_per_s else 0.0
@@ -165,11 +159,8 @@ class JavaDriver:
         return self._whole(round(rate * workload.seconds), workload.topics)
 
     def _run(self, benchmark: JavaBenchmark, subject: Subject) -> JavaResult:
-        try:
-            with JavaBenchmarkRun(subject.address, benchmark, progress=lambda _: None) as running:
-                return running.result(_JAVA_S)
-        except (JavaBenchmarkError, DevError) as exc:
-            raise BenchmarkError(str(exc)) from exc
+        with JavaBenchmarkRun(subject.address, benchmark, progress=lambda _: None) as running:
+            return running.result(_JAVA_S)
 
     def _whole(self, messages: int, topics: int) -> int:
         """Return a number of messages that the program takes: the same for each topic, and at least two."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.jvm_flags import flags_of
-from hedwig.cli.dev import DevError
 from hedwig.cli.dev.servers.java import find_java
+from hedwig.errors import OperationError
 
 __all__ = [
     "find_jcmd",
@@ -77,7 +77,7 @@ def full_heap(pid: int) -> str | None:
 def has_full_heap(pids: Iterable[int]) -> bool:
     """Say whether the heap of one of these machines is full, as far as they say so; each collects its garbage."""
     for pid in pids:
-        with suppress(BenchmarkError, DevError):
+        with suppress(OperationError):
             if full_heap(pid) is not None:
                 return True
     return False

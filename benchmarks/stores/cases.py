@@ -19,7 +19,6 @@ from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import LEFT_BEHIND, Measurement
 from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.servers import StoreServers
-from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["CLIENT_COMMAND", "MEMORY", "SERIES_WIDTH", "MetadataCases", "note_used"]
@@ -129,7 +128,7 @@ class MetadataCases:
     ) -> Measurement:
         try:
             measurement = carry_out()
-        except (BenchmarkError, DevError, HedwigError) as exc:
+        except HedwigError as exc:
             # What the client is still doing is not known: the next case gets a new one.
             self._clients.end(backend)
             measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))

@@ -9,15 +9,13 @@ from typing import Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm
-from hedwig.cli.dev.errors import DevError, NotAnsweringError, UnknownServerError
+from hedwig.cli.dev.errors import DevError
 from hedwig.cli.dev.launcher import DevServers, ServerStatus
 from hedwig.cli.dev.log_files import follow, last_lines
 from hedwig.cli.dev.servers.classpath import user_cache
 from hedwig.cli.dev.services import DEFAULT_SERVICES, KINDS, SERVICES
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.settings import Settings, pass_settings
-from hedwig.errors import OperationError
-from hedwig.exit_codes import ExitCode
 
 __all__ = ["dev"]
 
@@ -226,26 +224,16 @@ def _heap_sizes(heaps: Sequence[str]) -> dict[str, int]:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """Turn our own errors into those of commands, below the server's last words."""
+    """Show a server's last words before the error that it caused."""
     try:
         yield
     except DevError as exc:
         for line in exc.log_tail:
             click.echo(f"  {line}", err=True)
-        raise OperationError(str(exc), _exit_code(exc)) from exc
+        raise
     except KeyboardInterrupt:
         _talk("see `hedwig-admin dev status`; `hedwig-admin dev up` goes on, `down` removes")
         raise
-
-
-def _exit_code(error: DevError) -> ExitCode:
-    match error:
-        case UnknownServerError():
-            return ExitCode.NOT_FOUND
-        case NotAnsweringError():
-            return ExitCode.OUTCOME_UNKNOWN
-        case _:
-            return ExitCode.FAILED
 
 
 def _write_out(content: bytes) -> None:

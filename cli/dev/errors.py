@@ -1,22 +1,30 @@
 """What the launcher reports to its user.
 
-DevError
-├── UnknownServerError   there is no server of that name in the directory
-└── NotAnsweringError    a server did not answer before the deadline
+OperationError
+└── DevError
+    ├── UnknownServerError   there is no server of that name in the directory
+    └── NotAnsweringError    a server did not answer before the deadline
 """
+
+from typing import ClassVar
+
+from hedwig.errors import OperationError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["DevError", "NotAnsweringError", "UnknownServerError"]
 
 
-class DevError(Exception):
+class DevError(OperationError):
     """Say in one line what failed, on what, why, and what to do.
 
     `log_tail` holds the last lines of the server's log when a server is the cause; they are a note of the exception
     too, so that an uncaught one shows them.
     """
 
+    _CODE: ClassVar[ExitCode] = ExitCode.FAILED
+
     def __init__(self, message: str, log_tail: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+        super().__init__(message, self._CODE)
         self.log_tail = log_tail
         if log_tail:
             self.add_note("\n".join(log_tail))
@@ -25,6 +33,10 @@ class DevError(Exception):
 class UnknownServerError(DevError):
     """The directory has no server of that name."""
 
+    _CODE = ExitCode.NOT_FOUND
+
 
 class NotAnsweringError(DevError):
     """A server runs, yet did not answer before the deadline."""
+
+    _CODE = ExitCode.OUTCOME_UNKNOWN

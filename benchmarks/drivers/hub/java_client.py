@@ -24,10 +24,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.servers.java import find_java
 
-__all__ = ["JavaBenchmark", "JavaBenchmarkError", "JavaBenchmarkRun", "JavaMode", "JavaResult", "main", "run"]
+__all__ = ["JavaBenchmark", "JavaBenchmarkRun", "JavaMode", "JavaResult", "main", "run"]
 
 _PROGRAM: Final = "org.apache.hedwig.client.benchmark.HedwigBenchmark"
 _LATENCY_MS_MAX: Final = 60_000
@@ -47,10 +48,6 @@ _RESULT: Final = re.compile(
     r"numFailed = (?P<failed>\d+)"
     r"(, avg latency = (?P<mean>\d+), \S+%ile latency = (?P<above> >= )?(?P<percentile>\d+))?"
 )
-
-
-class JavaBenchmarkError(Exception):
-    """The program could not be run or did not come to its end: one line, and the last lines that it printed."""
 
 
 class JavaMode(StrEnum):
@@ -137,7 +134,7 @@ class JavaResult:
 class JavaBenchmarkRun:
     """A running program, which `with` starts, and ends if it still runs.
 
-    Raises in its methods: JavaBenchmarkError - the program ended without result, or has not come so far in time.
+    Raises in its methods: BenchmarkError - the program ended without result, or has not come so far in time.
     """
 
     def __init__(
@@ -218,7 +215,7 @@ class JavaBenchmarkRun:
             if reached():
                 return
             why = "it ended" if self._ended else f"not within {timeout_s:.0f} s"
-            error = JavaBenchmarkError(f"the Java benchmark against {self._address} did not {what}: {why}")
+            error = BenchmarkError(f"the Java benchmark against {self._address} did not {what}: {why}")
             error.add_note("\n".join(self._tail))
             raise error
 
@@ -253,7 +250,7 @@ class JavaBenchmarkRun:
 def run(address: str, benchmark: JavaBenchmark, timeout_s: float, *, heap_mb: int = 1024) -> JavaResult:
     """Run the program to its end and return what it measured.
 
-    Raises: JavaBenchmarkError - it failed, or took longer than `timeout_s`; DevError - no Java, no jars.
+    Raises: BenchmarkError - it failed, or took longer than `timeout_s`; DevError - no Java, no jars.
     """
     with JavaBenchmarkRun(address, benchmark, heap_mb=heap_mb) as running:
         return running.result(timeout_s)
@@ -293,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.monotonic()
     try:
         result = run(given.address, benchmark, given.timeout)
-    except JavaBenchmarkError as error:
+    except BenchmarkError as error:
         sys.exit("\n".join((f"error: {error}", *error.__notes__)))
     print(_summary(benchmark, result, time.monotonic() - began))
 

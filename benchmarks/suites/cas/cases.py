@@ -10,7 +10,6 @@ from typing import Any, Final, Self
 from hedwig.benchmarks.drivers.records.hbase_records import records_table
 from hedwig.benchmarks.drivers.records.java_program import java_command
 from hedwig.benchmarks.drivers.records.record_clients import PARTS, SUBSCRIBER
-from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.client_pool import ClientPool
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
@@ -19,7 +18,7 @@ from hedwig.benchmarks.machine.cpu_time import cpu_s_between
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.cas.servers import Servers
-from hedwig.cli.dev import DevError
+from hedwig.errors import OperationError
 
 __all__ = ["CasCases"]
 
@@ -52,7 +51,7 @@ class CasCases:
         """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
         try:
             return self._measure(case, number)
-        except (BenchmarkError, DevError) as exc:
+        except OperationError as exc:
             # What the client is still doing is not known: the next case gets a new one.
             self._clients.end(case.driver)
             return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))

@@ -21,7 +21,7 @@ from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
 from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.sizes import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
 from hedwig.benchmarks.suites.hub.watch import watched
-from hedwig.cli.dev import DevError
+from hedwig.errors import OperationError
 
 __all__ = ["HubCases"]
 
@@ -69,7 +69,7 @@ class HubCases:
             if self.address is not None:
                 return self._measure_running(case, Subject(self.address, self.pid), number)
             return _PROCEDURES.get(workload.name, HubCases._measure_plain)(self, case, number)
-        except (BenchmarkError, DevError) as exc:
+        except OperationError as exc:
             return Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
         finally:
             shutil.rmtree(self._place, ignore_errors=True)

@@ -19,7 +19,6 @@ from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.stored_dataset import StoredDataset
 from hedwig.benchmarks.suites.hub.stored_sizes import FAIL_OVER, WARM, StoredSizes, warming
 from hedwig.benchmarks.suites.hub.watch import watched
-from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["StoredHubs"]
@@ -71,7 +70,7 @@ class StoredHubs:
                 settling = ground.ready(case.on)
                 measurement = self._measure(case, ground, number)
                 measurement.values |= settling
-        except (BenchmarkError, DevError, HedwigError) as exc:
+        except HedwigError as exc:
             measurement = Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
         if ground is not None and (ended := ground.places.ended(case.on)):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])

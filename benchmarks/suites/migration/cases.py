@@ -80,7 +80,7 @@ class Migrations:
                 raise BenchmarkError(f"the source could not be changed meanwhile: {changes.failure}")
             # For the next case the source is to be one from which nothing was moved.
             run_command(["metadata", "thaw", "--yes", "--metadata", source], self._directory / "thawed", _END_S)
-        except (BenchmarkError, HedwigError) as exc:
+        except HedwigError as exc:
             measurement.wall = str(exc)
             return measurement
         measurement.seconds = ran.seconds

@@ -102,7 +102,7 @@ class PipelineSteps:
                 measurement.count = rows
             else:
                 self._run(case, number, measurement)
-        except (BenchmarkError, HedwigError) as exc:
+        except HedwigError as exc:
             measurement.wall = str(exc)
         except (LookupError, TypeError, ValueError) as exc:
             measurement.wall = f"its result is not as it should be: {exc}"

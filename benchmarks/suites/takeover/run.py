@@ -35,7 +35,7 @@ from hedwig.benchmarks.suites.hub.servers import BOOKIES, HEAP_MB, JOURNALS
 from hedwig.benchmarks.suites.takeover.owners import read_owners, write_owners
 from hedwig.benchmarks.suites.takeover.record import PHASES, TakeoverSummary
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
-from hedwig.cli.dev import DevError, DevServers
+from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.ports import choose_port
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import HedwigError
@@ -108,7 +108,7 @@ class TakeoverRuns:
         place = self._directory / f"round-{number}"
         try:
             return self._measure(case.workload, number, place)
-        except (BenchmarkError, DevError, HedwigError) as exc:
+        except HedwigError as exc:
             return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
         finally:
             shutil.rmtree(place, ignore_errors=True)
