@@ -1,6 +1,6 @@
 """The harness that measures hubs and metadata backends: the command hedwig-bench.
 
-Workloads say what is done, drivers against what and by which client, results are files: see docs/benchmarks.md.
+Workloads say what is done, drivers against what and by which client, results are files: see docs/how-to/benchmarks.md.
 """
 
 if __name__ != "hedwig.benchmarks":

@@ -1,4 +1,4 @@
-"""The errors of Hedwig.
+"""The errors of Hedwig::
 
     HedwigError
     ├── InvalidArgumentError (a ValueError)     the caller's input; nothing was sent

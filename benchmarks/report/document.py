@@ -16,7 +16,7 @@ _END: Final = "<!-- results: end -->\n"
 
 def section(results: Sequence[tuple[str, Result]]) -> str:
     """Return the part of a document that shows results, each with the name of its file."""
-    return "".join(f"\n### {name}\n\n{markdown(result)}" for name, result in results) + "\n"
+    return "".join(f"\n## {name}\n\n{markdown(result)}" for name, result in results) + "\n"
 
 
 def write_into(document: Path, results: Sequence[tuple[str, Result]]) -> None:

@@ -41,7 +41,7 @@ class HubAddress:
 
     @property
     def key(self) -> bytes:
-        """Return `host:port`, by which a request names the hubs that it has tried."""
+        """Return the host and the port, by which a request names the hubs that it has tried."""
         return f"{self.host}:{self.port}".encode()
 
 
@@ -49,32 +49,39 @@ class HubAddress:
 class ClientOptions:
     """What a client needs to know.
 
-    hub: the hub that is asked first; any hub will do, it redirects.
-    tls: a context makes every connection a TLS connection to the hubs' TLS ports (the original speaks TLS 1.2 at most).
-        With its `check_hostname`, certificates must name the hosts that redirects name.
-    connect_timeout_s, answer_timeout_s: bounds on one connection attempt, and on one request with all its redirects.
-    redirects_max: how often one request may be sent on.
-    publishes_in_flight_max: how many unanswered publishes there may be; more wait.
-    deliveries_queued_max: how many messages wait for the application, per subscription; then its channel is not read.
-    consume_every: how many messages the application may have finished before the consume pointer is sent; it is sent
-        earlier when no further message is there.
-    share_channels: one connection to each hub for all subscriptions, in place of one each.
-    reconnect_pause_s: the first pause before a subscription reconnects; it doubles up to `reconnect_pause_max_s`.
-    keepalive_s: a connection without traffic is probed that often; one whose hub vanished ends after twice the time.
+    Raises: ConfigurationError - a value that cannot work.
     """
 
     hub: HubAddress = field(default_factory=lambda: HubAddress("127.0.0.1", _PORT))
+    """The hub that is asked first; any hub will do, it redirects."""
     tls: ssl.SSLContext | None = None
+    """A context makes every connection a TLS connection to the hubs' TLS ports. (The original speaks TLS 1.2 at most.)
+
+    With its `check_hostname`, certificates must name the hosts that redirects name.
+    """
     connect_timeout_s: float = 5.0
+    """The bound on one attempt to connect."""
     answer_timeout_s: float = 30.0
+    """The bound on one request with all its redirects."""
     redirects_max: int = 4
+    """How often one request may be sent on."""
     publishes_in_flight_max: int = 1024
+    """How many publishes may be unanswered; more wait."""
     deliveries_queued_max: int = 100
+    """How many messages of a subscription may wait for the application; then its channel is not read."""
     consume_every: int = 5
+    """How many messages the application may have finished before the consume pointer is sent.
+
+    It is sent earlier when no further message is there.
+    """
     share_channels: bool = False
+    """One connection to each hub for all subscriptions, in place of one each."""
     reconnect_pause_s: float = 0.05
+    """The first pause before a subscription reconnects; each further one is twice as long."""
     reconnect_pause_max_s: float = 5.0
+    """The longest such pause."""
     keepalive_s: int = 30
+    """How long a connection may be without traffic before it is probed; without a hub it ends after twice that."""
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX
     receive_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     clock: Clock = field(default_factory=SystemClock)

@@ -106,13 +106,15 @@ class HubOptions:
     shutdown_s: float = option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
     read_only: bool = option(False, "refuse publishes; subscribers go on")
     ledgers: LocalLedgerOptions = field(
-        default_factory=LocalLedgerOptions, metadata={"what": "the local ledger store, see docs/local-ledgers.md"}
+        default_factory=LocalLedgerOptions,
+        metadata={"what": "the local ledger store, see docs/reference/local-ledgers.md"},
     )
     cluster: ClusterOptions = field(
-        default_factory=ClusterOptions, metadata={"what": "the cluster that the hub belongs to, see docs/cluster.md"}
+        default_factory=ClusterOptions,
+        metadata={"what": "the cluster that the hub belongs to, see docs/how-to/cluster.md"},
     )
     bookkeeper: BookieOptions = field(
-        default_factory=BookieOptions, metadata={"what": "the bookies of a cluster, see docs/bookkeeper.md"}
+        default_factory=BookieOptions, metadata={"what": "the bookies of a cluster, see docs/reference/bookkeeper.md"}
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The seam between the managers and a backend: one versioned table for each kind of record.
 
 A backend implements compare-and-set here once, and the three managers are names for it. The truth table that `write`
-and `delete` follow is in docs/metadata.md and in the conformance suite:
+and `delete` follow is in docs/explanation/metadata.md and in the conformance suite:
 
     given version   record    write             delete
     NEW             absent    created           refused as an argument

@@ -1,4 +1,4 @@
-"""The tables of a namespace: their names, columns and attributes. docs/hbase-layout.md shows a worked example row."""
+"""The tables of a namespace: their names, columns and attributes; docs/reference/hbase-layout.md has an example row."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The msgpack form of the records, shared by the backends whose layout is our own (SQLite and HBase).
 
 Every record, and every record inside one, is a map with one-letter keys. Keys that this code does not know belong to a
-newer minor format: they are kept in `UnknownFields` and written back. docs/metadata.md lists the keys.
+newer minor format: they are kept in `UnknownFields` and written back. docs/explanation/metadata.md lists the keys.
 """
 
 from collections.abc import Callable, Mapping, Sequence

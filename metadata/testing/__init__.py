@@ -1,4 +1,4 @@
-"""The conformance suite of the metadata contract, shipped for the backends of others: see docs/metadata.md."""
+"""The conformance suite of the metadata contract, for the backends of others: see docs/explanation/metadata.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Metadata in ZooKeeper, laid out as the original Hedwig does; docs/zookeeper-layout.md describes it."""
+"""Metadata in ZooKeeper, laid out as the original Hedwig does; docs/reference/zookeeper-layout.md describes it."""
 
 from hedwig.metadata.zookeeper.factory import FACTORY
 

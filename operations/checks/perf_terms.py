@@ -1,7 +1,7 @@
 """What a store must do for a deployment of a size, and where each number comes from.
 
 Nothing here was measured: each threshold follows from how many topics there are, and from what a hub does with them.
-docs/admin.md shows the same derivation.
+docs/reference/admin.md shows the same derivation.
 """
 
 from collections.abc import Mapping

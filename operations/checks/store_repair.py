@@ -1,6 +1,6 @@
 """Carrying out what a check has found to be repairable, one finding after the other, each by compare-and-set.
 
-docs/admin.md says of each repair why it harms no hub that is running, and what is left if it ends half way.
+docs/reference/admin.md says of each repair why it harms no hub that is running, and what is left if it ends half way.
 """
 
 from collections.abc import Collection, Iterable

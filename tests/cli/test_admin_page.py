@@ -1,4 +1,4 @@
-"""Prove that docs/admin.md says of every command that it exists, and of none that does not."""
+"""Prove that docs/reference/admin.md says of every command that it exists, and of none that does not."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from hedwig.cli.main import main
 from tests.checkout import CHECKOUT
 from tests.cli.support.command_tree import EVERY_COMMAND, leaves
 
-PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
-PAGE: Final = (CHECKOUT / "docs" / "admin.md").read_text()
+PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+PAGE: Final = (CHECKOUT / "docs" / "reference" / "admin.md").read_text()
 SECTIONS: Final[dict[str, str]] = dict(
     re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE)
 )
@@ -54,7 +54,7 @@ def test_every_group_has_a_section(name: str) -> None:
 @pytest.mark.parametrize("path", leaves(EVERY_COMMAND), ids=" ".join)
 def test_every_command_is_in_the_section_of_its_group(path: tuple[str, ...]) -> None:
     usage = rf"^    hedwig-admin {' '.join(path)}(?![\w-])"
-    assert re.search(usage, _section(path[0]), flags=re.MULTILINE), f"docs/admin.md does not give the usage of {path}"
+    assert re.search(usage, _section(path[0]), flags=re.MULTILINE), f"the page does not give the usage of {path}"
 
 
 def test_no_command_and_no_option_is_on_the_page_that_does_not_exist() -> None:

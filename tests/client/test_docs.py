@@ -1,4 +1,4 @@
-"""Prove that every example of docs/client.md, and that of the README, runs and prints what the page says."""
+"""Prove that every example of docs/how-to/client.md, and that of the README, runs and prints what the page says."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from tests.checkout import CHECKOUT
 from tests.client.support.tls import TlsHub
 
-PAGE: Final = "\n".join((CHECKOUT / page).read_text() for page in ("docs/client.md", "README.md"))
+PAGE: Final = "\n".join((CHECKOUT / page).read_text() for page in ("docs/how-to/client.md", "README.md"))
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,6 +1,6 @@
 """Prove that the README keeps its word: each line of it is run, here or where this says so.
 
-Its program is run beside those of docs/client.md (tests/client/test_docs.py), its installs with the packages
+Its program is run beside those of docs/how-to/client.md (tests/client/test_docs.py), its installs with the packages
 (tests/packaging), its cluster with Docker (tests/docker).
 """
 

@@ -1,4 +1,4 @@
-"""Prove that the message filter of docs/hub.md works, under both names that the page gives it."""
+"""Prove that the message filter of docs/how-to/hub.md works, under both names that the page gives it."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
 
-PAGE: Final = (CHECKOUT / "docs" / "hub.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "how-to" / "hub.md").read_text()
 TOPIC: Final = Topic(b"news")
 
 

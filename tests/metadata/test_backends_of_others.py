@@ -12,7 +12,7 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
-PAGE: Final = (CHECKOUT / "docs" / "metadata.md").read_text().partition("### The conformance suite")[2]
+PAGE: Final = (CHECKOUT / "docs" / "explanation" / "metadata.md").read_text().partition("### The conformance suite")[2]
 TINY: Final = Path(__file__).parent / "tiny"
 
 BROKEN: Final = {

@@ -1,4 +1,4 @@
-"""Prove that every example of docs/metadata.md runs, and prints what the page says."""
+"""Prove that every example of docs/explanation/metadata.md runs, and prints what the page says."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
-PAGE: Final = (CHECKOUT / "docs" / "metadata.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "explanation" / "metadata.md").read_text()
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Jobs as docs/pipeline.md has them run on a cluster: spark-submit, code in a zip, and a packed environment.
+"""Jobs as docs/how-to/pipeline.md has them run on a cluster: spark-submit, code in a zip, and a packed environment.
 
 The lines that pack both are those of the document.
 """
@@ -23,7 +23,7 @@ from tests.pipeline.support.hub_on_bookies import hub_on_bookies
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
-DOCUMENT: Final = CHECKOUT / "docs" / "pipeline.md"
+DOCUMENT: Final = CHECKOUT / "docs" / "how-to" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 JOB_S: Final = 240.0
 PACK_S: Final = 900.0

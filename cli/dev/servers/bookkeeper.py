@@ -35,7 +35,7 @@ _HEADER = bytes.fromhex("0a06080310081801")
 _ASK_FOR_SPACE = _HEADER + bytes.fromhex("ca06 02 0801")
 _DONE = bytes.fromhex("1000")
 
-# What makes a single append quick; measured in docs/bookkeeper.md.
+# What makes a single append quick; measured in docs/reference/bookkeeper.md.
 _JOURNAL: dict[str, object] = {
     "journalSyncData": "true",
     "journalFlushWhenQueueEmpty": "true",

@@ -1,1 +1,1 @@
-"""The ledger store on local disk: segment files shared by all ledgers. Its bytes: docs/local-ledgers.md."""
+"""The ledger store on local disk: segment files shared by all ledgers. Its bytes: docs/reference/local-ledgers.md."""

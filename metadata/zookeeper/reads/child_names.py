@@ -99,7 +99,7 @@ async def read_children(
                 f"{path} has {number:,} children, whose names ZooKeeper tells in one reply only; "
                 f"{options.children_max:,} are taken at most, and nothing was asked; "
                 f"children_max={number + number // 4} in the URL allows more, if both sides have the memory "
-                "(docs/admin.md, Very many topics)"
+                "(docs/reference/admin.md, Very many topics)"
             )
     wanted = [path for path, number in zip(paths, numbers, strict=True) if number]
     if not wanted:

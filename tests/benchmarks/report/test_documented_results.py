@@ -44,7 +44,7 @@ def test_a_document_without_marks_is_left_alone(tmp_path: Path, text: str) -> No
 
 
 def test_documents_show_all_pictures_that_are_kept_and_name_all_runs() -> None:
-    told = "".join(path.read_text() for path in (CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")))
+    told = "".join(path.read_text() for path in (CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")))
     kept = [path.relative_to(CHECKOUT).as_posix() for path in KEPT.glob("*/*")]
     assert kept
     for name in kept:

@@ -29,7 +29,7 @@ def test_each_workload_says_what_it_does(name: str) -> None:
         assert (each.name, each.topics, each.subscribers, each.seed) == (name, 100, 2, 3)
         assert (each.seconds, each.warmup_s) == (4.0 if each.is_open_loop else 2.0, 0.5)
         assert Workload.from_json(each.to_json()) == each
-    assert f"`{name}`" in (CHECKOUT / "docs" / "benchmarks.md").read_text()
+    assert f"`{name}`" in (CHECKOUT / "docs" / "how-to" / "benchmarks.md").read_text()
 
 
 def test_the_usual_workloads_have_both_loops_and_both_choices_of_keys() -> None:

@@ -1,4 +1,4 @@
-"""Prove that docs/cluster.md names every option that only a hub of a cluster has, and none that is not there."""
+"""Prove that docs/how-to/cluster.md names every option that only a hub of a cluster has, and none that is not there."""
 
 import re
 from dataclasses import fields
@@ -9,7 +9,7 @@ import pytest
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from tests.checkout import CHECKOUT
 
-PAGE: Final = (CHECKOUT / "docs" / "cluster.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "how-to" / "cluster.md").read_text()
 
 
 @pytest.mark.parametrize(("section", "options"), [("cluster", ClusterOptions), ("bookkeeper", BookieOptions)])

@@ -68,7 +68,7 @@ def test_ten_years_of_idle_releases_leave_a_small_record() -> None:
 def test_what_a_year_of_idle_releases_leaves_depends_on_the_size_of_messages(
     message_bytes: int, messages_each: int
 ) -> None:
-    """As docs/hub-limits.md says: a range above a sixteenth of 64 MiB is not merged any more."""
+    """As docs/reference/hub-limits.md says: a range above a sixteenth of 64 MiB is not merged any more."""
     releases = 17_520
     messages: list[int] = []
     copied = 0

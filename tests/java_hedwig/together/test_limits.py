@@ -1,4 +1,4 @@
-"""Prove what hubs of both kinds cannot do together, as docs/java-compatibility.md says, and what happens then."""
+"""Prove what hubs of both kinds cannot do together (docs/reference/java-compatibility.md), and what happens then."""
 
 import asyncio
 from typing import Final

@@ -13,7 +13,7 @@ from hedwig.pipeline.source.plan import NameRange, ScanConfig
 from hedwig.pipeline.source.source_options import OnConflict, SourceOptions
 from tests.checkout import CHECKOUT
 
-DOCUMENT = CHECKOUT / "docs" / "pipeline.md"
+DOCUMENT = CHECKOUT / "docs" / "how-to" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
 
 

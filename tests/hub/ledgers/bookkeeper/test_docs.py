@@ -1,4 +1,4 @@
-"""The program of docs/bookkeeper.md does what the page says."""
+"""The program of docs/reference/bookkeeper.md does what the page says."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tests.checkout import CHECKOUT
 from tests.servers import RunningServers
 
-PAGE = CHECKOUT / "docs" / "bookkeeper.md"
+PAGE = CHECKOUT / "docs" / "reference" / "bookkeeper.md"
 
 
 async def test_the_program_of_the_page_writes_and_reads(servers: RunningServers) -> None:

@@ -1,4 +1,4 @@
-"""Prove that the bytes of the worked example in docs/local-ledgers.md are those that the store writes."""
+"""Prove that the bytes of the worked example in docs/reference/local-ledgers.md are those that the store writes."""
 
 import random
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from tests.checkout import CHECKOUT
 
-PAGE = CHECKOUT / "docs" / "local-ledgers.md"
+PAGE = CHECKOUT / "docs" / "reference" / "local-ledgers.md"
 EXAMPLE = re.compile(r"^    (\d+)  +([0-9a-f ]+)$", re.MULTILINE)
 
 
