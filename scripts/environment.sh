@@ -86,13 +86,18 @@ fingerprint() {
     {
         pwd -P
         $VENV/bin/python --version
-        cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto \
+        cat locks/development.txt pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto \
             hub/ledgers/bookkeeper/bookkeeper.proto
     } | cksum
 }
 
+pip_install() {
+    $VENV/bin/python -m pip install --quiet --disable-pip-version-check --no-input "$@" </dev/null ||
+        fail "pip could not install what ${*: -1} asks for: see its message above"
+}
+
 # Install the project, editable, unless this was done for the same inputs.
-#   $1 name of the stamp   $2 what pip installs   $3 stamp that covers this one too, or nothing
+#   $1 name of the stamp   $2 what pip installs   $3 stamp that covers this one too, or nothing   $4 lock, or nothing
 install_project() {
     local stamp=$VENV/hedwig-$1.stamp target=$2 wider=${3:+$VENV/hedwig-$3.stamp} wanted candidate
     (
@@ -111,8 +116,12 @@ install_project() {
             fi
         done
         say "installing $target into $VENV with pip"
-        $VENV/bin/python -m pip install --quiet --disable-pip-version-check --no-input --editable "$target" </dev/null ||
-            fail "pip could not install $target: see its message above"
+        if [ -n "${4:-}" ]; then
+            pip_install --require-hashes --requirement "$4"
+            pip_install --no-deps --editable "$target"
+        else
+            pip_install --editable "$target"
+        fi
         printf '%s\n' "$wanted" >"$stamp"
     ) 9>"$VENV.lock"
 }
@@ -122,7 +131,7 @@ environment_base() {
 }
 
 environment_development() {
-    install_project development '.[dev]'
+    install_project development '.[dev]' '' locks/development.txt
 }
 
 # Print the Pythons that are named above and found here, but for that of .venv: a version and its program a line.
