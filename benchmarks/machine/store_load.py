@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hedwig.benchmarks.machine.periodic import Periodic
-from hedwig.cli.dev.probes.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.probes.sockets import four_letter_word
 
 __all__ = ["StoreLoad"]
 
@@ -76,7 +76,7 @@ class StoreLoad(Periodic):
         self._samples.append((time.monotonic_ns(), counters))
 
     def _ask_zookeeper(self, counters: dict[str, float]) -> None:
-        for line in four_letter_word(self._zookeeper, "mntr", _ASK_S).splitlines():
+        for line in four_letter_word(self._zookeeper, "mntr").splitlines():
             name, _, value = line.partition("\t")
             if name == "zk_packets_received":
                 counters["zookeeper"] = float(value)

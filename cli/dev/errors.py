@@ -3,7 +3,8 @@
 OperationError
 └── DevError
     ├── UnknownServerError   there is no server of that name in the directory
-    └── NotAnsweringError    a server did not answer before the deadline
+    ├── NotAnsweringError    a server did not answer before the deadline
+    └── NotReadyError        a server does not yet do its work: the launcher asks again
 """
 
 from typing import ClassVar
@@ -11,7 +12,7 @@ from typing import ClassVar
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 
-__all__ = ["DevError", "NotAnsweringError", "UnknownServerError"]
+__all__ = ["DevError", "NotAnsweringError", "NotReadyError", "UnknownServerError"]
 
 
 class DevError(OperationError):
@@ -40,3 +41,7 @@ class NotAnsweringError(DevError):
     """A server runs, yet did not answer before the deadline."""
 
     _CODE = ExitCode.OUTCOME_UNKNOWN
+
+
+class NotReadyError(DevError):
+    """A server does not yet do its work; the text says what is missing."""

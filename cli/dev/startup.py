@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
-from hedwig.cli.dev.errors import DevError, NotAnsweringError
+from hedwig.cli.dev.errors import DevError, NotAnsweringError, NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK, is_free
 from hedwig.cli.dev.processes import identify_child, is_paused, spawn
 from hedwig.cli.dev.server_directory import ServerDirectory
 from hedwig.cli.dev.servers.java import find_java, jvm_flags
-from hedwig.cli.dev.servers.server_kind import NotReadyError, PortKeeper, ServerKind
+from hedwig.cli.dev.servers.server_kind import PortKeeper, ServerKind
 from hedwig.cli.dev.services import KINDS, kinds_needing
 from hedwig.cli.dev.state import ServerRecord
 

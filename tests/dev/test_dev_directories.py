@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevError, DevServers, ServerState
-from hedwig.cli.dev.probes.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.probes.sockets import four_letter_word
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from tests.dev.support.conditions import wait_until
@@ -42,7 +42,7 @@ def zookeeper(servers: DevServers) -> KazooClient:
 
 
 def modes(servers: DevServers) -> list[str]:
-    answers = [four_letter_word(one.port, "srvr", 5) for one in servers.status() if one.state is ServerState.RUNNING]
+    answers = [four_letter_word(one.port, "srvr") for one in servers.status() if one.state is ServerState.RUNNING]
     return sorted(word for answer in answers for word in re.findall(r"Mode: (\w+)", answer))
 
 
@@ -50,7 +50,7 @@ def test_three_zookeepers_form_a_quorum_that_outlives_its_leader(directory: Path
     servers = DevServers(directory, heap_mb={"zookeeper": 128})
     servers.up(["zookeeper"], zookeepers=3)
     assert modes(servers) == ["follower", "follower", "leader"]
-    leader = next(one.name for one in servers.status() if "Mode: leader" in four_letter_word(one.port, "srvr", 5))
+    leader = next(one.name for one in servers.status() if "Mode: leader" in four_letter_word(one.port, "srvr"))
     client = zookeeper(servers)
     try:
         client.create("/kept", b"1")
@@ -103,7 +103,7 @@ def test_data_and_ports_can_outlive_the_servers(directory: Path) -> None:
     again = DevServers(directory)
     again.up(["zookeeper"])
     assert again.address("zookeeper") == address
-    assert "maxSessionTimeout=12345" in four_letter_word(again.port("zookeeper-1"), "conf", 5)
+    assert "maxSessionTimeout=12345" in four_letter_word(again.port("zookeeper-1"), "conf")
     client = zookeeper(again)
     try:
         assert client.get("/kept")[0] == b"1"
@@ -146,7 +146,7 @@ def test_a_port_on_which_nobody_listens_is_anybodys(directory: Path) -> None:
         state["servers"]["zookeeper-1"]["ports"]["peer"] = other.getsockname()[1]
         path.write_text(json.dumps(state))
         servers.start("zookeeper-1")
-    assert "Mode: standalone" in four_letter_word(servers.port("zookeeper-1"), "srvr", 5)
+    assert "Mode: standalone" in four_letter_word(servers.port("zookeeper-1"), "srvr")
 
 
 @pytest.mark.full

@@ -15,7 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
-from hedwig.cli.dev.probes.thrift_wire import thrift2_finds_table
+from hedwig.cli.dev.errors import NotReadyError
+from hedwig.cli.dev.probes.thrift import thrift2_has_table
 from tests.dev.support.conditions import wait_until
 from tests.dev.support.listening import listening_addresses, processes_naming
 
@@ -73,8 +74,8 @@ def test_every_server_answers_clients_of_others(cluster: Cluster) -> None:
         connection.create_table("dev_answers", {"f": {}})
         connection.table("dev_answers").put(b"row", {b"f:q": b"value"})
         assert connection.table("dev_answers").row(b"row") == {b"f:q": b"value"}
-    assert thrift2_finds_table(cluster.servers.port("thrift2"), "default", "dev_answers", 20)
-    assert not thrift2_finds_table(cluster.servers.port("thrift2"), "default", "dev_absent", 20)
+    assert thrift2_has_table(cluster.servers.port("thrift2"), "default", "dev_answers", 20)
+    assert not thrift2_has_table(cluster.servers.port("thrift2"), "default", "dev_absent", 20)
 
 
 def test_nothing_listens_beyond_loopback(cluster: Cluster) -> None:
@@ -119,14 +120,14 @@ def test_a_paused_server_answers_again_when_resumed(cluster: Cluster) -> None:
     servers.pause("thrift2")
     try:
         wait_until(lambda: cluster.state("thrift2") is ServerState.PAUSED, "thrift2 is paused")
-        with pytest.raises(TimeoutError):
-            thrift2_finds_table(servers.port("thrift2"), "hbase", "namespace", 1)
+        with pytest.raises(NotReadyError):
+            thrift2_has_table(servers.port("thrift2"), "hbase", "namespace", 1)
         with pytest.raises(DevError, match=r"thrift2 is paused, .* `hedwig-admin dev resume thrift2`"):
             servers.up(["thrift2"])
     finally:
         servers.resume("thrift2")
     wait_until(lambda: cluster.state("thrift2") is ServerState.RUNNING, "thrift2 goes on")
-    assert thrift2_finds_table(servers.port("thrift2"), "hbase", "namespace", 20)
+    assert thrift2_has_table(servers.port("thrift2"), "hbase", "namespace", 20)
     assert servers.pid("thrift2") == pid
 
 

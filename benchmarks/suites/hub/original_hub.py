@@ -7,7 +7,7 @@ from typing import Final, Self
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.cli.dev import DevError, DevServers
 from hedwig.cli.dev.launcher import ServerState
-from hedwig.cli.dev.probes.zookeeper_wire import ZooKeeperSession
+from hedwig.cli.dev.probes.zookeeper import children_of
 
 __all__ = ["OriginalHub"]
 
@@ -15,7 +15,6 @@ _NAME: Final = "java-hedwig"
 _BOOKIES: Final = 3
 _HOSTS: Final = "/hedwig/standalone/hosts"
 _FORGOTTEN_S: Final = 30.0
-_ASK_S: Final = 5.0
 _LOOK_S: Final = 0.1
 
 
@@ -78,9 +77,7 @@ class OriginalHub:
         """Wait until ZooKeeper has let the one before go: it had the same address, and owned topics."""
         deadline = time.monotonic() + _FORGOTTEN_S
         while True:
-            with ZooKeeperSession(self._servers.port("zookeeper-1"), _ASK_S) as session:
-                registered = session.children(_HOSTS)
-                session.close_session()
+            registered = children_of(self._servers.port("zookeeper-1"), _HOSTS)
             if not registered:
                 return
             if time.monotonic() > deadline:

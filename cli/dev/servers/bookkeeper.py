@@ -5,18 +5,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.socket_frames import FrameSocket
-from hedwig.cli.dev.probes.zookeeper_wire import ZooKeeperSession
-from hedwig.cli.dev.servers.server_kind import (
-    PROBE_TIMEOUT_S,
-    Launch,
-    NotReadyError,
-    PortKeeper,
-    Service,
-    Site,
-    write_properties,
-)
+from hedwig.cli.dev.probes.sockets import is_answered
+from hedwig.cli.dev.probes.zookeeper import children_of, create_absent
+from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["BOOKKEEPER", "LEDGERS_ROOT", "BookieKind"]
@@ -66,12 +59,9 @@ class BookieKind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Set the cluster up in ZooKeeper if that was not done yet, and write bookie.conf."""
-        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
-            for path in (_PARENT, LEDGERS_ROOT, _AVAILABLE, f"{_AVAILABLE}/readonly"):
-                session.create(path)
-            session.create(f"{LEDGERS_ROOT}/INSTANCEID", str(uuid.uuid4()))
-            session.create(f"{LEDGERS_ROOT}/LAYOUT", _LAYOUT)
-            session.close_session()
+        nodes = dict.fromkeys((_PARENT, LEDGERS_ROOT, _AVAILABLE, f"{_AVAILABLE}/readonly"), "")
+        nodes |= {f"{LEDGERS_ROOT}/INSTANCEID": str(uuid.uuid4()), f"{LEDGERS_ROOT}/LAYOUT": _LAYOUT}
+        create_absent(site.state.of_kind("zookeeper")[0].port, nodes)
         directory, data = site.configuration(record.name), site.data(record.name)
         properties: dict[str, object] = {
             "bookiePort": record.port,
@@ -97,15 +87,11 @@ class BookieKind:
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Find it registered as available, and answering."""
-        with FrameSocket(record.port, PROBE_TIMEOUT_S) as connection:
-            connection.send_frame(_ASK_FOR_SPACE)
-            if not connection.receive_frame().startswith(_HEADER + _DONE):
-                raise NotReadyError("it refuses to say how much space it has")
+        if not is_answered(record.port, _ASK_FOR_SPACE, _HEADER + _DONE):
+            raise NotReadyError("it refuses to say how much space it has")
         # A node that a killed predecessor left behind may stand for it: it answers while it waits for that to go, and
         # at once puts its own there.
-        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
-            registered = session.children(_AVAILABLE)
-            session.close_session()
+        registered = children_of(site.state.of_kind("zookeeper")[0].port, _AVAILABLE)
         if f"{LOOPBACK}:{record.port}" not in registered:
             raise NotReadyError(f"it is not registered under {_AVAILABLE}")
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.hbase_wire import HBaseCallError, HBaseConnection
+from hedwig.cli.dev.probes.hbase import ask_for_tables, live_servers, meta_port, own_name, read_meta
 from hedwig.cli.dev.servers.log4j import write_log4j
-from hedwig.cli.dev.servers.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
+from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
 from hedwig.cli.dev.state import ServerRecord
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 
 __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
 
@@ -123,32 +125,32 @@ class RegionServerKind:
         masters = site.state.of_kind(MASTER)
         if not masters:
             raise NotReadyError("there is no master to register with")
-        with _answers_of("it"), HBaseConnection(record.port, "AdminService", PROBE_TIMEOUT_S) as server:
-            name = server.own_name()
-        with _answers_of("the master"), HBaseConnection(masters[0].port, "MasterService", PROBE_TIMEOUT_S) as master:
-            if name not in master.live_servers():
-                raise NotReadyError("it is not registered with the master yet")
+        with _answers_of("it"):
+            name = own_name(record.port)
+        with _answers_of("the master"):
+            registered = live_servers(masters[0].port)
+        if name not in registered:
+            raise NotReadyError("it is not registered with the master yet")
         _check_meta(masters[0].port)
 
 
 def _check_meta(master_port: int) -> None:
-    with _answers_of("the master"), HBaseConnection(master_port, "MasterService", PROBE_TIMEOUT_S) as master:
-        master.table_names()
-    with _answers_of("the master"), HBaseConnection(master_port, "ClientMetaService", PROBE_TIMEOUT_S) as registry:
-        meta = registry.meta_server()
+    with _answers_of("the master"):
+        ask_for_tables(master_port)
+        meta = meta_port(master_port)
     if meta is None:
         raise NotReadyError("hbase:meta is on no region server")
-    with _answers_of("hbase:meta"), HBaseConnection(meta.port, "ClientService", PROBE_TIMEOUT_S) as server:
-        server.read_meta()
+    with _answers_of("hbase:meta"):
+        read_meta(meta)
 
 
 @contextlib.contextmanager
 def _answers_of(who: str) -> Iterator[None]:
     try:
         yield
-    except HBaseCallError as exc:
-        raise NotReadyError(f"{who} answers {str(exc).rpartition('.')[2]}") from exc
-    except OSError as exc:
+    except ServerFailure as exc:
+        raise NotReadyError(f"{who} answers {exc.java_class}") from exc
+    except (NotReadyError, OSError) as exc:
         raise NotReadyError(f"{who} does not answer: {exc}") from exc
 
 

@@ -5,19 +5,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.socket_frames import FrameSocket
-from hedwig.cli.dev.probes.zookeeper_wire import ZooKeeperSession
+from hedwig.cli.dev.probes.sockets import check_listening
+from hedwig.cli.dev.probes.zookeeper import children_of, create_absent
 from hedwig.cli.dev.servers.log4j import write_log4j
-from hedwig.cli.dev.servers.server_kind import (
-    PROBE_TIMEOUT_S,
-    Launch,
-    NotReadyError,
-    PortKeeper,
-    Service,
-    Site,
-    write_properties,
-)
+from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["BOOKKEEPER43", "JAVA_HEDWIG", "Bookie43Kind", "JavaHedwigKind"]
@@ -47,10 +40,7 @@ class Bookie43Kind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make the znodes that bookies expect to find, and write bookie.conf."""
-        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
-            session.create(_LEDGERS)
-            session.create(_AVAILABLE)
-            session.close_session()
+        create_absent(site.state.of_kind("zookeeper")[0].port, {_LEDGERS: "", _AVAILABLE: ""})
         directory, data = site.configuration(record.name), site.data(record.name)
         write_log4j(directory)
         path = write_properties(
@@ -98,9 +88,7 @@ class JavaHedwigKind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make its root znode, and write hub.conf with as many copies of an entry as there are bookies, at most two."""
-        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
-            session.create(_HEDWIG)
-            session.close_session()
+        create_absent(site.state.of_kind("zookeeper")[0].port, {_HEDWIG: ""})
         directory, bookies = site.configuration(record.name), len(site.state.of_kind(_BOOKIE))
         write_log4j(directory)
         properties: dict[str, object] = {
@@ -125,11 +113,8 @@ class JavaHedwigKind:
 
 def _check_registered(site: Site, record: ServerRecord, parent: str) -> None:
     # It listens only after it has registered, so a node that a killed predecessor left behind misleads nobody.
-    with FrameSocket(record.port, PROBE_TIMEOUT_S):
-        pass
-    with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
-        registered = session.children(parent)
-        session.close_session()
+    check_listening(record.port)
+    registered = children_of(site.state.of_kind("zookeeper")[0].port, parent)
     address = f"{LOOPBACK}:{record.port}"
     if not any(name == address or name.startswith(f"{address}:") for name in registered):
         raise NotReadyError(f"{address} is not registered under {parent}")

@@ -10,17 +10,13 @@ from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.state import ServerRecord, State
 
 __all__ = [
-    "PROBE_TIMEOUT_S",
     "Launch",
-    "NotReadyError",
     "PortKeeper",
     "ServerKind",
     "Service",
     "Site",
     "write_properties",
 ]
-
-PROBE_TIMEOUT_S = 3.0
 
 
 class PortKeeper(StrEnum):
@@ -29,10 +25,6 @@ class PortKeeper(StrEnum):
     NOBODY = "nobody"
     ITS_DATA = "its data"
     THOSE_WHO_NEED_IT = "the configurations of those who need it"
-
-
-class NotReadyError(Exception):
-    """The server does not yet do its work; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.thrift_wire import thrift1_lists_tables, thrift2_finds_table
+from hedwig.cli.dev.probes.thrift import read_tables_of_thrift1, thrift2_has_table
 from hedwig.cli.dev.servers.hbase import MASTER, REGION_SERVER, write_hbase_configuration
-from hedwig.cli.dev.servers.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
+from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["THRIFT1", "THRIFT2", "GatewayKind"]
@@ -39,8 +40,8 @@ class GatewayKind:
     def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
         """Make one real call, which the gateway can answer only through HBase."""
         if self.name == "thrift1":
-            thrift1_lists_tables(record.port, PROBE_TIMEOUT_S)
-        elif not thrift2_finds_table(record.port, "hbase", "namespace", PROBE_TIMEOUT_S):
+            read_tables_of_thrift1(record.port)
+        elif not thrift2_has_table(record.port, "hbase", "namespace"):
             raise NotReadyError("it does not see the tables of HBase")
 
 

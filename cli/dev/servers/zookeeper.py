@@ -3,17 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.zookeeper_wire import four_letter_word
-from hedwig.cli.dev.servers.server_kind import (
-    PROBE_TIMEOUT_S,
-    Launch,
-    NotReadyError,
-    PortKeeper,
-    Service,
-    Site,
-    write_properties,
-)
+from hedwig.cli.dev.probes.sockets import four_letter_word
+from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["ZOOKEEPER", "ZooKeeperKind"]
@@ -67,7 +60,7 @@ class ZooKeeperKind:
 
     def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
         """Ask for its mode: it has one only while it serves, in a quorum only while that has a leader."""
-        answer = four_letter_word(record.port, "srvr", PROBE_TIMEOUT_S)
+        answer = four_letter_word(record.port, "srvr")
         if "Mode: " not in answer:
             raise NotReadyError("it serves no requests yet")
 

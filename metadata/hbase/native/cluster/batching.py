@@ -66,7 +66,7 @@ _LATE_S: Final = 0.05
 class Gathering:
     """When actions share calls: `calls` are under way at once, each of at most `company` actions.
 
-    The figures are measured (docs/how-to/benchmarks.md): with 256 callers, 32 calls and more cost the client a
+    The figures are measured (docs/explanation/benchmarks.md): with 256 callers, 32 calls and more cost the client a
     third more processor time than 8 or 16 do, and the server no less. Of these two, the larger number loses less where
     the server's log is slow, since the actions of a batch wait for it one after the other.
     """

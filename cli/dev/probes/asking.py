@@ -1,0 +1,22 @@
+"""Asking with a client that is made for asyncio, from where an event loop may run already."""
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from hedwig.cli.dev.errors import NotReadyError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+
+__all__ = ["answer"]
+
+_T = TypeVar("_T")
+
+
+def answer(asking: Coroutine[Any, Any, _T]) -> _T:
+    """Return what the server answered."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(asyncio.run, asking).result()
+        except (AbortedError, NotAppliedError, OutcomeUnknownError) as exc:
+            raise NotReadyError(str(exc)) from exc

@@ -1,0 +1,86 @@
+"""Calls of HBase's own RPC to a master and to a region server. Raises ServerFailure too - HBase refuses the call."""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.probes.asking import answer
+from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S
+from hedwig.clock import Deadline, SystemClock
+from hedwig.metadata.hbase.native.hbase_pb2 import (
+    ClusterStatusResponse,
+    Get,
+    GetRequest,
+    MetaRegionLocations,
+    Nothing,
+    RegionSpecifier,
+    ServerInfoResponse,
+    ServerName,
+    TableNamesRequest,
+)
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.regions import Server
+
+__all__ = ["HBaseServerName", "ask_for_tables", "live_servers", "meta_port", "own_name", "read_meta"]
+
+_USER: Final = "hedwig"
+_META_REGION: Final = b"hbase:meta,,1"
+
+
+class HBaseServerName(NamedTuple):
+    """One incarnation of an HBase server."""
+
+    host: str
+    port: int
+    start_code: int
+
+    @classmethod
+    def of(cls, name: ServerName) -> "HBaseServerName":
+        """Return it as HBase names it."""
+        return cls(name.host_name, name.port, name.start_code)
+
+
+def ask_for_tables(port: int) -> None:
+    """Ask a master for its tables, which it tells only after its initialisation."""
+    _call(port, "MasterService", "GetTableNames", TableNamesRequest(include_sys_tables=True))
+
+
+def live_servers(port: int) -> set[HBaseServerName]:
+    """Ask a master which region servers are registered with it."""
+    status = ClusterStatusResponse.FromString(_call(port, "MasterService", "GetClusterStatus", Nothing()))
+    return {HBaseServerName.of(each.server) for each in status.cluster_status.live_servers}
+
+
+def meta_port(port: int) -> int | None:
+    """Ask a master which region server has hbase:meta; None while it is being moved."""
+    found = MetaRegionLocations.FromString(_call(port, "ClientMetaService", "GetMetaRegionLocations", Nothing()))
+    ports = [each.server_name.port for each in found.meta_locations if each.HasField("server_name")]
+    return ports[0] if ports else None
+
+
+def own_name(port: int) -> HBaseServerName:
+    """Ask a region server for its name."""
+    info = ServerInfoResponse.FromString(_call(port, "AdminService", "GetServerInfo", Nothing()))
+    return HBaseServerName.of(info.server_info.server_name)
+
+
+def read_meta(port: int) -> None:
+    """Ask a region server for a row of hbase:meta, which it must have."""
+    region = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=_META_REGION)
+    _call(port, "ClientService", "Get", GetRequest(region=region, get=Get(row=b"readiness probe")))
+
+
+def _call(port: int, service: str, method: str, request: Message) -> bytes:
+    return answer(_ask(port, service, method, request.SerializeToString()))
+
+
+async def _ask(port: int, service: str, method: str, request: bytes) -> bytes:
+    deadline = Deadline.after(SystemClock(), PROBE_TIMEOUT_S)
+    async with asyncio.timeout(PROBE_TIMEOUT_S):
+        connection = await Connection.open(Server(LOOPBACK, port), service, _USER, lambda _: None)
+    try:
+        return await connection.ask(method, request, deadline)
+    finally:
+        connection.close()
