@@ -66,7 +66,8 @@ def _as_rst(_app: object, _what: str, _name: str, _obj: object, _options: object
 
 
 def _blocks(text: str) -> Iterator[str]:
-    for block in re.split(r"\n\s*\n|\n(?=(?:Args|Raises): )", text.strip("\n")):
+    text = re.sub(r"(?m)^Example:$", "Example::\n", text.strip("\n"))
+    for block in re.split(r"\n\s*\n|\n(?=(?:Args|Raises): )|\s+(?=Returns: )", text):
         listed = _LIST.match(block)
         entries = _ENTRY.split(re.sub(r"\s+", " ", listed[2])) if listed else []
         if listed and len(entries) > 1:
@@ -77,11 +78,11 @@ def _blocks(text: str) -> Iterator[str]:
                 for name in names.split(", ")
             )
         else:
-            yield block
+            yield re.sub(r"^Returns: ", ":returns: ", block)
         yield ""
 
 
 def setup(app: Any) -> None:
     """Add the two to a build."""
     app.connect("source-read", _with_menu)
-    app.connect("autodoc-process-docstring", _as_rst)
+    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # Before napoleon, which reads the rest.
