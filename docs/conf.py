@@ -45,7 +45,8 @@ _KINDS: Final = {
 }
 """The parts of the menu, and their pages."""
 _LIST: Final = re.compile(r"^(Args|Raises): (.+)$", re.DOTALL)
-_ENTRY: Final = re.compile(r"(?:^|; )((?:[\w.*]+, )*[\w.*]+) - ")
+_ENTRY: Final = re.compile(r"((?:[\w.*]+, )*[\w.*]+)(?: - (.*))?")
+"""One of them, or several of which the same holds; of an error only its name may be there."""
 
 
 def _with_menu(_app: object, document: str, source: list[str]) -> None:
@@ -69,17 +70,27 @@ def _blocks(text: str) -> Iterator[str]:
     text = re.sub(r"(?m)^Example:$", "Example::\n", text.strip("\n"))
     for block in re.split(r"\n\s*\n|\n(?=(?:Args|Raises): )|\s+(?=Returns: )", text):
         listed = _LIST.match(block)
-        entries = _ENTRY.split(re.sub(r"\s+", " ", listed[2])) if listed else []
-        if listed and len(entries) > 1:
+        entries = _entries(re.sub(r"\s+", " ", listed[2])) if listed else []
+        if listed and entries:
             field = "param" if listed[1] == "Args" else "raises"
-            yield "".join(
-                f":{field} {name}: {said.rstrip('.')}.\n"
-                for names, said in zip(entries[1::2], entries[2::2], strict=True)
-                for name in names.split(", ")
-            )
+            yield "".join(f":{field} {name}: {said}\n" for names, said in entries for name in names.split(", "))
         else:
             yield re.sub(r"^Returns: ", ":returns: ", block)
         yield ""
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    """Return the names and what is said of each; nothing if the text is no such list."""
+    entries: list[tuple[str, str]] = []
+    for item in text.rstrip(".").split("; "):
+        if found := _ENTRY.fullmatch(item):
+            entries.append((found[1], f"{found[2]}." if found[2] else ""))
+        elif entries:  # A semicolon in a sentence.
+            names, said = entries[-1]
+            entries[-1] = (names, f"{said.rstrip('.')}; {item}.")
+        else:
+            return []
+    return entries
 
 
 def setup(app: Any) -> None:

@@ -37,8 +37,6 @@ from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
 from tests.pipeline.support.stores import new_store, records, with_store
 
-RESULTS = CHECKOUT / "benchmarks" / "results"
-
 
 def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:
     async def change(store: MetadataStore) -> None:
@@ -189,16 +187,13 @@ def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     assert under == ["diff: checking snapshots"]
 
 
-@pytest.mark.parametrize("missing", ["jinja2", "matplotlib", "hdrh"])
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
 def test_a_page_that_cannot_be_made_is_told_before_the_work(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    for job in ("bench-report",) if missing == "hdrh" else ("audit", "bench-report"):
-        # That the source is not there would be told next.
-        nowhere, target = tmp_path / "nowhere", tmp_path / "target"
-        arguments = (nowhere, target) if job == "audit" else (target, nowhere)
-        assert f"jobs need {missing}" in run(job, *arguments, code=ExitCode.USAGE)
+    # That the source is not there would be told next.
+    assert f"jobs need {missing}" in run("audit", tmp_path / "nowhere", tmp_path / "target", code=ExitCode.USAGE)
 
 
 def test_an_audit_looks_at_its_options_before_it_reads_anything(run: Run, tmp_path: Path) -> None:
@@ -427,7 +422,6 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         ),
         (("audit", store, tmp_path / "audit", "--hub", "one"), ExitCode.USAGE, "no incarnation of a hub"),
         (("migrate", store, store), ExitCode.USAGE, "the same store"),
-        (("bench-report", tmp_path / "report", tmp_path / "bad.tsv"), ExitCode.FAILED, "no result of hedwig-bench"),
         (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
         (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
@@ -476,17 +470,6 @@ def test_a_target_is_not_made_for_an_input_that_is_not_there(run: Run, tmp_path:
     ):
         assert words in run("restore", through, wrong, code=ExitCode.USAGE)
     assert run("restore", through, target)["tables"]["ledgers"]["created"] == 1
-
-
-@pytest.mark.full
-def test_benchmark_results_are_put_side_by_side(run: Run, tmp_path: Path) -> None:
-    files = [RESULTS / "hub-publish-50-topics.json", RESULTS / "hub-publish-50-topics-1-kib.json"]
-    result = run("bench-report", tmp_path / "report", *files)
-    measured = [each for file in files for each in json.loads(file.read_text())["measurements"]]
-    assert (result["files"], result["measurements"]) == (2, len(measured))
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "hub: publish" in page
-    assert "message_bytes=1024" in page
 
 
 def test_every_help_ends_in_an_example() -> None:
