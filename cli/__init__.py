@@ -1,5 +1,5 @@
 """The command line: hedwig-admin."""
 
 if __name__ != "hedwig.cli":
-    # Under two names its classes exist twice, and none is an instance of the other.
+    # Imported under two names, its classes exist twice: an instance of one is none of the other.
     raise ImportError("cli is imported as hedwig.cli, by that name alone")

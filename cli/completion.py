@@ -1,4 +1,4 @@
-"""The command `hedwig-admin completion`: what a shell must be told to complete the others."""
+"""The command `hedwig-admin completion`: the script by which a shell completes the other commands."""
 
 import sys
 from typing import Final
@@ -14,7 +14,7 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class _Fish(FishComplete):
-    """What fish is told, a line `KIND,WORD<tab>HELP` each; click's own script cuts a word at its first comma."""
+    """The script for fish, which reads lines `KIND,WORD<tab>HELP`. Click's own cuts a word at its first comma."""
 
     source_template = FishComplete.source_template.replace("string split", "string split --max 1")
 

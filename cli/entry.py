@@ -1,4 +1,4 @@
-"""Where hedwig-admin begins: Ctrl-C ends it in order from here on, also while its modules are being loaded."""
+"""The start of hedwig-admin. From here on Ctrl-C ends it in order, also while its modules load."""
 
 from hedwig.cli.signals import begin_loading
 

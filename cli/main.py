@@ -27,7 +27,7 @@ _MODULES: Final = {
     "completion": "hedwig.cli.completion",
     "dev": "hedwig.cli.dev.commands",
 }
-"""Where each command is, under its own name; none is loaded before it is asked for."""
+"""The module of each command, under its name. None is loaded before the user asks for it."""
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""How commands are run: shared options everywhere, errors as one line, exit codes by kind of error."""
+"""How commands run: shared options everywhere, errors as one line, exit codes by kind of error."""
 
 import contextlib
 import logging
@@ -22,13 +22,13 @@ __all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", 
 PROGRAM_NAME: Final = "hedwig-admin"
 
 COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
-"""By it a shell asks for completion instead of the command."""
+"""With this variable a shell asks for completion instead of running the command."""
 
 
 class AdminCommand(click.Command):
-    """A command with the shared options; its help ends with `example`, which runs.
+    """A command with the shared options. Its help ends with `example`, which runs.
 
-    One of a verb that shows something has --watch too.
+    A command whose verb shows something has --watch, too.
     """
 
     def __init__(self, name: str | None, *, example: str, **attributes: Any) -> None:
@@ -37,7 +37,7 @@ class AdminCommand(click.Command):
         if self._is_watchable:
             self.params.append(watch_option())
         own = {option for parameter in self.params for option in parameter.opts}
-        # What takes minutes by its nature, like starting servers, has a --timeout of its own.
+        # A command that takes minutes by its nature, like starting servers, has a --timeout of its own.
         self.params += [option for option in shared_options() if own.isdisjoint(option.opts)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -54,7 +54,7 @@ class AdminCommand(click.Command):
 
 
 class AdminGroup(click.Group):
-    """A noun whose commands are its verbs; the shared options may stand behind it too."""
+    """A noun whose commands are its verbs. The shared options may stand after the noun, too."""
 
     command_class = AdminCommand
 
@@ -73,7 +73,7 @@ class Program(AdminGroup, command_line.Program):
         return bool(obj.debug)
 
     def run_line(self, arguments: Sequence[str], settings: Settings) -> int:
-        """Run a command of the console, and return its exit code: what ends it is a line on standard error."""
+        """Run a command of the console, and return its exit code. An error becomes a line on standard error."""
         return self.run_words(arguments, settings, PROGRAM_NAME, help_on=lambda path: f"help {path}".rstrip())
 
     def main(
@@ -101,7 +101,7 @@ class Program(AdminGroup, command_line.Program):
 
 
 def _complete(run: Callable[[], Any]) -> NoReturn:
-    """Answer a shell and end at once: it must not wait for threads that still wait for a server."""
+    """Answer a shell and end the process at once, without waiting for threads that still wait for a server."""
     try:
         run()
     finally:
@@ -112,7 +112,7 @@ def _complete(run: Callable[[], Any]) -> NoReturn:
 
 def _line(error: Exception, settings: Settings) -> str:
     """Return the one line about `error`."""
-    command = settings.command or PROGRAM_NAME  # There is none yet where its help cannot be written.
+    command = settings.command or PROGRAM_NAME  # There is no command yet if the help cannot be written.
     match error:
         case OperationError():
             return str(error)
@@ -133,5 +133,5 @@ def _line(error: Exception, settings: Settings) -> str:
 
 
 def _keep_libraries_quiet() -> None:
-    """Keep what kazoo logs off standard error, which has one line of ours about it in the end."""
+    """Keep the log of kazoo off standard error, since we write one line about the error there."""
     logging.getLogger("kazoo").addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Showing a result again and again: drawn anew on a terminal, one below the other elsewhere."""
+"""Repeats a result: drawn anew on a terminal, one result below the other elsewhere."""
 
 import io
 import shutil
@@ -26,7 +26,7 @@ _PASSING: Final = frozenset({ExitCode.UNAVAILABLE, ExitCode.OUTCOME_UNKNOWN})
 
 
 def watch_option() -> click.Option:
-    """Return the option by which a command is watched."""
+    """Return the option --watch, which repeats a command."""
 
     def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         ctx.meta[_KEY] = value
@@ -49,7 +49,7 @@ def watched_every_s(ctx: click.Context) -> float | None:
 
 
 def with_watch_value(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with a number behind each --watch that has none: what follows it is no number of seconds."""
+    """Return the arguments with a default number after each --watch that is not followed by a number of seconds."""
     given = list(arguments)
     for index, argument in enumerate(given):
         if argument == "--":
@@ -64,8 +64,8 @@ def watching(
 ) -> NoReturn:
     """Have `look` write its result again and again, until Ctrl-C or an error ends it.
 
-    A server that goes away while it is watched is waited for: `line_about` is shown in place of the result. At the
-    first look that is an error, as everything else is at any.
+    If a server goes away after the first look, the command waits for it, and shows `line_about` in place of the result.
+    Any error of the first look ends the command, and so does any other error later.
     """
     chosen = settings.chosen("output")
     is_screen = sys.stdout.isatty()
@@ -88,7 +88,7 @@ def watching(
 
 
 class _Screen(io.StringIO):
-    """Takes what a command writes to a terminal, to be shown at once."""
+    """Collects what a command writes to a terminal, so that all of it can be shown at once."""
 
     def isatty(self) -> bool:
         return True
@@ -100,7 +100,7 @@ def _draw(title: str, look: Callable[[], Any]) -> None:
         look()
     size = shutil.get_terminal_size()
     lines = [f"{title}, {time.strftime('%H:%M:%S')}"[: size.columns], "", *screen.getvalue().splitlines()]
-    # The last line of the terminal stays free, for the cursor and for what is said beside the result.
+    # The last line of the terminal stays free for the cursor and for messages on standard error.
     shown = lines[: max(1, size.lines - 1)]
     sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _REST_OF_SCREEN)
     sys.stdout.flush()

@@ -1,17 +1,17 @@
-"""Tell everybody who depends on a package about its updates, and check that everybody was told.
+"""Send each update of a package to all packages that depend on it, and check that all of them received it.
 
     python examples/package_feed.py --limit 1000     a reduced run, some seconds
     python examples/package_feed.py                  all of Debian 12: 63,666 topics, 277,181 subscriptions
 
 Each package of `examples/data/` is a topic, and each package that depends on it a durable subscriber of that topic.
 
-1. Subscribe: every dependency becomes a subscription. It outlives connections, so most are closed again at once. Those
-   on the followed topic (`libs/libc6`) stay open: they hear of the update the moment it is published.
+1. Subscribe: every dependency becomes a subscription. It outlives connections, so the feed closes most of them at once.
+   Those on the followed topic (`libs/libc6`) stay open, and receive the update as soon as it is published.
 2. Publish: one update per package. The hub answers with the position of the message in its topic, counted from 1.
-3. Catch up: the followed topic's subscribers open their other subscriptions, and get what was published meanwhile.
-4. Check: each of these subscriptions got each update once, in order, under the position that its publisher was told.
+3. Catch up: the followed topic's subscribers open their other subscriptions, and receive what was published meanwhile.
+4. Check: each of these subscriptions received each update once, in order, at the position that the publisher received.
 
-Without `--hub` the feed starts a hub of its own, with its data in a temporary directory.
+Without `--hub` the feed starts its own hub, with its data in a temporary directory.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _HUB_STOP_S: Final = 120.0
 _LINE_EVERY_S: Final = 5.0
 _PROBLEMS_SHOWN: Final = 5
 _GARBAGE_OBJECTS: Final = 50_000
-"""How many new objects start the garbage collector; Python's own number is 700."""
+"""How many new objects start the garbage collector; Python's default is 700."""
 
 
 # ---------------------------------------------------------------------------------------------------------- the graph
@@ -60,7 +60,7 @@ _GARBAGE_OBJECTS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """One edge of the graph: the package `subscriber` wants to hear of updates of the package `topic`."""
+    """One edge of the graph: the package `subscriber` wants to receive updates of the package `topic`."""
 
     topic: Topic
     subscriber: SubscriberId
@@ -68,14 +68,14 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The packages with their versions, by topic; and who depends on whom."""
+    """The versions of the packages, by topic, and the dependencies between packages."""
 
     versions: dict[Topic, bytes]
     dependencies: Sequence[Dependency]
 
     @classmethod
     def read(cls, subscribers_max: int | None = None) -> "Graph":
-        """Read the package graph; with a limit, so many subscribers spread over it, and what they depend on."""
+        """Read the package graph. With a limit, read at most N subscribers, spread over it, and what they depend on."""
         versions = {Topic(topic): version for topic, version in _rows(_DATA / "topics.tsv.gz")}
         edges = list(_rows(_DATA / "subscriptions.tsv.gz"))
         if subscribers_max is not None:
@@ -88,7 +88,7 @@ class Graph:
         return cls(versions, [Dependency(Topic(topic), SubscriberId(name)) for topic, name in edges])
 
     def followed(self, topic: Topic) -> "tuple[list[Dependency], list[Dependency]]":
-        """Return the subscriptions on `topic`, and all others that the same subscribers have."""
+        """Return the subscriptions on `topic`, and all other subscriptions of the same subscribers."""
         live = [each for each in self.dependencies if each.topic == topic]
         subscribers = {each.subscriber for each in live}
         others = [each for each in self.dependencies if each.subscriber in subscribers and each.topic != topic]
@@ -109,7 +109,7 @@ Received = tuple[int, bytes]
 
 
 class Feed:
-    """Subscribes, publishes, receives, and remembers what publishers were told and what subscribers got."""
+    """Subscribes, publishes, receives, and records the answers to publishers and the messages to subscribers."""
 
     def __init__(
         self, client: HedwigClient, graph: Graph, followed: Topic, *, updates: int, in_flight: int, patience_s: float
@@ -120,12 +120,12 @@ class Feed:
         self.received: dict[Dependency, list[Received]] = {each: [] for each in (*self.live, *self.others)}
         self.received_count = 0
         self.earlier_count = 0
-        """Messages of earlier runs, that nobody had consumed."""
+        """How many messages of earlier runs arrived, which no subscriber had consumed."""
         self._client = client
         self._updates = updates
         self._in_flight = in_flight
         self._patience_s = patience_s
-        # A hub that is used twice has the messages of both runs; ours are told by their first word.
+        # A hub that is used twice has the messages of both runs. The first word of a message names its run.
         self._run = uuid.uuid4().hex[:8].encode()
         self._open: list[Subscription] = []
         self._live_count = 0
@@ -134,9 +134,9 @@ class Feed:
         self._live_arrived = asyncio.Event()
 
     async def run(self, timing: "Timing") -> None:
-        """Do all of it. Raises HedwigError, when the hub cannot be reached or refuses."""
+        """Run all phases. Raises HedwigError - the hub cannot be reached, or refuses a request."""
         live_count = len(self.live) * self._updates
-        # A reader that fails ends the feed: an application that lost a subscription must not go on as if nothing was.
+        # A reader that fails ends the feed. An application that lost a subscription must not go on as if it had not.
         async with asyncio.TaskGroup() as readers:
             with timing.phase("subscribe", len(self.graph.dependencies), "subscriptions") as advance:
                 await self._subscribe_all(readers, advance)
@@ -148,7 +148,7 @@ class Feed:
             with timing.phase("catch up", len(self.others), "subscriptions") as advance:
                 await self._each(self.others, self._catch_up, advance)
             with timing.phase("close", len(self._open), "subscriptions") as advance:
-                # Their readers end with that; what came too often has come by now.
+                # This ends their readers. A message that is delivered twice has arrived twice by now.
                 await self._each(self._open, _close, advance)
 
     async def _subscribe_all(self, readers: asyncio.TaskGroup, advance: Callable[[], None]) -> None:
@@ -160,7 +160,7 @@ class Feed:
                 self._open.append(subscription)
                 readers.create_task(self._read(dependency, subscription))
             else:
-                # It goes on to exist, and the hub keeps for it what is published from now on.
+                # The subscription itself stays, and the hub keeps for it what is published from now on.
                 await subscription.close()
 
         await self._each(self.graph.dependencies, subscribe, advance)
@@ -172,12 +172,12 @@ class Feed:
             seq_id = await self._client.publish(topic, body)
             told.append((seq_id.local, body))
 
-        # Publishes in flight together may be stored in any order: who wants an order waits for the answer before.
+        # The hub may store publishes in flight in any order. To keep an order, wait for the answer to the one before.
         for _ in range(self._updates):
             await self._each(self.graph.versions, publish, advance)
 
     async def _read(self, dependency: Dependency, subscription: Subscription) -> None:
-        # Asking for the next message says that this one is done. The loop ends when the subscription is closed.
+        # Asking for the next message consumes this one. The loop ends when the subscription is closed.
         async for message in subscription:
             if self._take(dependency, message):
                 now = time.monotonic()
@@ -214,7 +214,7 @@ class Feed:
                             break
 
     def _take(self, dependency: Dependency, message: Message) -> bool:
-        """Write down what a subscriber got; return whether this run has published it."""
+        """Record what a subscriber received; return whether this run has published it."""
         assert message.seq_id is not None, "a delivered message has its position"
         if not message.body.startswith(self._run):
             self.earlier_count += 1
@@ -226,10 +226,10 @@ class Feed:
     async def _each(
         self, items: Iterable[T], work: Callable[[T], Awaitable[None]], advance: Callable[[], None]
     ) -> None:
-        """Do `work` on each item, `in_flight` at a time.
+        """Run `work` on each item, `in_flight` at a time.
 
-        One at a time would wait for the disk each time, where the hub can take many at once; all at a time would fill
-        its queues, and it refuses what finds no room.
+        One at a time would wait for the hub's disk each time, although the hub can take many at once. All at a time
+        would fill the hub's queues, and the hub refuses what does not fit.
         """
         remaining = iter(items)
 
@@ -243,7 +243,7 @@ class Feed:
                 workers.create_task(worker())
 
     def problems(self) -> Iterator[str]:
-        """Compare what subscribers got with what publishers were told; yield a line for each that differs."""
+        """Compare the messages of subscribers with the answers to publishers; yield a line for each difference."""
         for dependency, received in self.received.items():
             wrong = difference(self.told[dependency.topic], received)
             if wrong is not None:
@@ -251,7 +251,7 @@ class Feed:
 
 
 def difference(told: Sequence[Received], received: Sequence[Received]) -> str | None:
-    """Say in what way `received` is not each of `told` once and in order; None if it is."""
+    """Return how `received` differs from each of `told` once and in order; None if it does not."""
     if list(told) == list(received):
         return None
     missing = sorted(local for local, body in set(told) - set(received))
@@ -272,9 +272,9 @@ async def _close(subscription: Subscription) -> None:
 
 @asynccontextmanager
 async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
-    """Run a hub with its data in `directory`; yield where it listens, and its process id.
+    """Run a hub with its data in `directory`; yield its address and its process id.
 
-    Raises click.ClickException, with what it logged last, if it fails.
+    Raises click.ClickException if the hub does not start, or ends by itself; the text names its log.
     """
     log = directory / "hedwig.hub.logs.log"
     with log.open("wb") as errors:
@@ -294,7 +294,7 @@ async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C is for the feed, which stops the hub once it needs it no more.
+            start_new_session=True,  # Ctrl-C must reach only the feed. It stops the hub when it no longer needs it.
         )
     assert process.stdout is not None
     try:
@@ -324,7 +324,7 @@ async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
 
 
 class Timing:
-    """Shows how far a phase has come, as a bar on a terminal and as lines elsewhere, and keeps how long each took."""
+    """Shows the progress of each phase, as a bar on a terminal and as lines elsewhere, and records its duration."""
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, int, str, float]] = []
@@ -332,18 +332,18 @@ class Timing:
 
     @contextmanager
     def phase(self, name: str, total: int, noun: str) -> Iterator[Callable[[], None]]:
-        """Show a phase and time it; yield what has to be called for each of the `total` things that are done."""
+        """Show a phase and time it; yield a function to call after each of the `total` items."""
         began = time.monotonic()
         with self.progress(name, total, noun) as advance:
             yield advance
         self.add(name, total, noun, time.monotonic() - began)
 
     def add(self, name: str, total: int, noun: str, seconds: float) -> None:
-        """Keep how long a phase took."""
+        """Record how long a phase took."""
         self.phases.append((name, total, noun, seconds))
 
     def progress(self, name: str, total: int, noun: str) -> AbstractContextManager[Callable[[], None]]:
-        """Show how far a phase has come; enter it for what has to be called for each thing that is done."""
+        """Show how far a phase has come; entering it returns a function to call after each item."""
         return self._bar(name, total, noun) if self._is_terminal else self._lines(name, total, noun)
 
     @contextmanager
@@ -374,7 +374,7 @@ class Timing:
 
 
 def _peak_memory(process_id: int) -> str:
-    """Say how much memory a running process has had at most so far, where the system tells (Linux)."""
+    """Return the peak memory of a running process so far, if the system reports it (Linux)."""
     try:
         lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
     except OSError:
@@ -384,7 +384,7 @@ def _peak_memory(process_id: int) -> str:
 
 
 def _report(feed: Feed, timing: Timing, hub_memory: str) -> bool:
-    """Print counts, times and memory; return whether all went well."""
+    """Print counts, times and memory; return whether all messages were received as expected."""
     for name, total, noun, seconds in timing.phases:
         click.echo(f"{name:<10}{total:>9,} {noun:<32}{seconds:>8.1f} s {total / max(seconds, 1e-9):>9,.0f}/s")
     click.echo(f"peak memory: client {_peak_memory(os.getpid())}, hub {hub_memory}")
@@ -441,21 +441,21 @@ async def _run(
 ) -> None:
     this = asyncio.current_task()
     assert this is not None
-    # A plain kill ends the feed as Ctrl-C does: in order, with its hub.
+    # SIGTERM ends the feed as Ctrl-C does: in order, with its hub.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     graph = Graph.read(limit)
     if not any(each.topic == follow for each in graph.dependencies):
         raise click.ClickException(
             f"nobody in this graph depends on '{show_name(follow)}'; follow another, or raise --limit"
         )
-    # The graph lives as long as the feed. Without this, the garbage collector looks through all of it again and again:
-    # half of the feed's processor time while it subscribed, and a quarter with it.
+    # The graph lives as long as the feed. Without this, the garbage collector looks through all of it again and again.
+    # That took half of the feed's processor time while it subscribed, and takes a quarter with this.
     gc.freeze()
     gc.set_threshold(_GARBAGE_OBJECTS)
     timing = Timing()
 
     async def feed_through(address: HubAddress) -> Feed:
-        # One connection for all subscriptions: 21,841 would be possible, but cost both ends more than they bring.
+        # One connection for all subscriptions: 21,841 would be possible, but they cost both ends more than they gain.
         options = ClientOptions(hub=address, share_channels=True)
         async with HedwigClient(options) as client:
             feed = Feed(client, graph, follow, updates=updates, in_flight=in_flight, patience_s=patience_s)
@@ -482,7 +482,7 @@ async def _run(
 
 
 def _first(group: BaseExceptionGroup) -> BaseException:
-    """Return an error that stands for a group: the one to be told, or else the defect."""
+    """Return the first error of a group: a HedwigError as a ClickException, any other as it is."""
     errors = [each for each in group.exceptions if not isinstance(each, BaseExceptionGroup)]
     inner = [_first(each) for each in group.exceptions if isinstance(each, BaseExceptionGroup)]
     first = (*errors, *inner)[0]

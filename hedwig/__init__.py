@@ -1,7 +1,8 @@
 """Topic publish/subscribe with guaranteed delivery.
 
-What most programs need is here: `HedwigClient` and `BlockingClient` publish and subscribe, `open_metadata` opens a
-store of metadata, `errors` has all errors. Each is imported when it is asked for, so a client loads no store.
+This package exports the names that most programs need. `HedwigClient` and `BlockingClient` publish and subscribe,
+`open_metadata` opens a store of metadata, and `errors` has all errors. Each is imported on first use, so a client loads
+no store.
 """
 
 import importlib
@@ -26,7 +27,7 @@ _HOMES: Final = {
     "open_metadata": "hedwig.metadata",
 }
 
-if not TYPE_CHECKING:  # Or type checkers would take any name for one that is there.
+if not TYPE_CHECKING:  # Otherwise type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:

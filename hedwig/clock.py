@@ -1,4 +1,4 @@
-"""Time as an argument: what waits or stamps takes a clock, and `main` builds the real one."""
+"""Time as an argument: code that waits or takes timestamps receives a clock, and `main` builds the real one."""
 
 import asyncio
 import time
@@ -19,14 +19,14 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that many seconds."""
+        """Wait `seconds` seconds."""
         ...
 
 
 class SystemClock:
     """The clock of this machine."""
 
-    # The functions themselves: each request and each look at a queue asks for the time.
+    # The functions themselves, without a wrapper, since each request and each check of a queue calls them.
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
 

@@ -1,4 +1,4 @@
-"""How the programs run their commands: whatever ends one becomes a line on standard error and an exit code."""
+"""How the programs run their commands: each failure becomes one line on standard error and an exit code."""
 
 import errno
 import io
@@ -21,25 +21,25 @@ _PLAIN: Final = {
     "is not a valid integer range": "is not a whole number",
     "is not a valid float range": "is not a number",
 }
-"""What click says, and what people say."""
+"""Phrases of click, and their plain replacements."""
 _METAVAR: Final = re.compile(r"(?:(?<=value for )|(?<=argument ))'\[?([A-Z_]+)(?:\]|\.\.\.|\]\.\.\.)'")
-"""An argument as the usage line of a command has it, where only its name is meant."""
+"""An argument as click writes it in a usage line. Error lines show only its name."""
 
 
 class _PipeClosedError(Exception):
-    """Whoever read standard output left: nothing to complain about. (click makes an exit code of its own of EPIPE.)"""
+    """The reader of standard output closed it, which is no error. (click turns EPIPE into an exit code of its own.)"""
 
 
 class Program(click.Group, ABC):
     """The root of the commands of a program.
 
-    `run` is given an object for the commands, which click hands to them; the methods that say what ended a command get
-    it too.
+    `run` receives an object for the commands. click passes it to them, and `run` passes it to the methods that describe
+    what ended a command.
     """
 
     @abstractmethod
     def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
-        """Return the line about an error, and the exit code; a program says more of its own errors."""
+        """Return the line about an error, and the exit code. A program adds what it knows about its own errors."""
 
     def line_about_interrupt(self, error: BaseException, obj: Any) -> tuple[str, int]:
         """Return the line about Ctrl-C, and the exit code."""
@@ -48,7 +48,7 @@ class Program(click.Group, ABC):
 
     @abstractmethod
     def is_debugged(self, obj: Any) -> bool:
-        """Say whether the traceback of what ended a command is shown."""
+        """Say whether to show the traceback of the error that ended a command."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -59,13 +59,13 @@ class Program(click.Group, ABC):
         return result
 
     def run(self, call: Callable[[], Any], obj: Any, name: str, *, help_on: Callable[[str], str] | None = None) -> int:
-        """Run a command, and return its exit code: what ends it is a line on standard error.
+        """Run a command, and return its exit code. A failure is reported in one line on standard error.
 
         Args:
-            call: runs it, and may raise anything; what it returns counts if it is an exit code.
-            obj: what the commands are given.
+            call: runs the command, and may raise anything; its result counts if it is an exit code.
+            obj: the object for the commands.
             name: the name of the program.
-            help_on: what explains a command, of which it gets the path, to whoever got it wrong.
+            help_on: returns the words that show help on a command, given its path; for the line about a wrong usage.
         """
         try:
             result = call()
@@ -76,7 +76,7 @@ class Program(click.Group, ABC):
             _say(_usage_line(exc, name, help_on or (lambda path: " ".join(f"{name} {path} --help".split()))))
             return exc.exit_code
         except (click.Abort, KeyboardInterrupt) as exc:
-            # click makes an Abort of whatever interrupt it was.
+            # click turns every interrupt into an Abort, with the interrupt as its cause.
             line, code = self.line_about_interrupt(exc.__cause__ or exc, obj)
             _say(line)
             return code
@@ -85,7 +85,7 @@ class Program(click.Group, ABC):
             return ExitCode.PIPE_CLOSED
         except Exception as exc:
             if has_no_room(exc):
-                _forget_stdout()  # What could not be written is not tried again at the end.
+                _forget_stdout()  # Otherwise the interpreter would try the failed write again at its end.
             if self.is_debugged(obj):
                 traceback.print_exc()
             line, code = self.line_about(exc, obj)
@@ -106,7 +106,7 @@ class Program(click.Group, ABC):
 
     @staticmethod
     def check_streams() -> None:
-        """Have names that the terminal's encoding lacks escaped; end the process if standard output is closed."""
+        """Escape characters that the terminal's encoding lacks; end the process if standard output is closed."""
         if sys.stdout is None:
             _say("error: standard output is closed: the result could not be written, so nothing was done")
             sys.exit(ExitCode.FAILED)
@@ -116,7 +116,7 @@ class Program(click.Group, ABC):
 
 
 def has_no_room(error: Exception) -> bool:
-    """Say whether the file that takes the result had no room."""
+    """Say whether the file that receives the result ran out of space."""
     return (
         isinstance(error, OSError)
         and error.filename is None
@@ -125,7 +125,7 @@ def has_no_room(error: Exception) -> bool:
 
 
 def _usage_line(error: click.ClickException, name: str, help_on: Callable[[str], str]) -> str:
-    """Return the one line about a command line that makes no sense."""
+    """Return the one line about an invalid command line."""
     text = " ".join(error.format_message().split())
     for word, plain in _PLAIN.items():
         text = text.replace(word, plain)
@@ -137,7 +137,7 @@ def _usage_line(error: click.ClickException, name: str, help_on: Callable[[str],
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # Nobody reads standard error any more, and there is no third place to tell.
+    with suppress(OSError):  # If standard error is closed too, there is no other place to report it.
         click.echo(line, err=True)
 
 

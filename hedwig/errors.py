@@ -4,23 +4,23 @@
     ├── InvalidArgumentError (a ValueError)     the caller's input; nothing was sent
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
-    ├── OperationError                          what a person asked for cannot go on: one line, and an exit code
+    ├── OperationError                          a command or job cannot go on: one line, and an exit code
     ├── ConfigurationError                      a URL or option that cannot work
     │   └── MissingExtraError                   an extra that is not installed; says which one to install
-    ├── ExportFileError                         a file that is no whole export of metadata; says what is wrong with it
+    ├── ExportFileError                         a file that is no complete export of metadata; says what is wrong
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
     │   ├── RemoteProtocolError                 the other end sent them
-    │   └── LocalProtocolError                  we were about to
+    │   └── LocalProtocolError                  this end was about to send them
     ├── ClientClosedError                       the client was closed before; nothing was sent
     ├── SubscriptionClosedError                 the subscription is not open here any more
-    ├── ServiceError                            what a request to a hub came to, named by its status code
+    ├── ServiceError                            a request to a hub failed; named by its status code
     │   ├── MalformedRequestError               401
     │   ├── NoSuchTopicError                    402
     │   ├── ClientAlreadySubscribedError        403
     │   ├── ClientNotSubscribedError            404
     │   ├── CouldNotConnectError                405, made by the client: no hub could be reached
     │   ├── TopicBusyError                      406
-    │   ├── NotResponsibleForTopicError         501, after as many redirects as are allowed
+    │   ├── NotResponsibleForTopicError         501, after the most redirects allowed
     │   ├── ServiceDownError                    502, and every status that has no class of its own
     │   ├── UncertainAnswerError                503, made by the client: sent, and not answered
     │   └── InvalidMessageFilterError           504
@@ -35,16 +35,16 @@
     │   │   └── NoSubscriptionStateError
     │   ├── LayoutError
     │   │   ├── LayoutMissingError              the store was never formatted; says the command that does it
-    │   │   │   └── NoMetadataError             nothing at all is there: the URL may be a wrong one
-    │   │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
+    │   │   │   └── NoMetadataError             there is no store at all: the URL may be wrong
+    │   │   └── LayoutMismatchError             another backend, or another major format, wrote it
     │   ├── StandaloneHubExistsError            the store belongs to another standalone hub; names it
     │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
-    │   ├── TooManyNamesError                   ZooKeeper would tell more names in one reply than are taken
+    │   ├── TooManyNamesError                   ZooKeeper's reply would have more names than the limit
     │   └── MetadataUnavailableError            the store could not be asked: surely not applied
-    │       ├── MetadataForbiddenError          it does not let us: asking again does not help
+    │       ├── MetadataForbiddenError          the store forbids it: a retry does not help
     │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
     └── LedgerError
-        ├── NoSuchLedgerError                   never made, or deleted
+        ├── NoSuchLedgerError                   never created, or deleted
         ├── LedgerFencedError                   an append to a ledger that was taken over from its writer
         ├── LedgerClosedError                   an append to a ledger that was sealed
         ├── EntryOrderError                     an append out of turn, or behind one that failed
@@ -52,11 +52,11 @@
         ├── LedgerStoreLockedError              another process uses the directory
         └── LedgerStoreUnavailableError         the store could not do it: surely not stored
             ├── LedgerStoreClosedError          it was closed
-            ├── LedgerStoreFullError            no space is left; reads go on, appends too once there is space
+            ├── LedgerStoreFullError            no space is left; reads go on, and appends once there is space
             └── LedgerWriteError                the disk failed in the middle: the outcome is not known
 
 `definite` says whether the operation surely did not happen. UncertainStateError, UncertainAnswerError and
-LedgerWriteError are not definite: whoever catches one looks before deciding anything.
+LedgerWriteError are not definite: a caller that catches one must read before it decides anything.
 """
 
 from typing import Any, ClassVar
@@ -125,14 +125,14 @@ __all__ = [
 
 
 class HedwigError(Exception):
-    """The root of everything that Hedwig raises on purpose."""
+    """The root of all errors that Hedwig raises on purpose."""
 
     status: ClassVar[StatusCode] = StatusCode.UNEXPECTED_CONDITION
     definite: bool = True
 
 
 class InvalidArgumentError(HedwigError, ValueError):
-    """An argument that no store could serve; refused before anything is sent."""
+    """An invalid argument, refused before anything is sent."""
 
     status = StatusCode.MALFORMED_REQUEST
 
@@ -146,9 +146,9 @@ class RecordTooLargeError(InvalidArgumentError):
 
 
 class OperationError(HedwigError):
-    """A command or a job that cannot go on; the text says in one line what failed, on what, why, and what to do.
+    """A command or a job cannot go on. The text says in one line what failed, on what, why, and what to do.
 
-    `code` is the exit code that the command ends with.
+    `code` is the exit code of the command.
     """
 
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
@@ -162,21 +162,21 @@ class ConfigurationError(HedwigError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """A package that one of the extras brings is not installed; the text says which extra to install."""
+    """A package of an extra is not installed; the text says which extra to install."""
 
 
 class ExportFileError(HedwigError):
-    """A file is no export of metadata, or cut short, damaged or of a newer format; the text names it and says which."""
+    """A file is no export of metadata, or cut short, damaged or of a newer format. The text names file and fault."""
 
 
 class ProtocolError(HedwigError):
-    """Bytes, or an order of them, that the wire protocol does not admit."""
+    """Bytes, or an order of messages, that the wire protocol does not allow."""
 
     status = StatusCode.MALFORMED_REQUEST
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other end broke the protocol; its connection is closed, and nothing else is disturbed."""
+    """The other end broke the protocol; its connection is closed, and nothing else is affected."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -184,20 +184,20 @@ class LocalProtocolError(ProtocolError):
 
 
 class ClientClosedError(HedwigError):
-    """The client was closed before this was asked of it; nothing was sent."""
+    """The client was closed before the call; nothing was sent."""
 
 
 class SubscriptionClosedError(HedwigError):
     """The subscription is not open here any more; the text says why.
 
-    Another client took it over by force, or its connection was lost and it was not to reconnect, or it was closed.
+    Another client took it over by force, or its connection was lost and it does not resubscribe, or it was closed.
     """
 
     status = StatusCode.TOPIC_BUSY
 
 
 class ServiceError(HedwigError):
-    """What a request to a hub came to. `code` is the status that was answered, `text` what the hub said of it."""
+    """A request to a hub failed. `code` is the status of the answer, `text` the hub's explanation."""
 
     def __init__(self, text: str, code: StatusCode | None = None) -> None:
         super().__init__(text)
@@ -206,13 +206,13 @@ class ServiceError(HedwigError):
 
 
 class MalformedRequestError(ServiceError):
-    """The hub cannot make sense of the request."""
+    """The hub cannot understand the request."""
 
     status = StatusCode.MALFORMED_REQUEST
 
 
 class NoSuchTopicError(ServiceError):
-    """The topic does not exist, or nobody listens where somebody must."""
+    """The topic does not exist, or it has no subscriber but must have one."""
 
     status = StatusCode.NO_SUCH_TOPIC
 
@@ -230,7 +230,7 @@ class ClientNotSubscribedError(ServiceError):
 
 
 class CouldNotConnectError(ServiceError):
-    """No connection to the hub came about; nothing was sent."""
+    """No connection to the hub could be made; nothing was sent."""
 
     status = StatusCode.COULD_NOT_CONNECT
 
@@ -242,19 +242,19 @@ class TopicBusyError(ServiceError):
 
 
 class NotResponsibleForTopicError(ServiceError):
-    """The request was sent from hub to hub, and none took it."""
+    """The request was redirected from hub to hub, and no hub accepted it."""
 
     status = StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
 
 
 class ServiceDownError(ServiceError):
-    """The hub could not carry the request out."""
+    """The hub could not serve the request."""
 
     status = StatusCode.SERVICE_DOWN
 
 
 class UncertainAnswerError(ServiceError):
-    """The request was sent and not answered: it may have been carried out."""
+    """The request was sent and not answered: it may have taken effect."""
 
     status = StatusCode.UNCERTAIN_STATE
     definite = False
@@ -267,7 +267,7 @@ class InvalidMessageFilterError(ServiceError):
 
 
 class MetadataError(HedwigError):
-    """The root of what the metadata managers raise."""
+    """The root of the errors of the metadata managers."""
 
 
 class BadVersionError(MetadataError):
@@ -332,19 +332,19 @@ class NoSubscriptionStateError(NoRecordError):
 
 
 class LayoutError(MetadataError):
-    """The store cannot be used as it is laid out."""
+    """The store cannot be used with its layout."""
 
 
 class LayoutMissingError(LayoutError):
-    """The store, or a table of it, does not exist; the text names the command that makes it."""
+    """The store, or a table of it, does not exist; the text names the command that creates it."""
 
 
 class NoMetadataError(LayoutMissingError):
-    """Nothing is laid out there: no table of a store, and nothing that an older release has left."""
+    """There is no store at all: no table, and nothing that an older release has left."""
 
 
 class LayoutMismatchError(LayoutError):
-    """Another backend, or a newer major format, wrote this store; the text names both."""
+    """Another backend, or another major format, wrote this store; the text names both."""
 
 
 class StandaloneHubExistsError(MetadataError):
@@ -366,7 +366,8 @@ class StandaloneHubExistsError(MetadataError):
 class CorruptRecordError(MetadataError):
     """A stored record cannot be decoded; the text names the record and what is wrong with it.
 
-    `version` is that of what stands there, by which it may be deleted; None if that cannot be read either.
+    `version` is the version of the damaged record, by which a caller may delete it. It is None if that is unreadable
+    too.
     """
 
     def __init__(self, message: str, version: Version | None = None) -> None:
@@ -375,7 +376,7 @@ class CorruptRecordError(MetadataError):
 
 
 class TooManyNamesError(MetadataError):
-    """A node of ZooKeeper has more children than may be named in one reply; its names were not asked for."""
+    """A node of ZooKeeper has more children than may be named in one reply; the names were not requested."""
 
 
 class MetadataUnavailableError(MetadataError):
@@ -385,7 +386,7 @@ class MetadataUnavailableError(MetadataError):
 
 
 class MetadataForbiddenError(MetadataUnavailableError):
-    """The store, or the file system below it, does not permit the operation, which was not applied."""
+    """The store, or the file system below it, does not permit the operation; it was not applied."""
 
 
 class UncertainStateError(MetadataUnavailableError):
@@ -396,11 +397,11 @@ class UncertainStateError(MetadataUnavailableError):
 
 
 class LedgerError(HedwigError):
-    """The root of what a ledger store raises."""
+    """The root of the errors of a ledger store."""
 
 
 class NoSuchLedgerError(LedgerError):
-    """The ledger was never made, or was deleted."""
+    """The ledger was never created, or was deleted."""
 
 
 class LedgerFencedError(LedgerError):
@@ -441,17 +442,17 @@ class LedgerStoreUnavailableError(LedgerError):
 
 
 class LedgerStoreClosedError(LedgerStoreUnavailableError):
-    """The store was closed before it got round to it."""
+    """The store was closed before it began the operation."""
 
 
 class LedgerStoreFullError(LedgerStoreUnavailableError):
-    """No space is left; nothing was stored. The same append may be tried again later, under the same entry id."""
+    """No space is left; nothing was stored. The caller may retry the same append later, under the same entry id."""
 
 
 class LedgerWriteError(LedgerStoreUnavailableError):
-    """The disk failed while it was written. The entry was not acknowledged, and whether it is stored is not known.
+    """The disk failed during the write. The entry was not acknowledged, and it is not known whether it is stored.
 
-    Fence the ledger before anything else: its last entry id then says what is in it, for good.
+    Fence the ledger before anything else. Its last entry id then says for good which entries it has.
     """
 
     definite = False
@@ -465,7 +466,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         case UncertainStateError() | UncertainAnswerError():
             return ExitCode.OUTCOME_UNKNOWN
         case MetadataForbiddenError():
-            return ExitCode.FAILED  # Trying again does not help, as UNAVAILABLE would say.
+            return ExitCode.FAILED  # UNAVAILABLE would mean that a retry may help, and it does not.
         case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
             return ExitCode.UNAVAILABLE
         case BadVersionError() | ClientAlreadySubscribedError():

@@ -1,4 +1,4 @@
-"""How a command ended, as scripts see it: the same codes for every command of the project."""
+"""The exit codes by which scripts see how a command ended. They are the same for every command of the project."""
 
 from enum import IntEnum
 
@@ -18,4 +18,4 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C: 128 + SIGINT, as shells report it."""
     PIPE_CLOSED = 141
-    """Whoever read standard output left: 128 + SIGPIPE."""
+    """The reader of standard output closed it: 128 + SIGPIPE."""

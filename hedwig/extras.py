@@ -1,6 +1,6 @@
-"""What an extra brings may not be installed: then one line says what to install.
+"""Imports from the packages of an extra. If they are not installed, one line says which extra to install.
 
-Import what an extra brings inside `needed`. A program loads its commands inside `starting`.
+Import packages of an extra inside `needed`. A program loads its commands inside `starting`.
 """
 
 import sys
@@ -17,16 +17,16 @@ _USAGE = 2
 
 @contextmanager
 def needed(extra: str, purpose: str, instead: str = "") -> Iterator[None]:
-    """Import inside what `extra` brings; the line about a package that is missing begins with `purpose`.
+    """Import packages of `extra` in the body. The line about a missing package begins with `purpose`.
 
-    Args: extra - of pyproject.toml, or several with commas between; purpose - such as "reports need";
-        instead - what else may be done.
-    Raises: MissingExtraError - a package that is not ours cannot be imported.
+    Args: extra - an extra of pyproject.toml, or several separated by commas; purpose - such as "reports need";
+        instead - what the user may do otherwise.
+    Raises: MissingExtraError - a third-party package cannot be imported.
     """
     try:
         yield
     except MissingExtraError:
-        raise  # What is loaded there has said it, and knows better.
+        raise  # The imported module has raised it, and names the extra more exactly.
     except ImportError as exc:
         if (missing := missing_extra(exc, extra, purpose, instead)) is None:
             raise
@@ -34,7 +34,7 @@ def needed(extra: str, purpose: str, instead: str = "") -> Iterator[None]:
 
 
 def missing_extra(error: BaseException, extra: str, purpose: str, instead: str = "") -> MissingExtraError | None:
-    """Return what to raise instead of `error`, None if that is about no package of others. Arguments: as `needed`."""
+    """Return the error to raise instead of `error`; None if no third-party package is missing. Args as of `needed`."""
     if not isinstance(error, ImportError) or (error.name or "hedwig").partition(".")[0] == "hedwig":
         return None
     advice = f"in the checkout of hedwig: pip install '.[{extra}]'"
@@ -44,7 +44,7 @@ def missing_extra(error: BaseException, extra: str, purpose: str, instead: str =
 
 @contextmanager
 def starting(program: str, extra: str) -> Iterator[None]:
-    """Load the commands of `program` inside; without its extra, end the process with one line and 2."""
+    """Load the commands of `program` in the body; without its extra, end the process with one line and exit code 2."""
     try:
         yield
     except ImportError as exc:

@@ -1,8 +1,8 @@
 """Latency histograms: recorded as whole microseconds, merged without loss, kept as text.
 
-They are HDR histograms, so that no percentile is ever an average of percentiles: what several processes or rounds
-recorded is added bucket by bucket. The text is the compressed V2 encoding in base64, which HdrHistogram's libraries
-of all languages read.
+They are HDR histograms. The records of several processes or rounds are added bucket by bucket, so no percentile is ever
+an average of percentiles. The text is the compressed V2 encoding in base64, which HdrHistogram's libraries of all
+languages read.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PERCENTILES", "Histogram"]
 
 PERCENTILES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-"""What a report's table of response times shows, beside the largest value."""
+"""The percentiles in a report's table of response times, beside the largest value."""
 
 _US_MAX: Final = 3_600_000_000
 
@@ -35,17 +35,17 @@ class Histogram:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return what `encode` made of a histogram. Raises ValueError if it is nothing like that."""
+        """Read the text that `encode` returned. Raises ValueError if it is no such text."""
         made = cls.__new__(cls)
         try:
             made._counts = _library().decode(text)
-        except Exception as exc:  # The library raises whatever its parts do: binascii, zlib, its own.
+        except Exception as exc:  # The library raises errors of binascii, of zlib, and its own.
             raise ValueError(f"not the text of a histogram: {text[:32]!r}: {exc}") from exc
         return made
 
     @classmethod
     def merged(cls, parts: Iterable["Histogram"]) -> "Histogram":
-        """Return the sum of histograms, of the same digits each."""
+        """Return the sum of histograms, which must all have the same `digits`."""
         total: Histogram | None = None
         for part in parts:
             if total is None:
@@ -63,13 +63,13 @@ class Histogram:
         self._counts.record_value(min(max(us, 0), _US_MAX), count)
 
     def record_all(self, times_us: Iterable[int]) -> None:
-        """Count many times at once: cheaper, since most of them are equal to others."""
+        """Count many times at once. This is cheaper, since many of them are equal."""
         for us, count in Counter(times_us).items():
             self.record(us, count)
 
     def add(self, other: "Histogram") -> None:
-        """Add what another histogram has counted."""
-        if other.count:  # The library takes the smallest value of an empty one for 0.
+        """Add the counts of another histogram."""
+        if other.count:  # The library treats the smallest value of an empty histogram as 0.
             self._counts.add(other._counts)
 
     @property
@@ -79,26 +79,26 @@ class Histogram:
 
     @property
     def max_us(self) -> int:
-        """Return the largest time, 0 if there is none."""
+        """Return the largest time; 0 if nothing was counted."""
         found: int = self._counts.get_max_value()
         return found
 
     @property
     def mean_us(self) -> float:
-        """Return the mean, 0 if there is nothing to take it of."""
+        """Return the mean; 0 if nothing was counted."""
         if not self.count:
             return 0.0
-        # The library's own does many steps for each value that could have been recorded, up to the largest.
+        # The library's own mean does many steps for each possible value up to the largest.
         counted = ((index, count) for index, count in enumerate(self._counts.counts) if count)
         total: int = sum(count * self._middle_us(index) for index, count in counted)
         return total / self.count
 
     def percentile_us(self, percentile: float) -> int:
-        """Return the time that so many per cent did not exceed, 0 if nothing was counted."""
+        """Return the time that `percentile` per cent of the counted times did not exceed; 0 if nothing was counted."""
         return self.percentiles_us((percentile,))[percentile]
 
     def percentiles_us(self, percentiles: Iterable[float] = PERCENTILES) -> Mapping[float, int]:
-        """Return the time for each percentile, 0 if nothing was counted."""
+        """Return the time for each percentile; 0 if nothing was counted."""
         asked = list(percentiles)
         if not self.count:
             return dict.fromkeys(asked, 0)

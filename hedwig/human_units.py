@@ -1,4 +1,4 @@
-"""Sizes, durations and counts in words, as people read them; programs get plain numbers in the other formats."""
+"""Sizes, durations and counts in words, as people read them. The output formats for programs keep plain numbers."""
 
 from typing import Final
 
@@ -9,9 +9,9 @@ _KIB: Final = 1024
 
 
 def in_words(field: str, value: int | float) -> str | None:
-    """Return the value of a field that is a size or a duration, by its name, in words; None for any other.
+    """Return the value in words if the name of the field is that of a size or a duration; else None.
 
-    Rates (`_per_s`) are none, nor are milliseconds (`_ms`), which are measured to be compared.
+    Rates (`_per_s`) do not count as durations. Nor do milliseconds (`_ms`), which are measured to be compared.
     """
     if field == "bytes" or field.endswith("_bytes"):
         return size_text(value)
@@ -46,7 +46,7 @@ def duration_text(seconds: float) -> str:
 
 
 def elapsed_text(seconds: float) -> str:
-    """Return how long something has gone on, to the second, so that whoever looks again sees it move: `1 min 5 s`."""
+    """Return an elapsed time to the second, such as `1 min 5 s`, so that an operator sees it change."""
     whole = round(seconds)
     if whole < 60:
         return duration_text(seconds)

@@ -1,4 +1,4 @@
-"""Commands that are loaded when they are asked for: a shell that completes one must not wait for all."""
+"""Commands that are loaded on first use, so that a shell that completes one does not wait for all."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
@@ -11,9 +11,9 @@ __all__ = ["LazyCommands"]
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Commands by name, each found in the module that `modules` names: under its own name, or as `module:name`.
+    """Commands by name. `modules` names the module of each, or `module:attribute` if the attribute has another name.
 
-    `extra` is what has to be installed for them.
+    `extra` is the extra that must be installed for them.
     """
 
     def __init__(self, modules: Mapping[str, str], extra: str) -> None:

@@ -1,8 +1,8 @@
-"""The records that the metadata keeps: who owns a topic, which ledgers hold it, who subscribes to it.
+"""The records that the metadata keeps: the hub that owns a topic, the ledgers that hold it, and its subscriptions.
 
-All are immutable values. Ids of messages count from 1 in every topic; a consume pointer of 0 means that nothing was
-consumed yet. A value that some backend could not keep (a number out of the wire format's range, text that is not
-Unicode) raises InvalidArgumentError when it is made, so that all backends refuse alike.
+All are immutable values. Ids of messages count from 1 in every topic. A consume pointer of 0 means that nothing was
+consumed yet. Some backends could not keep a number out of the wire format's range, or text that is not Unicode. Such a
+value raises InvalidArgumentError when it is created, so that all backends refuse alike.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def _check_text(what: str, text: str) -> None:
 class UnknownFields:
     """Fields of a newer minor format, kept so that a read-modify-write by older code does not lose them.
 
-    `encoding` names the codec whose bytes `payload` holds; another codec cannot express them and leaves them out.
+    `encoding` names the codec of the bytes in `payload`. Another codec cannot express them and leaves them out.
     """
 
     encoding: str
@@ -64,10 +64,12 @@ class UnknownFields:
 class HubInfo:
     """A hub as an owner record names it.
 
-    `epoch` tells one incarnation of the hub from the next: the creation zxid of its liveness node, or the start count
-    of a standalone hub. It is compared for equality only. `ssl_port` is None for a hub without a TLS listener.
-    `is_fleeting` says that the record was read from where it vanishes with its hub's session in ZooKeeper, as hubs of
-    the original keep theirs unless told otherwise: compare-and-set cannot take such a topic over. It is never written.
+    `epoch` distinguishes one incarnation of the hub from the next. It is the creation zxid of its liveness node, or the
+    start count of a standalone hub. It is compared for equality only. `ssl_port` is None for a hub without a TLS
+    listener.
+
+    `is_fleeting` says that the record vanishes with its hub's session in ZooKeeper. Java hubs keep such records by
+    default. Compare-and-set cannot take such a topic over. The field is never written.
     """
 
     host: str
@@ -111,7 +113,7 @@ class HubInfo:
 
     @property
     def names_in_requests(self) -> frozenset[bytes]:
-        """Return what clients call a hub that has redirected them: it depends on which of its ports they use."""
+        """Return the names by which clients report this hub after a redirect: one for each port that they may use."""
         return frozenset(f"{self.host}:{port}".encode() for port in (self.port, self.ssl_port) if port is not None)
 
 
@@ -121,7 +123,7 @@ def _is_port(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegionSeqId:
-    """How far a message stream of another region has come."""
+    """The position in the message stream of another region."""
 
     region: bytes
     seq_id: int
@@ -132,7 +134,7 @@ class RegionSeqId:
 
 @dataclass(frozen=True, slots=True)
 class MessageSeqId:
-    """The position of a message in its topic: `local` counts from 1; `remote` is one entry per other region."""
+    """The position of a message in its topic. `local` counts from 1; `remote` has one entry per other region."""
 
     local: int = 0
     remote: tuple[RegionSeqId, ...] = ()
@@ -169,10 +171,10 @@ class LedgerRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPreferences:
-    """What a subscriber asked for: set once, changed rarely.
+    """The wishes of a subscriber, which are set once and change rarely.
 
-    `options` are application options that filters read; `message_bound` skips all but the newest so many messages;
-    `message_window_size` limits delivered, unconsumed messages. None means that the subscriber did not say.
+    `options` are application options that filters read. `message_bound` skips all but the newest N messages.
+    `message_window_size` limits delivered, unconsumed messages. None means that the subscriber set no value.
     """
 
     options: Mapping[str, bytes] = field(default_factory=dict)
@@ -194,7 +196,7 @@ class SubscriptionPreferences:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """How far a subscriber has come: `consumed` is its consume pointer, which moves often."""
+    """The progress of a subscriber. `consumed` is its consume pointer, which moves often."""
 
     consumed: MessageSeqId = MessageSeqId()
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)

@@ -1,7 +1,7 @@
 """Names of topics and subscribers: their limits, and how people read and type them.
 
-A name is any bytes. For people, printable UTF-8 stays as it is, a backslash is doubled, and every other byte is written
-`\\xNN`; `parse_name` reads that back exactly.
+A name is any bytes. For people, printable UTF-8 stays unchanged, a backslash is doubled, and every other byte is
+written `\\xNN`. `parse_name` reads that back exactly.
 """
 
 import re
@@ -26,7 +26,7 @@ __all__ = [
 NAME_BYTES_MAX: Final = 8192
 
 Name: TypeAlias = str | bytes
-"""A name as programs give it: bytes, or text, which is taken as UTF-8."""
+"""A name as programs pass it: bytes, or text, which is encoded as UTF-8."""
 
 _ESCAPE: Final = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 
@@ -44,7 +44,7 @@ def as_subscriber(name: bytes) -> SubscriberId:
 
 
 def topic_of(name: Name) -> Topic:
-    """Return the topic of that name. Raises NameLimitError as `as_topic`; InvalidArgumentError - it is no Unicode."""
+    """Return the topic of that name. Raises NameLimitError as `as_topic`; InvalidArgumentError - no Unicode text."""
     return as_topic(_encoded(name))
 
 
@@ -54,12 +54,12 @@ def subscriber_of(name: Name) -> SubscriberId:
 
 
 def show_name(name: bytes) -> str:
-    """Return the text by which people see a name; injective, and one line whatever the bytes."""
+    """Return the text of a name for people. It is one line for any bytes, and differs between different names."""
     return show_text(name.decode("utf-8", "surrogateescape"))
 
 
 def show_text(text: str) -> str:
-    """Return the text by which people see a name that is text, such as that of a property, an option or a filter."""
+    """Return the text for people of a name that is text, such as the name of a property, an option or a filter."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(_show_character(char) for char in text)
@@ -82,7 +82,7 @@ def parse_name(text: str) -> bytes:
 
 
 def parse_text(text: str) -> str:
-    """Return what `show_text` shows. Raises InvalidArgumentError for a lone backslash, and for what is no text."""
+    """Return the text that `show_text` showed. Raises InvalidArgumentError for a lone backslash, or for no UTF-8."""
     try:
         return parse_name(text).decode()
     except UnicodeDecodeError as exc:
@@ -104,7 +104,7 @@ def _check_length(what: str, name: bytes) -> None:
 
 
 def _as_typed(text: str) -> str:
-    """Return a name that is not well spelt as it was typed, on one line."""
+    """Return a misspelt name as it was typed, on one line."""
     return "".join(char if char == "\\" else _show_character(char) for char in text)
 
 

@@ -1,7 +1,7 @@
-"""How one attempt at something over a network can fail, as far as whoever repeats attempts needs to know.
+"""How one attempt of a network operation can fail, as the code that repeats attempts needs to know.
 
-These never leave the part that made the attempt: it carries an operation through, or raises a HedwigError that says
-what came of it.
+These errors never leave the part that makes the attempts. It completes the operation, or it raises a HedwigError that
+reports the outcome.
 """
 
 __all__ = ["AbortedError", "ForbiddenError", "NotAppliedError", "OutcomeUnknownError"]
@@ -18,7 +18,7 @@ class OutcomeUnknownError(Exception):
 class AbortedError(Exception):
     """The end of all attempts, for instance because the connection was closed for good.
 
-    `sent` says whether this one had left, so that its outcome is not known.
+    `sent` says whether this attempt was sent, so that its outcome is unknown.
     """
 
     def __init__(self, reason: str, *, sent: bool) -> None:
@@ -27,7 +27,7 @@ class AbortedError(Exception):
 
 
 class ForbiddenError(AbortedError):
-    """The server does not permit this one, which had no effect."""
+    """The server does not permit this attempt, which had no effect."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, sent=False)

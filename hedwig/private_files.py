@@ -1,4 +1,4 @@
-"""Files and directories that nobody reads but their owner, whatever the umask: messages and metadata are in them."""
+"""Files and directories that only their owner can read, for any umask, since they hold messages and metadata."""
 
 import os
 import stat
@@ -15,28 +15,30 @@ PRIVATE: Final = stat.S_IRUSR | stat.S_IWUSR
 def user_data_directory() -> Path:
     """Return the directory of the user's Hedwig data, which may not exist yet."""
     base = Path(os.environ.get("XDG_DATA_HOME", ""))
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only its owner enters; one that is there stays as it is.
+    """Create a directory that only its owner can enter. An existing one stays unchanged.
 
-    Directories above it that are missing are made as the umask says.
+    Missing parent directories get the mode that the umask gives.
     """
     path.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file that only its owner reads; one that is there stays as it is."""
+    """Create an empty file that only its owner can read. An existing one stays unchanged."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
 def close_to_others(path: Path) -> bool:
-    """Take from all but the owner what they may do to a file or a directory; return whether that changed anything.
+    """Remove all permissions of other users from a file or a directory; return whether that changed anything.
 
-    Nothing happens if it is not there. Raises: OSError - another user owns it.
+    A missing file is ignored.
+
+    Raises: OSError - another user owns it.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

@@ -12,9 +12,9 @@ _NUMBERED: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error of a connection says, such as `Connection refused`: no number, no tuple; empty if nothing.
+    """Return the reason of a connection error, such as `Connection refused`, without number or tuple; may be empty.
 
-    asyncio has the address in the text in place of the reason, and one text for all addresses of a name that failed.
+    asyncio puts the address into the text instead of the reason, and joins the texts of all addresses of a name.
     """
     if isinstance(error, socket.gaierror | ssl.SSLError) or not isinstance(error, OSError):
         return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -6,7 +6,7 @@ __all__ = ["StatusCode"]
 
 
 class StatusCode(IntEnum):
-    """What a hub answers; 4xx is the caller's doing, 5xx the service's, 52x a metadata outcome.
+    """The status of a hub's answer: 4xx is an error of the caller, 5xx one of the service, 52x a metadata outcome.
 
     Source: Hedwig `StatusCode`, specs/hedwig-protocol.md section 2.6.
     """

@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One write of one record. Compared for equality only; its bytes mean something to the backend that made it alone.
+    """One write of one record. Compared for equality only; its bytes have a meaning only for the backend that made it.
 
-    A version never repeats for a key, not even across delete and re-create, so whoever slept through both is still
+    A version never repeats for a key, not even across delete and re-create. So a client that missed both is still
     refused. The first byte names the kind of backend, so a version of another backend is refused like a stale one.
     """
 
@@ -26,7 +26,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` printed. Raises ValueError if the text is not a version."""
+        """Read the text that `str` returned. Raises ValueError if it is not a version."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as exc:
@@ -40,7 +40,7 @@ NEW: Final = Version(b"\x00new")
 """Create only: the record must not exist."""
 
 ANY: Final = Version(b"\x00any")
-"""Whatever is there: for repair tools only, always spelled out."""
+"""Any version, also none: for repair tools only. A caller must always pass it explicitly."""
 
 _NAMES: Final = {NEW: "NEW", ANY: "ANY"}
 

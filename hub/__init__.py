@@ -1,5 +1,5 @@
 """The server of Hedwig."""
 
 if __name__ != "hedwig.hub":
-    # Under two names its classes exist twice, and none is an instance of the other.
+    # If it is imported under two names, each class exists twice, and instances of one are not instances of the other.
     raise ImportError("hub is imported as hedwig.hub, by that name alone")

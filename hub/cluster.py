@@ -1,4 +1,4 @@
-"""The cluster shape: one hub of several, registered in ZooKeeper, with its messages on the bookies of BookKeeper."""
+"""The cluster shape: one hub of several, registered in ZooKeeper, with its messages on BookKeeper's bookies."""
 
 import asyncio
 import logging
@@ -33,11 +33,14 @@ _log = logging.getLogger(__name__)
 _LEDGERS_ROOT: Final = "/ledgers"
 _RETRY_S: Final = 1.0
 _QUESTION_S: Final = 5.0
-"""How long ZooKeeper may take to say who is alive, at most."""
+"""The maximum time that ZooKeeper may take to say which hubs are alive."""
 
 
 class Cluster:
-    """A Shape: liveness in ZooKeeper, ledgers on bookies; what it owned is for others once it cannot prove to live."""
+    """A Membership with liveness in ZooKeeper and ledgers on bookies.
+
+    Other hubs take its topics over once it cannot prove that it is alive.
+    """
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self._options = options
@@ -48,12 +51,12 @@ class Cluster:
         self._session: BridgedSession | None = None
         self._root = ""
         self._serving: Registration | None = None
-        """That under which the present incarnation serves."""
+        """The registration under which the present incarnation serves."""
         self._store: BookkeeperLedgerStore | None = None
         self._changes: deque[tuple[Registration, bool]] = deque()
         self._changed = asyncio.Event()
         self._why_over: str | None = None
-        """Why no registration follows any more, or nobody would know of it."""
+        """Why no further registration follows; None while one may."""
         self.balance: Balance | None = None
 
     async def open(self) -> None:
@@ -80,7 +83,7 @@ class Cluster:
         await self._wait_for_root(self._session, hosts)
 
     async def _wait_for_root(self, session: BridgedSession, hosts: str) -> None:
-        """Wait until BookKeeper is set up, before anybody can be sent to this hub. Raises: ServiceDownError."""
+        """Wait until BookKeeper is set up, before a client can be sent to this hub. Raises: ServiceDownError."""
         is_waiting = False
         while True:
             deadline = Deadline.after(self._clock, self._options.operation_timeout_s)
@@ -104,7 +107,7 @@ class Cluster:
             await self._clock.sleep(_RETRY_S)
         if is_waiting:
             _log.info("BookKeeper is set up now: there is %s", self._root)
-            # Who has made it is about to record the layout of ledgers, and may fail if that is there already.
+            # The bookie that made it is about to record the layout of ledgers. It may fail if that exists already.
             await self._clock.sleep(_RETRY_S)
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
@@ -122,7 +125,7 @@ class Cluster:
                 prefix=prefix,
                 session_timeout_s=cluster.session_timeout_s,
                 operation_timeout_s=min(_QUESTION_S, self._options.operation_timeout_s),
-                # A predecessor at this address that was killed, on another machine perhaps, has to be forgotten first.
+                # If a predecessor at this address was killed, maybe on another machine, its session must end first.
                 start_timeout_s=2 * max(self._options.operation_timeout_s, cluster.session_timeout_s),
                 placement=Placement(cluster.placement),
                 clock=self._clock,
@@ -151,7 +154,7 @@ class Cluster:
         await self._stack.aclose()
 
     async def _end(self, liveness: ClusterLiveness) -> None:
-        """Let go of the ledgers and of the registration, in this order: until then nobody else takes topics over."""
+        """Close the ledgers first, then end the registration. Until that end no other hub takes topics over."""
         if self._store is not None:
             await self._store.aclose()
         await liveness.close()
@@ -167,7 +170,7 @@ class Cluster:
         self._changed.set()
 
     async def _follow_to_the_end(self, hub: Member) -> None:
-        # A process that serves nobody, and does not end either, would be found by nobody.
+        # Nobody would notice a process that serves no client and does not end.
         try:
             await self._follow(hub)
             hub.give_up(ServiceDownError(f"this hub cannot go on: {self._why_over}"))
@@ -176,7 +179,10 @@ class Cluster:
             hub.give_up(ServiceDownError("this hub cannot register anew; its log says why"))
 
     async def _follow(self, hub: Member) -> None:
-        """Carry out in turn what liveness tells, until it fails: a hub serves under one registration at a time."""
+        """Handle the changes that liveness reports, one by one, until it fails.
+
+        A hub serves under one registration at a time.
+        """
         while True:
             while self._changes:
                 registration, holds = self._changes.popleft()
@@ -202,7 +208,7 @@ class Cluster:
     async def _serve(self, registration: Registration, hub: Member) -> None:
         assert self._session is not None, "it was opened"
         assert self.balance is not None, "it is joining"
-        # A store of its own: the writers of an incarnation end with it.
+        # Each incarnation gets its own store, because its writers end with it.
         self._store = await BookkeeperLedgerStore.open(
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )

@@ -1,4 +1,4 @@
-"""What a new user is shown: a hub on the store that hedwig-admin uses by itself, and two commands to try."""
+"""The text for a new user: a hub on the store that hedwig-admin uses by default, and two commands to try."""
 
 import shlex
 import shutil
@@ -13,7 +13,7 @@ _DEFAULT_HUB: Final = "127.0.0.1:4080"
 
 
 def first_steps(address: str, data: Path) -> str:
-    """Return what to say to somebody who has just started their first hub, at `address`, host:port."""
+    """Return the text for a user who has just started a first hub, at `address`, host:port."""
     admin = _admin_program()
     hub = "" if address == _DEFAULT_HUB else f" --hub {shlex.quote(address)}"
     return "\n".join(
@@ -31,7 +31,7 @@ def first_steps(address: str, data: Path) -> str:
 
 
 def _admin_program() -> str:
-    """Return how this user calls hedwig-admin: it is on the path, or beside the interpreter."""
+    """Return the command by which this user runs hedwig-admin: it is on the path, or beside the interpreter."""
     beside = Path(sys.executable).with_name("hedwig-admin")
     if shutil.which("hedwig-admin") or not beside.exists():
         return "hedwig-admin"

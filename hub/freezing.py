@@ -1,9 +1,9 @@
-"""A hub while the metadata store is frozen: no write of its own is under way, and none begins.
+"""A hub while the metadata store is frozen: none of its writes is under way, and none begins.
 
-Who freezes a store says so in a record of it (metadata/freezing.py), and then asks each hub to freeze. A hub that is
-frozen refuses publishes, subscriptions and claims; what it owns it keeps, and deliveries go on. Consume pointers stay
-in memory until the freeze is over. A hub goes by the record alone: it thaws once that says so, or once nobody has seen
-to it for as long as it grants, by lifting the freeze for all.
+A migration freezes a store by writing a record into it (metadata/freezing.py). Then it asks each hub to freeze. A
+frozen hub refuses publishes, subscriptions and claims. It keeps its topics, and deliveries go on. Consume pointers stay
+in memory until the freeze is over. A hub obeys the record alone: it thaws once the record says so. If nobody renews the
+record for its lease time, the hub lifts the freeze for all hubs.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ __all__ = ["Freezing", "NotFrozenError", "StillFrozenError"]
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
-"""How often a frozen hub looks whether the freeze is over."""
+"""A frozen hub checks every N seconds whether the freeze is over."""
 
 
 class NotFrozenError(HedwigError):
-    """A hub was to freeze, but the store is not frozen."""
+    """A hub was asked to freeze, but the store is not frozen."""
 
 
 class StillFrozenError(HedwigError):
-    """A hub was to thaw, but the store is frozen still."""
+    """A hub was asked to thaw, but the store is still frozen."""
 
 
 class Freezing:
-    """Freezes one hub with the store that it uses, and thaws it. `run` is to be run for as long as the hub lives."""
+    """Freezes and thaws one hub with the store that it uses. The hub runs `run` for as long as it lives."""
 
     def __init__(self, gate: WriteGate, url: str, clock: Clock) -> None:
         self._gate = gate
@@ -51,11 +51,11 @@ class Freezing:
         self._seen: Freeze | None = None
         self._seen_at = clock.monotonic()
         self._is_unknown = False
-        """Whether the record has to be read before anything may be written."""
+        """Whether the hub must read the record before it may write."""
 
     @property
     def why(self) -> str | None:
-        """Say why nothing may be written; None if it may."""
+        """Why the hub may not write; None if it may."""
         return self._gate.why_closed
 
     @property
@@ -64,11 +64,11 @@ class Freezing:
         return self._gate.running > 0
 
     def attach(self, metadata: MetadataStore) -> None:
-        """Say which store it is about. Before anything else."""
+        """Set the store. Call this before anything else."""
         self._metadata = metadata
 
     async def check_usable(self) -> None:
-        """Raise ConfigurationError if no hub may start on this store: it was moved elsewhere, or is being filled."""
+        """Raise ConfigurationError if no hub may start on this store: it was moved, or a migration is filling it."""
         assert self._metadata is not None, "it was attached"
         state = await read_state(self._metadata)
         if (
@@ -89,16 +89,16 @@ class Freezing:
             )
 
     def registered(self) -> None:
-        """Write nothing under a new registration before the record was looked at.
+        """Hold all writes under a new registration until the hub has read the record.
 
-        Whoever froze the store may have looked who is registered while this hub was not.
+        A migration that froze the store may have listed the hubs while this one was not registered.
         """
         self._is_unknown = True
         self._gate.hold()
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow the record while it must be followed, until cancelled."""
+        """Follow the record while the store is frozen or may be, until cancelled."""
         while True:
             if not self._is_unknown and self.why is None:
                 self._wake.clear()
@@ -114,20 +114,22 @@ class Freezing:
                 await self._clock.sleep(_LOOK_S)
 
     async def look(self) -> None:
-        """Do as the record says. Raises MetadataError - it cannot be read, and all stays as it is."""
+        """Read the record and obey it. Raises: MetadataError - it cannot be read, and nothing changes."""
         async with self._turn:
             self._follow(await read_freeze(self._store))
 
     async def freeze(self, incarnation: "Incarnation") -> Mapping[str, Any]:
-        """Freeze this hub; when this returns, nothing is under way and nothing begins, until the freeze is over.
+        """Freeze this hub. From its return until the end of the freeze, no write is under way and none begins.
 
-        Raises: NotFrozenError - the record does not say so; MetadataError - it cannot be read; UncertainStateError -
-            what became of a write is not known. May be cancelled. If it fails, the hub is not frozen.
+        May be cancelled. If it fails, the hub is not frozen.
+
+        Raises: NotFrozenError - the record does not forbid writes; MetadataError - the record cannot be read;
+            UncertainStateError - the outcome of a write is unknown.
         """
         async with self._turn:
             was_open = self.why is None
             if was_open and incarnation.why_over is None:
-                # What is consumed so far is on record then, and need not come again.
+                # Store the consume pointers first, so that consumed messages are not delivered again.
                 await incarnation.subscribing.pointers.flush()
             found = await read_freeze(self._store)
             if found is None or not found.forbids_writes:
@@ -145,7 +147,7 @@ class Freezing:
             return self.state()
 
     async def thaw(self) -> Mapping[str, Any]:
-        """Look at once whether the freeze is over. Raises StillFrozenError - it is not; MetadataError."""
+        """Check at once whether the freeze is over. Raises: StillFrozenError - it is not; MetadataError."""
         await self.look()
         if self.why is not None:
             raise StillFrozenError(
@@ -154,7 +156,7 @@ class Freezing:
         return self.state()
 
     def state(self) -> Mapping[str, Any]:
-        """Return what is to be shown of it."""
+        """Return the state of the freeze, for the admin endpoint."""
         seen = self._seen if self.why is not None else None
         return {
             "frozen": self.why is not None,
@@ -184,7 +186,7 @@ class Freezing:
             _log.warning("nothing is written: %s", self.why)
 
     async def _lift_what_is_left_behind(self) -> None:
-        """Lift a freeze that nobody has seen to for as long as it grants, for this hub and all others."""
+        """Lift a freeze for all hubs if its record has not changed for its lease time."""
         async with self._turn:
             seen = self._seen
             if seen is None or seen.state is not FreezeState.FROZEN:

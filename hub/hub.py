@@ -1,4 +1,4 @@
-"""A hub: everything it is made of, put together, started and stopped in order."""
+"""A hub: builds its parts, and starts and stops them in order."""
 
 import asyncio
 import contextlib
@@ -51,51 +51,51 @@ _log = logging.getLogger(__name__)
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
 _SILENT_S: Final = 0.25
-"""How long no client has to have asked for anything before a hub that ends takes it that none has more on its way.
+"""How long no request may arrive before a closing hub assumes that no more are on their way.
 
-A fixed time, since nothing tells what is on its way: a client sends on until an answer tells it not to, and what is
-not read before its connection is closed is in doubt. It is a round trip that few networks exceed.
+The time is fixed, because the hub cannot see what is on its way. A client sends until an answer tells it to stop. A
+request that the hub has not read when it closes the connection is in doubt. Few networks have a longer round trip.
 """
 _LISTENING_S: Final = 0.02
 _HEARD_S: Final = 0.2
-"""How long the other hubs have to hear that this one ends, before its subscribers come to them.
+"""How long the other hubs have to learn that this hub is closing, before its subscribers connect to them.
 
-A fixed time, since nothing tells this hub that they have: ZooKeeper does not say whose watch it has served, and what
-hubs write anyway, their loads, does not depend on what they have read. Each would have to acknowledge it with a write
-of its own, which hubs of the original never do, so that this time would be waited for beside them all the same.
+The time is fixed, because this hub cannot see that they know. ZooKeeper does not report which watches it has served.
+The loads that hubs write do not depend on what they have read. Each hub would need an extra write to acknowledge the
+end. Hubs of the original never do that, so this hub would wait for the full time beside them anyway.
 """
 _QUIET_S: Final = 1.0
-"""How long nobody has to have connected before a hub that ends takes it that all its subscribers are elsewhere.
+"""How long no client may connect before a closing hub assumes that all its subscribers are at other hubs.
 
-A fixed time, since a client whose connection is closed does not say where it asks next: here, if it knows this hub as
-the first to ask, or at another hub, which tells nobody. That its topic has an owner again proves only that one of its
-subscribers has come there, and a subscriber that has ended never comes.
+The time is fixed, because a client whose connection is closed does not say where it asks next. It asks this hub if it
+knows this hub as the first to ask, else another hub, which reports that to nobody. A new owner of a topic proves only
+that one of the topic's subscribers has connected there. A subscriber that has ended never connects again.
 """
 _TURNS_MAX: Final = 300
 _QUIET_TURNS: Final = 3
-"""What waits in the sockets is taken for read once so many turns of the event loop brought no request."""
+"""After N turns of the event loop without a request, the hub assumes that it has read all waiting requests."""
 _BACK_S: Final = 5.0
-"""How long subscribers have to come back at most."""
+"""The maximum time that the hub waits for subscribers to reconnect."""
 
 
 class AdminListener(Protocol):
-    """The admin endpoint, as far as the hub goes that it is about."""
+    """The admin endpoint, as its hub uses it."""
 
     async def listen(self) -> int:
-        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        """Bind the address, and return the port. Raises: ConfigurationError - the address cannot be used."""
         ...
 
     async def serve(self) -> None:
-        """Answer from now on."""
+        """Start to answer requests."""
         ...
 
     async def close(self) -> None:
-        """Stop answering."""
+        """Stop answering requests."""
         ...
 
 
 class Hub:
-    """A hub that serves. `start` is the door; use it as an async context manager, or close it."""
+    """A hub that serves. `start` makes one; use it as an async context manager, or close it."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self.options = options
@@ -116,18 +116,18 @@ class Hub:
         """Whether new connections are closed at once."""
         self._last_opened_at = -math.inf
         self.failed: asyncio.Future[HedwigError] = loop.create_future()
-        """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
+        """Done, with the reason, once this hub can serve no client any more and must be closed."""
         self._tasks = Tasks()
         self._gate = WriteGate(clock, options.operation_timeout_s)
         self.deletions = LedgerDeletions(clock, options.operation_timeout_s)
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
-        """What the incarnations before the present one counted."""
+        """The counts of the incarnations before the present one."""
 
     metadata: MetadataStore
     incarnation: Incarnation
-    """The present one; between two registrations the last one, which is over."""
+    """The present incarnation. Between two registrations it is the last one, which is over."""
     port: int
     tls_port: int | None
     admin_port: int | None = None
@@ -147,7 +147,7 @@ class Hub:
 
         Raises: ConfigurationError - an option cannot work, a port is taken; LedgerStoreLockedError - another process
             uses the data directory; LayoutError, MetadataUnavailableError - the metadata cannot be used;
-            StandaloneHubExistsError - they belong to another standalone hub, and `replace_standalone` is not set;
+            StandaloneHubExistsError - it belongs to another standalone hub, and `replace_standalone` is not set;
             ServiceDownError - the cluster cannot be joined.
         """
         hub = cls(options, clock or SystemClock())
@@ -169,7 +169,7 @@ class Hub:
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         self.freezing.attach(self.metadata)
         await self.freezing.check_usable()
-        # The sockets listen before the owner record can name them, and answer once everything is there.
+        # The sockets are bound before an owner record can name them. They answer once the hub is complete.
         listeners = await self._listen(tls)
         admin = await self._listen_admin(make_admin(self)) if make_admin is not None else None
         host = options.advertised_host or options.host
@@ -177,7 +177,7 @@ class Hub:
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
         await self.shape.join(address, self.admin_port, self, self.metadata)
-        # Now that whoever freezes the store finds this hub, it can be told whether somebody has.
+        # From here on, an operator who freezes the store finds this hub registered. So check now whether it is frozen.
         await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
@@ -188,7 +188,7 @@ class Hub:
 
     async def _listen_admin(self, admin: AdminListener) -> AdminListener:
         self.admin_port = await admin.listen()
-        # It answers until the topics are released.
+        # The endpoint answers until the topics are released.
         self._stack.push_async_callback(admin.close)
         return admin
 
@@ -257,16 +257,16 @@ class Hub:
     def retention(self) -> Retention:
         return self.incarnation.retention
 
-    # --------------------------------------------------------------------------------- what the shape tells (Member)
+    # ------------------------------------------------------------------------------ what the shape reports (Member)
 
     def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
-        """Serve under a new registration, from nothing."""
+        """Serve under a new registration, with no topics."""
         incarnation = Incarnation(
             me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock, self._gate, self.deletions
         )
         self.freezing.registered()
         if hasattr(self, "incarnation"):
-            # What it was told by hand, and what it counted, are the hub's: not what it owned.
+            # The hub keeps what the operator set and what it counted, but not what it owned.
             incarnation.requests.is_read_only = self.requests.is_read_only
             self._counted.update(self.incarnation.counters())
         self.incarnation = incarnation
@@ -275,7 +275,7 @@ class Hub:
         return self.incarnation
 
     def counters(self) -> Mapping[str, int]:
-        """Return what only goes up, since the start."""
+        """Return the counters that only grow, since the start of the hub."""
         counted = {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
         return counted | {
             "metadata_conflicts": self.metadata.conflicts,
@@ -293,7 +293,7 @@ class Hub:
         return self._secure.handshakes if self._secure is not None else 0
 
     async def lost(self, why: str) -> None:
-        """Serve nobody under the present registration any more; return once nothing of it goes on."""
+        """Serve no client under the present registration any more; return once all its work has ended."""
         incarnation = self.incarnation
         incarnation.why_over = why
         _log.error("%s; %d topics are left to others", why, len(incarnation.topics))
@@ -305,7 +305,10 @@ class Hub:
         await incarnation.abandon(why)
 
     async def _turn_away_waiting(self, requests: Requests) -> None:
-        """Refuse what waits in the sockets, as after a pause of the process: its senders learn that it is not done."""
+        """Refuse the requests that wait in the sockets, so that clients learn that they were not done.
+
+        Many wait there after a pause of the process.
+        """
         for _ in range(_TURNS_MAX):
             refused = requests.refused
             for _ in range(_QUIET_TURNS):
@@ -314,7 +317,7 @@ class Hub:
                 return
 
     def give_up(self, error: HedwigError) -> None:
-        """Take note that this hub will not be registered again."""
+        """Record that this hub will not be registered again."""
         if not self.failed.done():
             _log.error("%s", error)
             self.failed.set_result(error)
@@ -347,8 +350,9 @@ class Hub:
         if self.may_answer():
             self.incarnation.handle(channel, request, size)
             return
-        # Its time is up, and the task that ends it has not had its turn. After a pause of the process that is so for
-        # all that waited in the sockets, and bookies would take it for as long as nobody has taken the topics over.
+        # The registration has run out, and the task that ends it has not run yet. After a pause of the process this
+        # holds for all requests that waited in the sockets. Bookies would take their messages until another hub takes
+        # the topics over.
         channel.mute()
         self.requests.refuse(channel, request, size, ServiceDownError("this hub cannot prove that it is alive"))
 
@@ -379,19 +383,19 @@ class Hub:
         await self.close()
 
     async def close(self) -> None:
-        """Take no more topics, finish what was begun, store consume pointers, release all topics, close everything.
+        """Claim no more topics, finish requests, store consume pointers, release all topics, close everything.
 
-        In a cluster this hub answers until its topics are released, and sends clients to others: each subscriber finds
-        its topic released when it comes back, here or elsewhere.
+        In a cluster this hub answers until its topics are released, and redirects clients to other hubs. So each
+        subscriber finds its topic released when it connects again, here or elsewhere.
 
-        What takes longer than the time for a shutdown is left: whoever is asked for these topics next takes them over.
-        A hub that is registered no more releases nothing: what it owned is others' by now.
+        The hub abandons the topics that it has not released within `shutdown_s`. The next hub that is asked for them
+        takes them over. A hub that is no longer registered releases nothing, since other hubs may own its topics.
         """
         if self._is_closing:
             return
         self._is_closing = True
         if self.shape.balance is not None:
-            self.shape.balance.close()  # The others would send clients here that nobody serves.
+            self.shape.balance.close()  # Else the other hubs would send clients here, where nobody serves them.
         else:
             self._stop_listening()
         incarnation = self.incarnation
@@ -417,7 +421,7 @@ class Hub:
             await self._stack.aclose()
 
     async def _release_all(self, incarnation: Incarnation) -> None:
-        """Release all topics, in a cluster so that each subscriber finds its own with another hub at its first try."""
+        """Release all topics. In a cluster, each subscriber then finds its topic at another hub at the first try."""
         balance = self.shape.balance
         if balance is None:
             await incarnation.close()
@@ -431,7 +435,7 @@ class Hub:
             await self._send_on()
 
     async def _send_on(self) -> None:
-        """Answer the subscribers that come back here first, as long as they come: other hubs have their topics now."""
+        """Answer the subscribers that come back here first, as long as they come. Other hubs own their topics now."""
         closed_at = self.clock.monotonic()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_BACK_S):
@@ -439,15 +443,15 @@ class Hub:
                     await self.clock.sleep(left_s)
 
     async def _settle(self) -> None:
-        """Wait for what is still being carried out; not for clients that would have to read before."""
+        """Wait for the requests under way, but not for clients that would have to read first."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self.requests.tasks.settle()
 
     async def _answer_the_last(self) -> None:
-        """Answer whatever clients have sent before they could know, so that none of it is in doubt.
+        """Answer the requests that clients sent before they could know of the end, so that none is in doubt.
 
-        Most of it is refused, or sent to other hubs; what waits for another hub in vain is refused at last.
+        The hub refuses most of them, or redirects the client. At the end it refuses those that wait for another hub.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
@@ -461,7 +465,7 @@ class Hub:
         await self.topics.abandon()
 
     async def _close_channels(self) -> None:
-        """Close all connections after what was sent on them; a peer that does not read is cut off."""
+        """Close each connection once what was sent on it has left; cut off a peer that does not read."""
         for channel in list(self.channels):
             channel.close()
         if self.places:

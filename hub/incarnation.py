@@ -1,4 +1,4 @@
-"""An incarnation: what a hub serves with from one registration to the next. It starts empty, and ends for good."""
+"""An incarnation: the state of a hub from one registration to the next. It starts empty, and ends for good."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,7 @@ __all__ = ["Incarnation"]
 class Incarnation:
     """The topics, subscriptions and requests of one registration, put together.
 
-    `me` names this registration in owner records. Once `why_over` is set it serves nobody; all that is left of it is
-    what it counted.
+    `me` names this registration in owner records. Once `why_over` is set it serves no client; only its counters remain.
     """
 
     def __init__(
@@ -48,11 +47,11 @@ class Incarnation:
         gate: WriteGate,
         deletions: LedgerDeletions,
     ) -> None:
-        """`gate` is what all writes of `metadata` go through; `deletions` outlive this incarnation."""
+        """`gate` is the gate of all writes of `metadata`; `deletions` outlives this incarnation."""
         self.me = me
         self.why_over: str | None = None
         self._liveness = liveness
-        # Nothing here is to write but through these.
+        # All code of the incarnation must write through these leased managers.
         leased = metadata.leased(self._may_write_s)
         self.subscriptions = leased.subscriptions
         self.ledgers = ledgers
@@ -71,7 +70,7 @@ class Incarnation:
                 is_plain_topic,  # It needs kazoo, which other hubs may do without.
             )
 
-            # A hub of the original that has released a topic may choose this one; its client must not be sent back.
+            # A hub of the original that has released a topic may choose this hub. Do not redirect its client back.
             kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
         ownership = Ownership(leased.ownership, liveness, known, for_originals)
@@ -84,22 +83,22 @@ class Incarnation:
         self._upkeep = Tasks()
 
     def _may_write_s(self) -> float:
-        """Return for how long this incarnation may write, as far as is known: it may have been deposed after that."""
+        """Return for how many seconds this incarnation may surely write. After that it may have been deposed."""
         return 0.0 if self.why_over is not None else self._liveness.remaining_s
 
     async def ledgers_in_the_making(self) -> frozenset[int]:
-        """Return the ledgers that were made, and that no record names yet."""
+        """Return the ledgers that this incarnation has made and no record names yet."""
         return await self._log_store.in_the_making()
 
     def begin(self) -> None:
-        """Begin the work that goes on for as long as this incarnation lives."""
+        """Start the work that runs for as long as this incarnation lives."""
         options, start = self._options, self._upkeep.start
         start(repeat("topic sweep", self._clock, options.topic_sweep_s, self._unless_frozen(self.topics.sweep)))
         start(repeat("retention", self._clock, options.retention_interval_s, self._unless_frozen(self.retention.sweep)))
         start(self.subscribing.pointers.run())
 
     def _unless_frozen(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Return `work` that is left out while nothing can be written of it."""
+        """Return `work` as a function that does nothing while the metadata is frozen."""
 
         async def do() -> None:
             if not self.is_frozen():
@@ -112,7 +111,7 @@ class Incarnation:
         return self._gate.why_closed is not None
 
     def counters(self) -> Mapping[str, int]:
-        """Return what only goes up, since the beginning of this incarnation."""
+        """Return the counters that only grow, since the start of this incarnation."""
         return {
             "published_messages": self.requests.published,
             "refused_requests": self.requests.refused,
@@ -126,32 +125,33 @@ class Incarnation:
         }
 
     def handle(self, channel: "Channel", request: Request, size: int) -> None:
-        """Carry a request out, or refuse it once all is over."""
+        """Run a request, or refuse it once the incarnation is over."""
         if self.why_over is None:
             self.requests.handle(channel, request, size)
         else:
             self.requests.refuse(channel, request, size, ServiceDownError(self.why_over))
 
     def channel_ended(self, channel: "Channel") -> None:
-        """Detach what was attached to a channel that is gone."""
+        """Detach the subscribers of a channel that is gone."""
         if self.why_over is None:
             self.requests.channel_ended(channel)
 
     async def close(self) -> None:
-        """Finish what was begun, and release all topics. May be cancelled: what is left is taken over later.
+        """Finish what was begun, and release all topics.
 
-        In a cluster, requests are sent to other hubs from then on, until `stop`.
+        May be cancelled: other hubs, or the next start, take over the topics that remain. In a cluster, this hub
+        redirects requests to other hubs from then on, until `stop`.
         """
         self.subscribing.is_leaving = True
         await self.topics.close()
 
     async def abandon(self, why: str) -> None:
-        """Serve nobody from now on, and let go of everything as it is: others may own these topics already."""
+        """Serve no client from now on, and drop all topics as they are. Other hubs may own them already."""
         self.why_over = why
         await self.stop()
 
     async def stop(self) -> None:
-        """Cancel all work that is left."""
+        """Drop all topics, and cancel all work."""
         await self.topics.abandon()
         for tasks in (
             self._upkeep,

@@ -1,4 +1,4 @@
-"""Log lines that do not grow with topics or connections: what befalls many at once is said once, and then counted."""
+"""Log lines whose number does not grow with topics or connections: one line is logged, and the others are counted."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ __all__ = ["CountingHandler"]
 _NAMES_MAX: Final = 3
 _INFO_AT_ONCE: Final = 10
 _KINDS_MAX: Final = 200
-"""Of more kinds of lines at a time, each is said: a bound on memory only, since kinds are written in the code."""
+"""With more kinds than this at a time, each further line is logged. It only bounds memory: the code has few kinds."""
 
 _ABOUT_CONNECTIONS: Final = frozenset(
     {
@@ -20,14 +20,14 @@ _ABOUT_CONNECTIONS: Final = frozenset(
         "hedwig.hub.connections.unfinished_frames",
     }
 )
-"""The loggers whose lines tell of one connection. Anybody who can connect has the hub write thousands in a second."""
+"""The loggers whose lines are about one connection. Any client can cause thousands of such lines a second."""
 
 _Kind: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(slots=True)
 class _Crowd:
-    """The lines of one kind within a window: how many were said at once, and those that were not."""
+    """The lines of one kind within a window: how many were logged at once, and the others."""
 
     said: int = 0
     last: logging.LogRecord | None = None
@@ -36,15 +36,16 @@ class _Crowd:
 
 
 class CountingHandler(logging.Handler):
-    """Passes lines on to another handler: of each kind one in a window of time, with the number of the others.
+    """Passes lines on to another handler: of each kind one per time window, with the number of the others.
 
-    Of one kind are lines of one text with one class of cause, which is the last thing that is put into the text. The
-    first thing put into it is the name of whom it befell. The first line is passed on at once. The others are counted,
-    and said in one line at the end of the window: the last of them, how many there were, and the first three names.
+    Lines of one kind have the same logger, the same text and the same class of cause. The cause is the last argument of
+    the text; the first argument is the name of the topic or peer concerned. The first line is passed on at once. The
+    others are counted. One line at the end of the window shows the last of them, their number, and the first three
+    names.
 
-    The window is `window_s`, and `connection_window_s` for lines about connections. Of other lines that are less than a
-    warning the first ten are passed on at once: what befalls hubs and bookies comes in its order, and what befalls each
-    topic is counted. Lines for debugging are passed on as they are. Any thread may log.
+    The window is `window_s`, and `connection_window_s` for lines about connections. Of other lines below a warning, the
+    first ten are passed on at once. So lines about hubs and bookies stay in order, and lines about each topic are
+    counted. Debug lines are passed on as they are. Any thread may log.
     """
 
     def __init__(self, target: logging.Handler, window_s: float = 10.0, connection_window_s: float = 1.0) -> None:
@@ -53,7 +54,7 @@ class CountingHandler(logging.Handler):
         self._window_s = window_s
         self._connection_window_s = connection_window_s
         self._crowds: dict[_Kind, _Crowd] = {}
-        """The kinds of which a line was said within the last window."""
+        """The kinds that had a line logged within the last window."""
         self._timers: dict[_Kind, threading.Timer] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -78,7 +79,7 @@ class CountingHandler(logging.Handler):
         self._target.setFormatter(fmt)
 
     def flush(self) -> None:
-        """Say what was counted so far. The windows begin anew."""
+        """Log the lines counted so far. The windows begin anew."""
         with self._locked():
             for kind in list(self._crowds):
                 self._timers.pop(kind).cancel()
@@ -86,7 +87,7 @@ class CountingHandler(logging.Handler):
         self._target.flush()
 
     def close(self) -> None:
-        """Say what was counted, and close."""
+        """Log the lines counted so far, and close."""
         self.flush()
         self._target.close()
         super().close()
@@ -110,12 +111,12 @@ class CountingHandler(logging.Handler):
             del self._timers[kind]
             last = self._say(kind)
             if last is not None:
-                # It goes on, so the next line comes a window later.
+                # More lines of this kind are likely, so the next line is logged a window later.
                 self._crowds[kind] = _Crowd(_at_once(last))
                 self._begin_window(kind)
 
     def _say(self, kind: _Kind) -> logging.LogRecord | None:
-        """Say what was counted, and forget it; return the last line of it, None if there was none."""
+        """Log the counted lines as one, and forget them; return the last of them, None if there was none."""
         crowd = self._crowds.pop(kind)
         last = crowd.last
         if last is None:
@@ -133,7 +134,7 @@ class CountingHandler(logging.Handler):
 
 
 def _at_once(record: logging.LogRecord) -> int:
-    """Return how many lines like this are said at once, before others of their kind are counted."""
+    """Return how many lines like this are logged at once, before others of their kind are counted."""
     return 1 if record.levelno >= logging.WARNING or record.name in _ABOUT_CONNECTIONS else _INFO_AT_ONCE
 
 

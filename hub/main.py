@@ -48,7 +48,7 @@ _FLAGS: Final = {
     "admin_port": ("--admin-port", "admin_port"),
     "metadata": ("--metadata", "metadata"),
 }
-"""Parameter to (flag, key of the option)."""
+"""From the parameter to its flag and the key of its option."""
 
 
 class ExitCode(IntEnum):
@@ -130,7 +130,7 @@ def _hedwig_hub(
     try:
         number = run_hub(configuration, ready, replace_standalone=replace_standalone)
     finally:
-        lines.flush()  # Why it ends comes last.
+        lines.flush()  # So that the reason for the end is the last line.
     return ExitCode.INTERRUPTED if number is SIGINT else ExitCode.DONE
 
 
@@ -150,7 +150,7 @@ def _from_flags(flags: Mapping[str, str | None], settings: Iterable[str]) -> lis
 
 
 def _check(configuration: Configuration) -> None:
-    """Look at what only the start of a hub would look at, as far as that goes without starting one."""
+    """Check what only the start of a hub would check, as far as that is possible without starting one."""
     options = configuration.options
     FilterRegistry(options.filters)
     tls_context(options)
@@ -190,7 +190,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
     except HedwigError as exc:
         _say(str(exc))
         return _code_of(exc)
-    # With standalone_mode off, click hands back the code of --help as if the command had returned it.
+    # With standalone_mode off, click returns the code of --help as if the command had returned it.
     return int(result or ExitCode.DONE)
 
 

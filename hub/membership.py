@@ -19,38 +19,38 @@ class Member(Protocol):
     """The hub, as its shape sees it."""
 
     def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> "Incarnation":
-        """Serve under a new registration, from nothing; `lost` must have returned for the one before."""
+        """Serve under a new registration, with no topics; `lost` must have returned for the one before."""
         ...
 
     async def lost(self, why: str) -> None:
-        """Serve nobody under the present registration any more; return once nothing of it goes on."""
+        """Serve no client under the present registration any more; return once all its work has ended."""
         ...
 
     def give_up(self, error: HedwigError) -> None:
-        """Take note that this hub will not be registered again; after `lost`."""
+        """Record that this hub will not be registered again; call `lost` first."""
         ...
 
 
 class Membership(Protocol):
-    """What differs between the two."""
+    """What differs between a standalone hub and a hub of a cluster."""
 
     @property
     def balance(self) -> "Balance | None":
-        """What shares the topics out among the hubs; None where there is only one."""
+        """The part that balances the topics among the hubs; None in a standalone hub."""
         ...
 
     async def open(self) -> None:
-        """Open what is needed before the metadata. Raises: HedwigError - the hub cannot start."""
+        """Open the parts that the hub needs before the metadata. Raises: HedwigError - the hub cannot start."""
         ...
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:
-        """Register, and tell `hub` of it, and of every later loss and registration. Raises: HedwigError."""
+        """Register, and report this and every later loss and registration to `hub`. Raises: HedwigError."""
         ...
 
     def is_proven(self) -> bool:
-        """Say whether the present registration surely holds at this moment. Cheap: asked before everything sent."""
+        """Say whether the present registration surely holds now. It must be cheap: it runs before each answer."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything, the registration first. May be called at any stage."""
+        """Close everything. May be called at any stage."""
         ...

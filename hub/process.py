@@ -1,4 +1,4 @@
-"""The process of a hub: an event loop, signals, and one hub from its start to its end."""
+"""The process of a hub: an event loop, signals, and one hub from start to end."""
 
 import asyncio
 import gc
@@ -21,8 +21,10 @@ _log = logging.getLogger(__name__)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _SAME_S: Final = 1.0
-"""For how long another signal says no more than the first: supervisors send SIGTERM and SIGHUP together, and a terminal
-and `timeout` one each. Nobody decides within a second that an orderly end takes too long.
+"""For how long the hub ignores further signals after the first.
+
+Supervisors send SIGTERM and SIGHUP together, and a terminal and `timeout` send one each. No operator decides within a
+second that an orderly end takes too long.
 """
 
 _COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
@@ -31,11 +33,9 @@ _COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
 def run_hub(
     configuration: Configuration, ready: Callable[[Hub], None], *, replace_standalone: bool = False
 ) -> signal.Signals:
-    """Serve until a signal comes, and return that signal once the hub is closed.
+    """Serve until a signal arrives, and return that signal once the hub is closed.
 
-    Another one that comes over a second later ends the process at once.
-
-    `ready` is called when the hub serves.
+    Another signal more than a second later ends the process at once. `ready` is called once the hub serves.
 
     Raises: as Hub.start; StandaloneHubExistsError also when another hub replaces this one while it serves.
     """
@@ -46,7 +46,7 @@ def run_hub(
 async def start_hub(
     configuration: Configuration, clock: Clock | None = None, *, replace_standalone: bool = False
 ) -> Hub:
-    """Start a hub, with its admin endpoint if it is to have one. Raises: as Hub.start."""
+    """Start a hub, with an admin endpoint if its options ask for one. Raises: as Hub.start."""
     make_admin = _make_admin(configuration) if configuration.options.admin_port >= 0 else None
     return await Hub.start(configuration.options, clock, make_admin=make_admin, replace_standalone=replace_standalone)
 
@@ -72,7 +72,7 @@ async def _serve(
 ) -> signal.Signals:
     ending = _ending_signal()
     starting = asyncio.create_task(start_hub(configuration, replace_standalone=replace_standalone))
-    # A start may take as long as its deadlines; whoever ends the process meanwhile does not wait for them.
+    # A start may take as long as its deadlines. A signal meanwhile ends the process without waiting for them.
     both: tuple[asyncio.Future[Any], ...] = (starting, ending)
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -98,10 +98,10 @@ async def _serve(
 
 
 def _spare_the_collector() -> None:
-    """Have the garbage collector look at young objects in larger lots, and never again at those of the start.
+    """Make the garbage collector scan young objects in larger lots, and never again those of the start.
 
-    Its default is made for programs with few objects: a hub with a million topics spent half its time in it. What a hub
-    lets go of is freed without it; it is here for the odd cycle.
+    Its defaults are made for programs with few objects. With them, a hub with a million topics spent half its time in
+    the collector. Reference counts free what a hub drops; the collector is needed for rare cycles only.
     """
     gc.collect()
     gc.freeze()
@@ -109,7 +109,7 @@ def _spare_the_collector() -> None:
 
 
 def _ending_signal() -> "asyncio.Future[signal.Signals]":
-    """Return the first signal to come; from a second later on another one ends the process at once."""
+    """Return the first signal to arrive; another one, over a second later, ends the process at once."""
     loop = asyncio.get_running_loop()
     first: asyncio.Future[signal.Signals] = loop.create_future()
     first_at = 0.0
@@ -126,8 +126,8 @@ def _ending_signal() -> "asyncio.Future[signal.Signals]":
         first.set_result(number)
 
     for number in _ENDING:
-        # A shell that runs a command in the background has it ignore Ctrl-C, but an explicit SIGINT is meant; only
-        # nohup says that the end of the terminal is not the end of the process.
+        # A shell makes a background command ignore SIGINT, but an explicit SIGINT is meant, so the hub handles it. The
+        # hub leaves an ignored SIGHUP ignored: under nohup, the end of the terminal must not end the process.
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, take, number)
     return first

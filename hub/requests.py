@@ -1,4 +1,4 @@
-"""Requests: what a hub does with each, once it owns the topic."""
+"""Requests: how a hub runs each, once it owns the topic."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ _TRIES: Final = 3
 _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
 _FAIR_SHARE: Final = 64 * 1024
-"""What a channel may have waiting however much others have, and one request more."""
+"""Bytes of requests that a channel may always have waiting, and one request more, whatever other channels have."""
 
 
 _Place = tuple[Channel, Topic, SubscriberId]
@@ -55,23 +55,23 @@ _Place = tuple[Channel, Topic, SubscriberId]
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One of several attempts at a request, with so many `left`, itself included.
+    """One of several attempts at a request. `left` is the number of attempts left, including this one.
 
-    `made` is a SUBSCRIBE as its client sent it, if an earlier attempt has stored its subscription: whatever hinders it
-    now, it was not refused.
+    `made` is a SUBSCRIBE as its client sent it, if an earlier attempt has stored its subscription. If it fails now, the
+    answer must not say that the hub refused it.
     """
 
     left: int
     made: Subscribe | None = None
     is_first_in_line: bool = False
-    """Whether it goes through the gate for answers in front of all others, since it has been inside."""
+    """Whether it passes the gate for answers before all others, because it was inside before."""
 
     def next(self, made: Action | None = None) -> Self:
-        """Return the next one, after `made` has stored its subscription."""
+        """Return the next attempt; `made` is the action, if this attempt has stored its subscription."""
         return type(self)(self.left - 1, self._made_by(made))
 
     def once_more(self, made: Action) -> Self:
-        """Return the one that follows once the client has taken what is answered, after `made` was carried out."""
+        """Return the attempt that follows once the client has read its answers, after `made` was done."""
         return type(self)(self.left, self._made_by(made), is_first_in_line=True)
 
     def _made_by(self, action: Action | None) -> Subscribe | None:
@@ -80,7 +80,7 @@ class _Attempt:
         return action
 
     def outcome(self, error: HedwigError) -> HedwigError:
-        """Return what to answer when it fails with `error`."""
+        """Return the error to answer when the attempt fails with `error`."""
         if self.made is None:
             return error
         if isinstance(error, NotResponsibleForTopicError) and self.made.mode is CreateOrAttach.CREATE_OR_ATTACH:
@@ -89,26 +89,26 @@ class _Attempt:
 
 
 class Requests:
-    """Carries out the requests of all channels."""
+    """Runs the requests of all channels."""
 
     def __init__(self, options: HubOptions, topics: Topics, subscribing: Subscribing, gate: WriteGate) -> None:
-        """`gate`: while it is closed, whatever changes the metadata, or may have to, is refused."""
+        """`gate`: while it is closed, the hub refuses each request that changes the metadata or may have to."""
         self._options = options
         self._gate = gate
         self._topics = topics
         self._subscribing = subscribing
         self.tasks = Tasks()
-        """Requests that are being carried out."""
+        """The requests that are running."""
         self.unanswered_bytes = 0
-        """What all requests that are not answered yet take, roughly."""
+        """The approximate bytes of all requests that are not answered yet."""
         self._under_way: dict[_Place, deque[tuple[Request, int]] | None] = {}
-        """The places of which a request is under way, and the requests that wait behind it."""
+        """The places that have a request under way, each with the requests that wait behind it."""
         self.is_read_only = options.read_only
         self.published = 0
         self.refused = 0
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
-        """Begin to carry out a request of `size` bytes, and answer it then; a CONSUME only if it is refused."""
+        """Start a request of `size` bytes, and answer it when it is done; answer a CONSUME only if it is refused."""
         self._begin(channel, size)
         try:
             self._check(channel, request)
@@ -118,10 +118,10 @@ class Requests:
         self._begin_in_order(channel, request, size)
 
     def _begin_in_order(self, channel: Channel, request: Request, size: int) -> None:
-        """Begin to carry a request out, once those before it that concern the same subscription are over.
+        """Start a request, once the earlier requests for the same subscription are over.
 
         A SUBSCRIBE may have to begin anew, behind requests that came later. But once a CLOSESUBSCRIPTION is confirmed,
-        nothing that its channel sent before may attach any more.
+        no earlier request of its channel may attach the subscriber any more.
         """
         if (place := _place_of(channel, request)) is not None:
             if place in self._under_way:
@@ -134,18 +134,18 @@ class Requests:
         self._with_topic(channel, request, size, _Attempt(_TRIES))
 
     def _over(self, channel: Channel, request: Request) -> None:
-        """Take note that a request is answered, or needs no answer any more; begin what waits behind it."""
+        """Record that a request is answered, or needs no answer any more, and start the one that waits behind it."""
         place = _place_of(channel, request)
         if place is None:
             return
         if behind := self._under_way[place]:
-            # Not now: each may be over at once.
+            # Not at once: each request may be over immediately, and the calls would nest.
             asyncio.get_running_loop().call_soon(self._with_topic, channel, *behind.popleft(), _Attempt(_TRIES))
         else:
             del self._under_way[place]
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
-        """Answer a request with `error`, whatever it asks for."""
+        """Answer any request with `error`, but ignore a CONSUME."""
         if not isinstance(request.action, Consume):
             self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, error)
@@ -155,7 +155,7 @@ class Requests:
         self.unanswered_bytes += size + _REQUEST_BYTES
 
     def answered(self, size: int) -> None:
-        """Take note that a request of `size` bytes is over."""
+        """Record that a request of `size` bytes is over."""
         self.unanswered_bytes -= size + _REQUEST_BYTES
 
     def _check(self, channel: Channel, request: Request) -> None:
@@ -178,7 +178,7 @@ class Requests:
 
     @staticmethod
     def _check_share(channel: Channel) -> None:
-        """Refuse what comes on a channel that has its part in the hub having too much at hand; spare the others."""
+        """Refuse requests of a channel with more than its fair share of waiting bytes; spare the other channels."""
         requests, their_bytes = channel.unanswered
         if their_bytes + requests * _REQUEST_BYTES > _FAIR_SHARE:
             raise ServiceDownError("too many bytes of requests wait in this hub, some of them on this connection")
@@ -196,7 +196,7 @@ class Requests:
             if isinstance(error, NoSuchTopicError):
                 self._answer_of_no_topic(channel, request, size)
             else:
-                # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
+                # Answer a CONSUME at the wrong hub, too, so that the client can log it.
                 self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             self._over(channel, request)
 
@@ -211,7 +211,7 @@ class Requests:
         )
 
     def _answer_of_no_topic(self, channel: Channel, request: Request, size: int) -> None:
-        """Answer a request as a hub does that owns its topic and finds nobody subscribed to it."""
+        """Answer a request as the owner of a topic without subscriptions would."""
         match request.action:
             case Consume():
                 channel.end_unanswered(size)
@@ -269,7 +269,11 @@ class Requests:
         size: int,
         attempt: _Attempt,
     ) -> None:
-        """Do `work`, which says whether it has answered the request itself, or there is nobody left to answer."""
+        """Run `work`, and answer the request.
+
+        `work` returns True if it has answered the request itself, and False if the request ends without an answer. If
+        it returns None, the request is answered here.
+        """
 
         async def carry_out() -> None:
             try:
@@ -319,13 +323,13 @@ class Requests:
             await self._subscribing.consume(topic, action)
         except TopicGoneError:
             if attempt.left > 1:
-                # Now, so that it stays in front of what the client sent after it, which goes the same way.
+                # At once, so that it stays before the client's later requests, which go the same way.
                 self._with_topic(channel, request, size, attempt.next())
             else:
                 error = ServiceDownError("the topic is released again and again; try later")
                 self._refuse(channel, size, request.txn_id, error)
         except HedwigError as exc:
-            # It has no answer but this one; the messages come again, as after any lost consume.
+            # A CONSUME has no answer but this one. The messages are delivered again, as after any lost CONSUME.
             _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
             self._refuse(channel, size, request.txn_id, exc)
         except Exception:
@@ -341,14 +345,14 @@ class Requests:
         channel.answer_error(size, txn_id, error)
 
     def channel_ended(self, channel: Channel) -> None:
-        """Detach what was attached to a channel that is gone."""
+        """Detach the subscribers of a channel that is gone."""
         lost = self._subscribing.channel_ended(channel)
         if lost:
             self.tasks.start(self._subscribing.detach_lost(lost, channel))
 
 
 def _makes_its_topic(action: Action) -> bool:
-    """Say whether a request for a topic that does not exist makes it; the others have nothing to find there."""
+    """Say whether a request makes a topic that does not exist; other requests find nothing there."""
     match action:
         case Publish():
             return True
@@ -358,7 +362,7 @@ def _makes_its_topic(action: Action) -> bool:
 
 
 def _place_of(channel: Channel, request: Request) -> _Place | None:
-    """Return which subscription a request attaches or ends, and on which channel; None if it does neither."""
+    """Return the channel and the subscription that a request attaches or ends; None if it does neither."""
     match request.action:
         case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):
             return channel, request.topic, subscriber
@@ -366,7 +370,7 @@ def _place_of(channel: Channel, request: Request) -> _Place | None:
 
 
 def _finding_what_it_made(request: Request) -> Request:
-    """Return a SUBSCRIBE that has found or made its subscription, but was not answered, as one that may find it."""
+    """Return an unanswered SUBSCRIBE that has found or made its subscription, changed so that it may find it."""
     assert isinstance(request.action, Subscribe)
     if request.action.mode is CreateOrAttach.ATTACH:
         return request

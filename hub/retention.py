@@ -1,4 +1,4 @@
-"""Retention: ledgers whose messages everybody has consumed are deleted, whole."""
+"""Retention: the hub deletes whole ledgers whose messages all subscribers have consumed."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ __all__ = ["Retention"]
 _log = logging.getLogger(__name__)
 
 _SLICE: Final = 5000
-"""How many topics are looked at before others have a turn."""
+"""How many topics a sweep visits before it lets other tasks run."""
 
 
 class _Needs:
-    """What those who were added need of a topic: everything behind `lowest`."""
+    """What the added subscribers need of a topic: every message after `lowest`."""
 
     def __init__(self, last_id: int) -> None:
         self.last_id = last_id
@@ -31,18 +31,18 @@ class _Needs:
         self._bound: int | None = 0
 
     def add(self, consumed: int, bound: int | None) -> None:
-        """Add one who has consumed up to there, and gets no more than the last `bound` messages, if it has a bound."""
+        """Add a subscriber that has consumed up to `consumed`, and gets at most the last `bound` messages if bound."""
         self._consumed = min(self._consumed, consumed)
         self._bound = max(self._bound, bound) if self._bound is not None and bound else None
 
     @property
     def lowest(self) -> int:
-        # If everybody has a bound, nobody gets anything that is older than the largest.
+        # If all subscribers have a bound, none gets a message that is older than the largest bound.
         return max(self._consumed, self.last_id - self._bound) if self._bound else self._consumed
 
 
 class Retention:
-    """Looks through the owned topics every so often, and through one when it is released."""
+    """Deletes consumed ledgers of all owned topics at intervals, and of one topic when it is released."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Retention:
         await self._subscribing.detach_all(topic)
 
     async def collect(self, topic: OwnedTopic) -> int:
-        """Delete the closed ledgers of `topic` whose messages nobody needs any more, and merge small ones that stay.
+        """Delete the closed ledgers of `topic` that no subscriber needs any more, and merge small ones that stay.
 
-        Needed is what is behind the stored consume pointer of any subscription, and what a session that is attached was
-        not sent yet: it may have consumed ahead of that. The subscriptions are read anew each time: one that was made,
-        or moved, by somebody else counts.
+        A message is needed if it is after the stored consume pointer of any subscription. It is also needed if the hub
+        has not sent it to an attached subscriber yet, which may have consumed ahead of that. The hub reads the
+        subscriptions each time, because another program may have made or moved one.
 
-        Raises: MetadataError, LedgerError, TimeoutError - and nothing that is needed is gone.
+        Raises: MetadataError, LedgerError, TimeoutError - and no needed message is deleted.
         """
         if not (topic.log.has_closed or self._is_short):
             return 0
@@ -89,14 +89,14 @@ class Retention:
                 needs.add(consumed, data.preferences.message_bound if data.preferences is not None else None)
             async with starts.deletion(topic.name):
                 lowest = needs.lowest
-                # From here on nobody moves a pointer back, and who attaches goes on from one that was read, or later.
+                # From here on no pointer moves back, and a new session starts from a pointer read above, or later.
                 if watch.lowest is not None and watch.lowest < needs.last_id:
-                    # It may have been missed by the reading, or read before it was moved back.
+                    # The scan may have missed this subscription, or read it before its pointer moved back.
                     needs.add(watch.lowest, None)
                 for cursor in topic.cursors():
                     needs.add(cursor.next_id - 1, cursor.bound)
                 if needs.lowest < lowest:
-                    topic.is_to_collect = True  # No pointer may move before that has passed.
+                    topic.is_to_collect = True  # Look again: this need may end without a move of a pointer.
                 if self._is_short and needs.lowest >= topic.log.last_id:
                     await topic.log.end_ledger()
                 deleted = await topic.log.delete_consumed(needs.lowest)
@@ -114,7 +114,7 @@ class Retention:
             _log.warning("topic '%s': small ledgers are not merged for now: %s", show_name(topic.name), exc)
 
     async def sweep(self) -> None:
-        """Look through all owned topics in which a stored consume pointer moved, or a ledger was closed."""
+        """Collect all owned topics in which a stored consume pointer moved or a ledger was closed."""
         await self._look_for_space()
         for index, topic in enumerate(list(self._topics)):
             if index % _SLICE == _SLICE - 1:
@@ -128,12 +128,12 @@ class Retention:
                 _log.warning("topic '%s': consumed ledgers stay for now: %s", show_name(topic.name), exc)
 
     async def _look_for_space(self) -> None:
-        """Learn whether the disk is full: then ledgers that take appends count, too, since nothing is appended."""
+        """Check whether the disk is full. Then open ledgers count too, because no append succeeds."""
         was_short, self._is_short = self._is_short, await self._is_full()
         if self._is_short and not was_short:
             for topic in self._topics:
                 topic.is_to_collect = True
 
     async def _is_full(self) -> bool:
-        # Where bookies are missing, an open ledger goes on, and the end of it would free nothing.
+        # When bookies are missing, an open ledger goes on, and ending it would free nothing.
         return not self._options.is_clustered and (await self._ledgers.stats()).is_full

@@ -1,4 +1,4 @@
-"""The standalone shape: one hub alone, with its ledgers on a disk of its own, known by its number of starts."""
+"""The standalone shape: one hub alone, with its ledgers on its own disk. Its number of starts is its epoch."""
 
 import logging
 import math
@@ -26,16 +26,19 @@ __all__ = ["CHECK_S", "Standalone", "StandaloneLiveness", "hub_id"]
 _log = logging.getLogger(__name__)
 
 CHECK_S: Final = 2.0
-"""How often a hub looks whether it was replaced: that long it may go on without knowing."""
+"""A hub checks every N seconds whether it was replaced. A replaced hub may serve that long without knowing."""
 
 _ID_FILE: Final = "hub-id"
 _LEDGERS: Final = "ledgers"
 _OWN: Final = re.compile(r"hub-id(\.new)?|ledgers|metadata\.db(-wal|-shm|-journal)?")
-"""What a data directory has in it."""
+"""The files and directories of a data directory."""
 
 
 class Standalone:
-    """A Shape: no liveness, local ledgers, and a record in the metadata that names the one hub that may use them."""
+    """A Membership without liveness, with local ledgers.
+
+    A record in the metadata names the one hub that may use it.
+    """
 
     balance: None = None
 
@@ -54,14 +57,15 @@ class Standalone:
             make_directory(directory)
         except OSError as exc:
             raise ConfigurationError(f"cannot make the data directory {directory}: {exc}") from exc
-        # Its lock keeps every other process off the directory, so it comes first.
+        # The lock of the ledger store keeps every other process off the directory, so it is taken first.
         self._ledgers = await LocalLedgerStore.open(directory / _LEDGERS, self._options.ledgers)
         _close_to_others(directory)
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (nobody else looks for it)
         """Make this the one standalone hub of the metadata store.
 
-        Raises: StandaloneHubExistsError - another data directory's hub is, and may not be replaced; MetadataError.
+        Raises: StandaloneHubExistsError - the hub of another data directory is registered, and may not be replaced;
+            MetadataError.
         """
         assert self._ledgers is not None, "it was opened"
         identity = hub_id(self._options.data_directory)
@@ -81,7 +85,7 @@ class Standalone:
         self._tasks.start(repeat("look at the registration", self._clock, CHECK_S, look))
 
     def is_proven(self) -> bool:
-        """Always: nothing expires. Who is replaced learns of it when it looks, or is refused."""
+        """Return True: nothing expires. A replaced hub learns of it at its next check, or when a write is refused."""
         return True
 
     async def close(self) -> None:
@@ -91,10 +95,11 @@ class Standalone:
 
 
 class StandaloneLiveness:
-    """The liveness of a hub that is the only one: whoever else an owner record names has ended.
+    """The liveness of the only hub: each other hub that an owner record names has ended.
 
-    Unless this hub was replaced and does not know yet: it must not take topics from its successor. The registration
-    tells, and not the epoch of the owner, which in a record that a cluster left is the number of a node in ZooKeeper.
+    The exception is a hub that was replaced and does not know yet. It must not take topics from its successor. So
+    `is_alive` reads the registration. The epoch of the owner cannot tell: in a record that a cluster left, it is a zxid
+    of ZooKeeper.
     """
 
     def __init__(self, me: HubInfo, store: MetadataStore) -> None:
@@ -107,7 +112,7 @@ class StandaloneLiveness:
 
     @property
     def remaining_s(self) -> float:
-        """For ever: nothing expires."""
+        """Infinite: nothing expires."""
         return math.inf
 
     async def is_alive(self, hub: HubInfo) -> bool:
@@ -124,9 +129,9 @@ class StandaloneLiveness:
 
 
 def hub_id(directory: Path) -> str:
-    """Return the id of the hub whose data are in `directory`; a new one for a new directory.
+    """Return the id of the hub whose data are in `directory`; make one for a new directory.
 
-    Raises: ConfigurationError - the directory cannot be used, or what is in it is no id.
+    Raises: ConfigurationError - the directory cannot be used, or its id file holds no id.
     """
     path = directory / _ID_FILE
     try:
@@ -144,10 +149,10 @@ def hub_id(directory: Path) -> str:
 
 
 def _close_to_others(directory: Path) -> None:
-    """Take from other users of the machine what former releases let them read in a data directory."""
+    """Remove the read access to a data directory that former releases gave to other users of the machine."""
     entries = list(directory.iterdir())
     own = [path for path in entries if _OWN.fullmatch(path.name)]
-    # A directory that has something else in it may be there for others too.
+    # A directory that holds other files may be meant for other users too.
     for path in [directory, *own] if own == entries else own:
         try:
             if close_to_others(path):
@@ -157,10 +162,10 @@ def _close_to_others(directory: Path) -> None:
 
 
 async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsError | None:
-    """Say who has replaced this hub; None if nobody has. Raises: MetadataError - that cannot be told now.
+    """Return which hub has replaced this one; None if none has. Raises: MetadataError - the store cannot answer now.
 
-    There is no fence around a disk of one's own: until a replaced hub asks this, it may acknowledge messages that its
-    successor never sees. So replacing is for hubs that are gone, and this is for those that were not after all.
+    A local disk has no fencing. Until a replaced hub runs this check, it may acknowledge messages that its successor
+    never sees. So replace only hubs that are gone. This check stops those that were still running.
     """
     found = await store.standalone_hub()
     if found is None or found.starts <= hub.epoch:

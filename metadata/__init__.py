@@ -23,7 +23,7 @@ from hedwig.metadata.store import MetadataStore, format_metadata, open_metadata,
 from hedwig.versions import ANY, NEW, Version, Versioned
 
 if __name__ != "hedwig.metadata":
-    # Under two names its classes exist twice, and none is an instance of the other.
+    # Imported under two names, each class would exist twice, and `isinstance` would fail between them.
     raise ImportError("metadata is imported as hedwig.metadata, by that name alone")
 
 __all__ = [

@@ -1,17 +1,17 @@
-"""The freeze of a store: a named record by which all who use a store agree that nobody writes to it any more.
+"""The freeze of a store: a named record by which all users of a store agree that none of them writes to it any more.
 
 A migration freezes its source for the pause at its end. The record is the one arbiter, changed by compare-and-set:
 
-    frozen    nobody may write; whoever froze it changes the record every so often, and nobody else does
-    moved     what the store held is elsewhere: nobody may write, for good
+    frozen    nobody may write; the migration that froze the store renews the record every quarter of its lease
+    moved     the records are in another store: nobody may write, for good
     lifted    everybody may write again
 
-A hub that starts or registers anew looks at the record after it was registered and before it writes; a migration
-writes the record before it looks who is registered. So a hub is either seen by the migration or sees the freeze.
+A hub that starts or registers anew reads the record after it has registered and before it writes. A migration writes
+the record before it lists the registered hubs. So either the migration sees a hub, or the hub sees the freeze.
 
-If the record stays as it is for the time it grants, whoever froze the store is gone. Then any hub may lift the freeze,
-and only who has lifted it writes. The migration makes `moved` of its own `frozen` and of nothing else, so it never
-takes a store for moved that somebody has lifted, whatever the clocks of all of them say.
+If the record does not change for the length of its lease, the migration is gone. Then any hub may lift the freeze, and
+no hub writes before it is lifted. The migration replaces only its own `frozen` with `moved`. So it never counts a store
+as moved after a hub has lifted the freeze, even if their clocks disagree.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ RECORD_NAME: Final = "freeze"
 
 
 class FreezeState(enum.StrEnum):
-    """What those who use a store may do."""
+    """What the users of a store may do."""
 
     FROZEN = "frozen"
     MOVED = "moved"
@@ -48,8 +48,8 @@ class FreezeState(enum.StrEnum):
 class Freeze:
     """The record: for which migration (`migration`, its id, and `target`, the URL it fills) a store is frozen.
 
-    `lease_s`: the record changes more often than that for as long as somebody sees to the freeze. `wall_ms`: when this
-    state began, by the clock of whoever brought it about.
+    `lease_s`: a migration that is at work changes the record more often than every `lease_s` seconds.
+    `wall_ms`: when this state began, by the clock of the process that wrote it.
     """
 
     state: FreezeState
@@ -58,7 +58,7 @@ class Freeze:
     lease_s: float
     wall_ms: int
     token: bytes = b""
-    """Makes each value one that was never there before."""
+    """Makes each value of the record unique."""
 
     @property
     def forbids_writes(self) -> bool:
@@ -66,14 +66,14 @@ class Freeze:
 
     @property
     def what(self) -> str:
-        """Say in a few words what it means, for people."""
+        """Return the meaning of the record in a few words, for people."""
         if self.state is FreezeState.MOVED:
             return f"the metadata were moved to {self.target}"
         return f"the metadata are frozen for their migration to {self.target}"
 
     def encode(self) -> bytes:
         """Return the stored form."""
-        lease_s = float(self.lease_s)  # As it is read, so that what was read is encoded to the same bytes again.
+        lease_s = float(self.lease_s)  # `decode` returns a float too, so a decoded record encodes to the same bytes.
         fields = {"s": self.state.value, "m": self.migration, "u": self.target, "l": lease_s, "w": self.wall_ms}
         packed: bytes = msgpack.packb({**fields, "t": self.token})
         return packed
@@ -99,7 +99,7 @@ class Freeze:
 
 
 class FreezeLostError(HedwigError):
-    """Somebody else has changed the record of a freeze: it is not this migration's any more."""
+    """The freeze is not this migration's any more: another process has changed its record."""
 
 
 async def read_freeze(records: NamedRecords) -> Freeze | None:
@@ -111,7 +111,7 @@ async def read_freeze(records: NamedRecords) -> Freeze | None:
 async def replace_freeze(
     records: NamedRecords, expected: Freeze | None, state: Freeze, random: Random
 ) -> Freeze | None:
-    """Store `state` if the record is still `expected`; return it as it was stored, or None: somebody was faster.
+    """Store `state` if the record is still `expected`; return it as stored, or None if another process was faster.
 
     Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known.
     """
@@ -121,7 +121,7 @@ async def replace_freeze(
 
 
 class StoreFreeze:
-    """The freeze of one store by one migration: begun, kept up, and either lifted or made a move."""
+    """The freeze of one store by one migration. It begins, is renewed, and ends lifted or moved."""
 
     def __init__(
         self, records: NamedRecords, migration: bytes, target: str, *, lease_s: float, clock: Clock, random: Random
@@ -137,14 +137,16 @@ class StoreFreeze:
         self._turn = asyncio.Lock()
 
     async def is_moved(self) -> bool:
-        """Say whether this very migration has come so far that nobody writes to the store ever again."""
+        """Say whether this migration has marked the store as moved, so that nobody writes to it ever again."""
         found = await read_freeze(self._records)
         return found is not None and found.state is FreezeState.MOVED and found.migration == self._migration
 
     async def begin(self) -> None:
-        """Freeze the store for those who look from now on. Takes over what an earlier start of this migration left.
+        """Freeze the store for all users that read the record from now on.
 
-        Raises: FreezeLostError - another migration has it frozen, and is at work.
+        A freeze that an earlier start of this migration left is taken over.
+
+        Raises: FreezeLostError - another migration has frozen the store, and is at work.
         """
         found = await read_freeze(self._records)
         if found is not None and found.state is FreezeState.FROZEN and found.migration != self._migration:
@@ -154,27 +156,30 @@ class StoreFreeze:
         await self._become(found, FreezeState.FROZEN)
 
     async def keep(self) -> None:
-        """Keep the freeze up, until cancelled. Raises FreezeLostError - somebody lifted it."""
+        """Renew the freeze until cancelled. Raises FreezeLostError - another process lifted it."""
         while True:
             await self._clock.sleep(self.lease_s / 4)
             try:
-                # A write that is left half way would have this migration not know its own freeze.
+                # After a write cut off half way, this migration would not recognize its own freeze.
                 await asyncio.shield(self._renew())
             except MetadataUnavailableError as exc:
                 _log.warning("the freeze of the store is not renewed yet: %s", exc)
 
     async def move(self) -> None:
-        """Say that everything is in the target. Raises FreezeLostError - the freeze was lifted; UncertainStateError."""
+        """Record that all records are in the target.
+
+        Raises: FreezeLostError - the freeze was lifted; UncertainStateError - not known whether it was recorded.
+        """
         async with self._turn:
             await self._become(self._mine, FreezeState.MOVED)
 
     async def lift(self) -> None:
-        """Undo `begin`, if that is still in force. Raises MetadataUnavailableError."""
+        """Undo `begin`, if it is still in force. Raises MetadataUnavailableError."""
         async with self._turn:
             mine, self._mine = self._mine, None
             if mine is None:
                 return
-            # A store that had been left for another before stays what it was.
+            # A store that an earlier migration moved stays moved.
             state = self._before or replace(mine, state=FreezeState.LIFTED, wall_ms=self._now_ms())
             await replace_freeze(self._records, mine, state, self._random)
 
@@ -196,7 +201,7 @@ class StoreFreeze:
         self._mine = done
 
     async def _outlive(self, found: Freeze) -> Freeze | None:
-        """Wait for as long as the other migration has to show that it is at work."""
+        """Wait for one lease of the other migration, within which it renews the record if it is at work."""
         await self._clock.sleep(found.lease_s)
         now = await read_freeze(self._records)
         if now is not None and now.state is FreezeState.FROZEN and now != found:

@@ -1,8 +1,7 @@
 """The three managers: the only door to the metadata.
 
-The protocols say what a hub, a command or a job may ask; the classes behind them give the operations of a
-VersionedTable their names. Sources: Hedwig `TopicOwnershipManager`, `TopicPersistenceManager`,
-`SubscriptionDataManager`.
+The protocols define what a hub, a command or a job may ask. The classes that implement them name the operations of a
+VersionedTable. Sources: Hedwig `TopicOwnershipManager`, `TopicPersistenceManager`, `SubscriptionDataManager`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -52,7 +51,7 @@ class TopicOwnershipManager(Protocol):
         ...
 
     async def apply(self, operations: Sequence[Operation[HubInfo]]) -> list[Outcome[HubInfo]]:
-        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        """Run all operations, in any order; return one outcome each, in the order given."""
         ...
 
     def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
@@ -80,7 +79,7 @@ class TopicPersistenceManager(Protocol):
         ...
 
     async def apply(self, operations: Sequence[Operation[LedgerRanges]]) -> list[Outcome[LedgerRanges]]:
-        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        """Run all operations, in any order; return one outcome each, in the order given."""
         ...
 
     def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
@@ -89,7 +88,7 @@ class TopicPersistenceManager(Protocol):
 
 
 class SubscriptionDataManager(Protocol):
-    """Who subscribes to a topic, with which preferences, and how far each has consumed."""
+    """Which subscribers a topic has, with which preferences, and how far each has consumed."""
 
     async def create(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
         """Create a subscription. Raises SubscriptionStateExistsError if it exists; else as `update`."""
@@ -98,15 +97,16 @@ class SubscriptionDataManager(Protocol):
     async def update(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version) -> Version:
         """Write the parts that are present in `data`, and leave the others, if `version` is still current.
 
-        Raises: BadVersionError - somebody wrote since; NoSubscriptionStateError - it is gone; UncertainStateError -
-            sent, no answer; MetadataUnavailableError - surely not written; InvalidArgumentError - NEW: use `create`.
+        Raises: BadVersionError - another client wrote since; NoSubscriptionStateError - it is gone;
+            UncertainStateError - sent, no answer; MetadataUnavailableError - surely not written; InvalidArgumentError -
+            NEW: use `create`.
         """
         ...
 
     async def replace(
         self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
     ) -> Version:
-        """Write the whole record if `version` is still current: a part that is absent in `data` is gone afterwards."""
+        """Write the whole record if `version` is still current. Parts that are absent in `data` are removed."""
         ...
 
     async def delete(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
@@ -126,20 +126,22 @@ class SubscriptionDataManager(Protocol):
         ...
 
     async def count_subscriptions(self, topic: Topic) -> int:
-        """Return how many subscriptions `topic` has, those that cannot be read included; their data are not read.
+        """Return how many subscriptions `topic` has, including unreadable ones, without reading their data.
 
-        SQLite counts rows, ZooKeeper tells how many children a node has. HBase has none of that: there the version of
-        each is read. Raises: MetadataUnavailableError - the store does not answer.
+        SQLite counts rows, and ZooKeeper knows how many children a node has. HBase has no such count, so the version of
+        each subscription is read.
+
+        Raises: MetadataUnavailableError - the store does not answer.
         """
         ...
 
     @property
     def is_partial_update_supported(self) -> bool:
-        """Say whether an update leaves the other part's stored bytes alone. Information only."""
+        """Say whether an update leaves the stored bytes of the other part unchanged. Information only."""
         ...
 
     async def apply(self, operations: Sequence[Operation[SubscriptionData]]) -> list[Outcome[SubscriptionData]]:
-        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        """Run all operations, in any order; return one outcome each, in the order given."""
         ...
 
     def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
@@ -149,7 +151,7 @@ class SubscriptionDataManager(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Managers:
-    """All three, of one store."""
+    """The three managers of one store."""
 
     ownership: TopicOwnershipManager
     persistence: TopicPersistenceManager

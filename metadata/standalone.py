@@ -1,12 +1,13 @@
 """The registration of the one standalone hub that a store may serve.
 
-A standalone hub has no liveness: nothing tells other hubs that it is alive, so a store serves one such hub only. A
-named record says which, and counts its starts. The count after a registration is the hub's epoch, so it must never
-repeat: it grows with every registration, also when another hub replaces the one that was there, and a wipe keeps it.
+A standalone hub has no liveness: other hubs cannot learn that it is alive. So a store serves one such hub only. A named
+record names that hub and counts its starts. The count after a registration is the hub's epoch, so it must never repeat.
+It grows with every registration, also when one hub replaces another, and a wipe keeps it.
 
 The record is changed only by compare-and-set, and each value carries the token of the registration that wrote it.
-After a lost answer the record is read. With the token of this registration, it was applied. Without, it was either not
-applied or already overtaken, and the next count is taken; the one that may have been skipped is nobody's.
+After a lost answer, the registration reads the record. If it holds the token of this registration, the write was
+applied. Else the write was not applied, or another one has replaced it since. Then the registration takes the next
+count. No hub uses the count that this may skip.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ _FIELDS: Final = {"h": str, "a": str, "s": int, "t": bytes}
 """Hub id, address, start count, and the token of the registration that wrote the record."""
 
 _TRIES_MAX: Final = 64
-"""Each try but those that lost an answer fails because another registration succeeded: far more than there can be."""
+"""A try whose answer arrives fails only because another registration succeeded, so this is far more than needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class StandaloneHub:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """The record as it is stored: who, the token of the registration, and all fields, also those of a newer format."""
+    """The record as stored: the hub, the token of the registration, and all fields, also those of a newer format."""
 
     hub: StandaloneHub
     token: bytes
@@ -120,7 +121,7 @@ async def register_standalone(
 
     Raises: as MetadataStore.register_standalone.
     """
-    StandaloneHub(hub_id=hub_id, address=address, starts=1)  # Refuses what no record can hold, before anything is sent.
+    StandaloneHub(hub_id=hub_id, address=address, starts=1)  # Refuses invalid names before anything is sent.
     registration = _Registration(records, store, hub_id, address, replace, make_token(random))
     try:
         async with asyncio.timeout(timeout_s):
@@ -132,7 +133,7 @@ async def register_standalone(
 
 
 class _Registration:
-    """One registration: a look at the record and a compare-and-set, until one of them settles it."""
+    """One registration: it reads the record and tries a compare-and-set, until one of them settles the outcome."""
 
     def __init__(
         self, records: NamedRecords, store: str, hub_id: str, address: str, replace: bool, token: bytes
@@ -158,7 +159,7 @@ class _Registration:
         raise MetadataUnavailableError(f"others were faster {_TRIES_MAX} times; try again")
 
     def failure(self, reason: str) -> MetadataUnavailableError:
-        """Return the error of a registration that has not come to an end: definite only if no try is in doubt."""
+        """Return the error of a registration that did not finish: definite only if no try is in doubt."""
         if self._in_doubt:
             return UncertainStateError(
                 f"registering the standalone hub {self._hub_id} in {self._store}: sent, but {reason}; "
@@ -181,7 +182,7 @@ class _Registration:
         )
 
     async def _write(self, expected: bytes | None, value: bytes) -> bool:
-        """Try once; False if the record must be looked at again."""
+        """Try once; return False if the record must be read again."""
         try:
             return await self._records.replace(RECORD_NAME, expected, value)
         except UncertainStateError:

@@ -46,7 +46,7 @@ _BUILT_IN: Final = {
     "hbase": ("hedwig.metadata.hbase.native", "metadata"),
     "hbase+thrift": ("hedwig.metadata.hbase.thrift2", "thrift"),
 }
-"""URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""
+"""URL scheme to (module that holds `FACTORY`, extra that installs its client library)."""
 
 _TOMBSTONE_AGE_S: Final = 3600.0
 
@@ -70,7 +70,8 @@ class MetadataStore:
     def leased(self, lease: WriteLease) -> Managers:
         """Return managers that begin and repeat writes only while `lease` has time left.
 
-        After that they refuse them with MetadataUnavailableError, or UncertainStateError if an attempt was lost before.
+        Afterwards they refuse writes with MetadataUnavailableError, or UncertainStateError if an attempt was lost
+        before.
         """
         return self._managers(lease)
 
@@ -85,10 +86,10 @@ class MetadataStore:
     def _table(self, kind: RecordKind[R], lease: WriteLease | None) -> VersionedTable[R]:
         table = self._backend.table(kind)
         if lease is not None:
-            # Innermost: whatever a write waits for, it is begun after that.
+            # Innermost, so that the lease is checked after all waiting, when the write begins.
             table = LeasedTable(table, lease)
         if self._options.gate is not None:
-            # Below what gathers, so that it sees what travels: whoever waits for it may be cancelled, and it goes on.
+            # Below gathering, so that the gate sees the writes that are really sent. They outlive a cancelled caller.
             table = GatedTable(table, self._options.gate)
         if not self._options.gather:
             return table
@@ -104,7 +105,7 @@ class MetadataStore:
         await self.close()
 
     async def close(self) -> None:
-        """Give up every connection and thread. May be called twice."""
+        """Close every connection and end every thread. May be called twice."""
         await self._backend.close()
 
     async def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
@@ -114,11 +115,11 @@ class MetadataStore:
                 yield topic
 
     async def has_topic(self, topic: Topic) -> bool:
-        """Say whether any manager has a record of `topic`, as of this call; one read, if it has ledger ranges.
+        """Say whether any manager has a record of `topic`, as of this call. A topic with ledger ranges costs one read.
 
-        Raises: MetadataError - that cannot be told.
+        Raises: MetadataError - the store cannot say.
         """
-        # What a topic has from its first claim on, if its messages are kept. Of others, an owner may be all there is.
+        # A topic whose messages are kept has ledger ranges from its first claim on. Others may have only an owner.
         if await self.persistence.read(topic) is not None:
             return True
         if isinstance(self._backend, CatchesUp):
@@ -136,15 +137,15 @@ class MetadataStore:
         *,
         kinds: Sequence[RecordKind[Any]] = KINDS,
     ) -> AsyncGenerator[list[ScannedRecord], None]:
-        """Iterate over pages of all records, topic by topic in the backend's key order; for one topic in that of KINDS.
+        """Iterate over pages of all records, topic by topic in the backend's key order, and within one by KINDS.
 
-        A page has up to SCAN_ROWS records and may end in the middle of a topic. To go on after an iteration that was
-        left, give as `start_after` the topic before the last one that was met. Close it if it is left early.
+        A page has at most SCAN_ROWS records and may end in the middle of a topic. To continue an iteration that was
+        left, pass as `start_after` the topic before the last one returned. Close the iterator if you leave it early.
 
-        Args: prefix - only topics that begin so; start_after - only topics after this one, which need not exist;
-            kinds - only the records of these.
-        Raises: MetadataUnavailableError - the store stopped answering. A record that cannot be read is no error here:
-            it comes as a ScannedRecord that says so.
+        Args: prefix - only topics that begin with it; start_after - only topics after this one, which need not exist;
+            kinds - only records of these kinds.
+        Raises: MetadataUnavailableError - the store stopped answering. An unreadable record is no error here: it is
+            returned as a ScannedRecord that says so.
         """
         wanted = [kind for kind in KINDS if kind in kinds]
         if wanted and isinstance(self._backend, ScansTopics):
@@ -157,22 +158,22 @@ class MetadataStore:
     ) -> list[KeyRange]:
         """Cut the records of `kind` into ranges that can be read side by side, also by other processes.
 
-        HBase cuts between its regions where it can, and inside of them where they are too large; SQLite walks over its
-        keys; ZooKeeper, which cannot read a part of a node's names, lists all topics here, and a range names its own.
+        HBase cuts between its regions where it can, and inside of regions that are too large. SQLite walks over its
+        keys. ZooKeeper cannot read a part of a node's names, so it lists all topics here, and each range names its own.
 
-        Args: parts - at most so many ranges; prefix - only topics that begin so; rows_min - a range has about so many
-            records at least, as far as can be told without reading all.
-        Returns: one range at least; together they hold each record once. A record that comes to be later is in one of
-            them, unless the backend had to list what is there.
-        Raises: MetadataUnavailableError - the store does not answer; TooManyNamesError - ZooKeeper would tell too many
-            names in one reply.
+        Args: parts - at most this number of ranges; prefix - only topics that begin with it; rows_min - about the least
+            number of records in a range, as far as the backend can tell without reading all.
+        Returns: at least one range; together they hold each record once. A record that is created later is in one of
+            them, unless the backend had to list the topics.
+        Raises: MetadataUnavailableError - the store does not answer; TooManyNamesError - ZooKeeper would return too
+            many names in one reply.
         """
         if parts < 1 or rows_min < 1:
             raise InvalidArgumentError("the records of a store are cut into one range at least, of one record at least")
         return await self._backend.table(kind).key_ranges(parts, prefix, rows_min)
 
     async def scan_range(self, keys: KeyRange) -> AsyncGenerator[list[ScannedRecord], None]:
-        """Iterate over pages of the records in a range, as `scan`. Close it if it is left early."""
+        """Iterate over pages of the records in a range, as `scan`. Close the iterator if you leave it early."""
         kind = kind_named(keys.kind)
         async with aclosing(self._backend.table(kind).range_records(keys)) as pages:
             async for page in pages:
@@ -181,37 +182,37 @@ class MetadataStore:
     def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None] | None:
         """Iterate over pages of the records in a range as they are stored; None if this backend has another form.
 
-        Close it if it is left early.
+        Close the iterator if you leave it early.
         """
         table = self._backend.table(kind_named(keys.kind))
         return table.packed_range(keys) if isinstance(table, ScansPacked) else None
 
     def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:
-        """Return what tells which records of `kinds` are changed; None if this backend cannot tell exactly."""
+        """Return the feed of changed records of `kinds`; None if this backend cannot report them exactly."""
         return self._backend.changes(kinds) if isinstance(self._backend, TracksChanges) else None
 
     async def count(self, advance: Callable[[int], None] | None = None) -> Mapping[str, int]:
         """Return how many records each manager keeps, by the manager's name.
 
-        SQLite knows that at once. HBase and ZooKeeper have to be read through; `advance` is told of each number that
-        was counted further.
+        SQLite knows that at once. HBase and ZooKeeper have to be read through, and `advance` is called with the number
+        of records that each step counted.
         """
         return await self._backend.count(advance or _tell_nobody)
 
     @property
     def conflicts(self) -> int:
-        """Return how many writes and deletes through this store were refused, since others had changed the record.
+        """Return how many writes and deletes through this store were refused because others had changed the record.
 
-        They are counted for a process with many callers only, that is with `gather`.
+        They are counted only with `gather`, that is in a process with many callers.
         """
         return self._conflicts.number
 
     async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S, *, dry_run: bool = False) -> int:
-        """Remove what deleted records left behind; return how many that were. Safe while hubs are running.
+        """Remove what deleted records left behind; return the number of those records. Safe while hubs are running.
 
         With `dry_run`, only count what would be removed now.
 
-        Raises: InvalidArgumentError - younger than an hour: a write may still be on its way that they stop.
+        Raises: InvalidArgumentError - less than an hour: younger remnants may still have to stop a write on its way.
         """
         if older_than_s < _TOMBSTONE_AGE_S:
             raise InvalidArgumentError(f"remnants of deleted records are kept for {_TOMBSTONE_AGE_S:g} s at least")
@@ -241,9 +242,9 @@ class MetadataStore:
         """Register one start of the standalone hub `hub_id`, which serves at `address`.
 
         Args: replace - take over from another standalone hub, which must be gone for good.
-        Returns: the start count, the hub's epoch: greater than that of every registration before, whichever hub's; a
-            wipe of the store does not reset it, and a lost answer may skip a count. Another registration may have
-            followed at once: `standalone_hub` tells.
+        Returns: the start count, which is the hub's epoch. It is greater than that of every earlier registration of any
+            hub. A wipe of the store does not reset it, and a lost answer may skip a count. Another registration may
+            have followed at once: `standalone_hub` returns the latest.
         Raises: StandaloneHubExistsError - another hub is registered, and not `replace`; InvalidArgumentError - the id
             or the address is no printable text of 1 to 255 characters; CorruptRecordError - the record cannot be read;
             MetadataUnavailableError - surely not registered; UncertainStateError - sent, no answer: register again.
@@ -272,7 +273,7 @@ class MetadataStore:
 
     @property
     def _title(self) -> str:
-        """Name the store in errors."""
+        """Return the name of the store for errors."""
         return f"the metadata at {self.url.text}"
 
 
@@ -289,7 +290,7 @@ async def open_metadata(url: str, options: StoreOptions | None = None) -> Metada
 
 
 async def read_layout(url: str, options: StoreOptions | None = None) -> Layout | None:
-    """Return the layout of the metadata store at `url`, or None if nothing was laid out there.
+    """Return the layout of the metadata store at `url`, or None if it was not formatted.
 
     Raises: ConfigurationError, MetadataUnavailableError - as `open_metadata`.
     """
@@ -298,9 +299,9 @@ async def read_layout(url: str, options: StoreOptions | None = None) -> Layout |
 
 
 async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:
-    """Make what is missing of the store at `url`; with `wipe`, delete all of its records first.
+    """Create what is missing of the store at `url`; with `wipe`, delete all of its records first.
 
-    A wipe keeps the registration of the standalone hub: its start count must never repeat.
+    A wipe keeps the registration of the standalone hub, because its start count must never repeat.
 
     Raises: as `open_metadata`, but for LayoutMissingError.
     """
@@ -309,7 +310,7 @@ async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe
 
 
 def _tell_nobody(_number: int) -> None:
-    """Count on in silence."""
+    """Ignore the progress."""
 
 
 def factory_of(url: MetadataUrl) -> BackendFactory:

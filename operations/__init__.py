@@ -1,5 +1,5 @@
-"""What the programs do to a deployment: its checks, its migration, what is changed through its hubs."""
+"""What the programs do to a deployment: checks, a migration, and changes through its hubs."""
 
 if __name__ != "hedwig.operations":
-    # Under two names its classes exist twice, and none is an instance of the other.
+    # Imported under two names, its classes exist twice: an instance of one is none of the other.
     raise ImportError("operations is imported as hedwig.operations, by that name alone")

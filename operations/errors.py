@@ -1,4 +1,4 @@
-"""What errors say to whoever operates a deployment: one line, with what to do."""
+"""The texts of errors for operators: one line, which says what to do."""
 
 import errno
 import shlex
@@ -29,7 +29,7 @@ __all__ = ["explain", "missing_subscription", "missing_topic", "remedy", "summar
 
 
 def explain(error: HedwigError, url: str) -> str:
-    """Return what `error` says and what to do about it, in one line; `url` is the store or hub that was used."""
+    """Return the text of `error` and what to do about it, in one line. `url` is the store or hub that was used."""
     text = " ".join(str(error).split())
     match error:
         case TopicPersistenceInfoExistsError() | SubscriptionStateExistsError():
@@ -57,7 +57,7 @@ def explain(error: HedwigError, url: str) -> str:
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do about a file that cannot be read or written; another file or place is the other way."""
+    """Return what to do about a file that cannot be read or written. Callers offer another file or place as well."""
     match error.errno:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return "have whoever keeps it let you"
@@ -89,7 +89,7 @@ def missing_topic(topic: Topic) -> OperationError:
 
 
 def missing_subscription(topic: Topic, subscriber: SubscriberId) -> OperationError:
-    """Return the error about a subscription of a topic that is there."""
+    """Return the error about a subscription that does not exist, of a topic that does."""
     from hedwig.metadata import RecordKey  # A store is loaded when one is used.
 
     return OperationError(

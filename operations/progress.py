@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, else a line on standard error every few seconds."""
+"""The progress of long work: a bar on a terminal, else a line on standard error every few seconds."""
 
 import asyncio
 import sys
@@ -31,8 +31,8 @@ _LINE_EVERY_S: Final = 5.0
 class LoadProgress(ABC):
     """Shows how many things, called `noun`, were done, how fast, and how long the rest will take.
 
-    `input_bytes` is the size of the input, None if it cannot be known; the share that was read of it measures what is
-    left. What a resumed load skips counts neither as done nor as to do.
+    `input_bytes` is the size of the input, None if it cannot be known. The remaining time follows from the share of it
+    that was read. The part that a resumed load skips counts neither as done nor as still to do.
     """
 
     def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
@@ -47,12 +47,12 @@ class LoadProgress(ABC):
         self._ended: float | None = None
 
     def begin(self, skipped_bytes: int) -> None:
-        """Start the watch, after what a resumed load skips."""
+        """Start the clock, after the part that a resumed load skips."""
         self._skipped_bytes = self._read_bytes = skipped_bytes
         self._began = self._clock.monotonic()
 
     def advance(self, rows: int, read_bytes: int) -> None:
-        """Count `rows` more as done; `read_bytes` of the input have been read in all."""
+        """Count `rows` more as done. `read_bytes` of the input have been read in all."""
         self.rows += rows
         self._read_bytes = read_bytes
         self.show()
@@ -84,14 +84,14 @@ class LoadProgress(ABC):
 
     @abstractmethod
     def show(self) -> None:
-        """Bring what is seen up to date."""
+        """Update the display."""
 
     @abstractmethod
     def say(self, line: str) -> None:
-        """Write a line beside the progress."""
+        """Write a line next to the progress."""
 
     def stop(self) -> None:
-        """Take the progress off the screen, and stop the watch. May be called twice."""
+        """Take the progress off the screen, and stop the clock. May be called twice."""
         if self._ended is None:
             self._ended = self._clock.monotonic()
 
@@ -110,7 +110,7 @@ class BarProgress(LoadProgress):
     def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
         super().__init__(title, input_bytes, clock, noun)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
-        # Data go to standard output as they are, and never to the terminal of standard error.
+        # Data goes to standard output unchanged, and never to the terminal of standard error.
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         total = None if input_bytes is None else 100.0
         self._task = self._bar.add_task(_plain(title), total=total, text="")
@@ -149,7 +149,7 @@ class LineProgress(LoadProgress):
 
 
 class SilentProgress(LoadProgress):
-    """None: nobody looks."""
+    """Shows nothing: no user is looking."""
 
     def show(self) -> None:
         return
@@ -161,15 +161,15 @@ class SilentProgress(LoadProgress):
 def load_progress(
     title: str, input_bytes: int | None, clock: Clock | None = None, *, noun: str = "rows", is_shared: bool = False
 ) -> LoadProgress:
-    """Return the kind of progress that suits standard error; `is_shared`: others write to that terminal meanwhile."""
+    """Return the kind of progress that suits standard error. `is_shared`: others write to that terminal meanwhile."""
     kind = BarProgress if sys.stderr.isatty() and not is_shared else LineProgress
     return kind(title, input_bytes, clock or SystemClock(), noun)
 
 
 def listing_progress(noun: str, clock: Clock | None = None) -> LoadProgress:
-    """Return what shows how far a listing has come that somebody waits for: one that goes to a file or a program.
+    """Return the progress of a listing that a user waits for because it goes to a file or a program.
 
-    On a terminal it shows itself; and where standard error is none, nobody looks.
+    A listing on a terminal shows its own progress. If standard error is no terminal, no user is looking.
     """
     kind = BarProgress if sys.stderr.isatty() and not sys.stdout.isatty() else SilentProgress
     return kind("listing", None, clock or SystemClock(), noun)
@@ -177,7 +177,7 @@ def listing_progress(noun: str, clock: Clock | None = None) -> LoadProgress:
 
 @asynccontextmanager
 async def working(title: str, clock: Clock | None = None) -> AsyncIterator[None]:
-    """Show that something of unknown length is going on: on a terminal it turns, else it says so now and then."""
+    """Show that work of unknown length is going on: a spinner on a terminal, else a line every now and then."""
     if sys.stderr.isatty():
         with Console(stderr=True).status(_plain(title)):
             yield
@@ -198,5 +198,5 @@ async def _say_now_and_then(title: str, clock: Clock) -> None:
 
 
 def _plain(text: str) -> str:
-    """Return `text` as rich's markup for itself."""
+    """Return `text` as rich markup that shows it unchanged."""
     return text.replace("[", "\\[")

@@ -1,11 +1,11 @@
-"""The metadata in bulk, as Arrow batches and as Spark DataFrames, thin over the bulk functions of `metadata`.
+"""The metadata in bulk, as Arrow batches and as Spark DataFrames: a thin layer over the bulk functions of `metadata`.
 
-The core (`schemas`, `plan`, `scan`, `apply`) knows no Spark; the data source `hedwig` and the jobs are shims over it.
-So nothing here imports pyspark before it is needed, and the core runs wherever pyarrow is.
+The core (`schemas`, `plan`, `scan`, `apply`) does not use Spark. The data source `hedwig` and the jobs are shims over
+it. So nothing here imports pyspark before it is needed, and the core runs wherever pyarrow is installed.
 """
 
 if __name__ != "hedwig.pipeline":
-    # Under two names its classes exist twice, and none is an instance of the other.
+    # Imported under two names, each class would exist twice, and an instance of one would not be one of the other.
     raise ImportError("pipeline is imported as hedwig.pipeline, by that name alone")
 
 __all__: list[str] = []

@@ -1,9 +1,9 @@
-"""Run the command: python -m pipeline, and what spark-submit is given."""
+"""Run the command, by `python -m pipeline` or as the file that spark-submit is given."""
 
 import sys
 
 if not __package__:
-    # Given to spark-submit, a file has its own folder first on the path, where our statistics.py hides Python's.
+    # spark-submit puts the folder of this file first on the path, and a module of ours could hide one of Python's.
     sys.path[0] = sys.path[0].rpartition("/")[0]
 
 from hedwig.pipeline.entry import main

@@ -12,10 +12,11 @@ _THRESHOLDS: Final = (50_000, 20, 100)
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Have the collector look at young objects in larger lots until this ends.
+    """Have the collector look at young objects less often, in larger lots, until the block ends.
 
-    Its default is made for programs with few objects: reading 100,000 subscriptions took 45 µs of a processor for each
-    with it, and 24 µs so (20 µs without any collection). Records make no cycles: what is let go of is freed at once.
+    Its default suits programs with few objects. Reading 100,000 subscriptions took 45 µs of processor time each with
+    the default, 24 µs with these thresholds, and 20 µs without any collection. Records make no reference cycles, so
+    Python frees each one as soon as it is dropped.
     """
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)

@@ -40,15 +40,15 @@ class Job:
     debug: bool = False
     began: float = field(default_factory=time.monotonic)
     again: str = RUN_AGAIN
-    """What to do once what ended the job is mended."""
+    """What the operator does after repairing what ended the job; a part of its error messages."""
     warnings: list[str] = field(default_factory=list)
-    """What the result is not, where standard error does not tell that."""
+    """What the result lacks. They are kept here only if the result is JSON, and go to standard error otherwise."""
 
     @contextmanager
     def session(self) -> "Iterator[SparkSession]":
         """Open the Spark session, with the data source `hedwig` in it.
 
-        What fails inside of a task is raised as what made it fail, where that is an error of ours.
+        If an error of ours made a task fail, that error is raised in place of Spark's.
         """
         from hedwig.pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
         from hedwig.pipeline.interruption import ending_queries
@@ -77,9 +77,10 @@ class Job:
     def progress(
         self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False, copies: bool = False
     ) -> "AbstractContextManager[None]":
-        """Tell the person who waits how far the queries inside have come.
+        """Show how far the queries inside the block have come.
 
-        With `writes` these go to a store, with `copies` into files, of which `rows` is only about the number.
+        Args: rows - how many rows there are, if known; writes - the rows go to a store; copies - the rows go into
+            files, and `rows` is an estimate.
         """
         from hedwig.pipeline.progress import progress
 
@@ -89,9 +90,9 @@ class Job:
 
     @property
     def _is_mute(self) -> bool:
-        """Say whether nothing but the result may be told.
+        """Say whether the job may write nothing but its result.
 
-        spark-submit hands on both of our streams as its standard output, where programs look for the result.
+        spark-submit merges both of our streams into its standard output, where programs look for the result.
         """
         return self.as_json and "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -101,12 +102,12 @@ class Job:
         return round(time.monotonic() - self.began, 1)
 
     def tell(self, text: str) -> None:
-        """Tell on standard error what the job is at."""
+        """Write to standard error what the job is doing."""
         if not self._is_mute:
             click.echo(f"{self.name}: {text}", err=True)
 
     def warn(self, text: str | None) -> None:
-        """Tell what the result is not, None if there is nothing: on standard error, or in a result that is JSON."""
+        """Report what the result lacks, on standard error or in a JSON result. None reports nothing."""
         if text is None:
             return
         if self.as_json:
@@ -121,7 +122,7 @@ class Job:
         self.warnings = []
 
     def give_up(self) -> None:
-        """Tell the warnings of a result that was not written."""
+        """Write the warnings to standard error, since the result that would hold them is not written."""
         for text in self.warnings:
             _warn(text)
         self.warnings = []
@@ -133,7 +134,7 @@ def _warn(text: str) -> None:
 
 @contextmanager
 def _only_our_words(job: Job) -> Iterator[None]:
-    """Keep off standard error what libraries log and warn of where the result is for programs."""
+    """Keep the logs and warnings of libraries off standard error if the result is JSON, for programs."""
     if not job.as_json or job.debug:
         yield
         return
@@ -171,7 +172,7 @@ class JobCommand(click.Command):
 
 
 class JobGroup(Program):
-    """The root of the jobs, which get a Job."""
+    """The root command. It gives each job a `Job`."""
 
     def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
         super().__init__(name, epilog=f"Example: {example}", **attributes)
@@ -181,7 +182,7 @@ class JobGroup(Program):
         return list(self.commands)  # In the order in which people need them.
 
     def run_line(self, args: Sequence[str]) -> int:
-        """Run a job as from a shell, and return its exit code: what ends it is a line on standard error."""
+        """Run a job as from a shell, and return its exit code. An error becomes one line on standard error."""
         self.check_streams()
         return self.run_words(args, Job(), PROGRAM_NAME)
 
@@ -199,8 +200,8 @@ class JobGroup(Program):
 
 
 def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
-    """Return the line about what ended a job, and the exit code."""
-    # What explains all other errors imports what may be missing here, or what another release of Spark may lack.
+    """Return the line about the error that ended a job, and the exit code."""
+    # These two come first: `explain` imports packages that may be missing, or names that another Spark may lack.
     if isinstance(error, MissingExtraError | OtherSparkError):
         return str(error), ExitCode.USAGE
     if (missing := missing_extra(error, "spark", "jobs need")) is not None:
@@ -217,7 +218,7 @@ def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
 
 
 def _last_cause(text: str) -> str:
-    """Return the line that says what it was: of Java's stack traces the last cause, of Python's the last line."""
+    """Return the line that names the error: the last cause of a Java stack trace, the last line of a Python one."""
     lines = [line.strip() for line in text.partition("JVM stacktrace:")[0].splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     said = causes or [line for line in lines if not line.startswith(("at ", "... "))]

@@ -1,4 +1,4 @@
-"""Where hedwig-pipeline begins: also without its extra, of which it then says how to install it."""
+"""The entry point of hedwig-pipeline. If its extra is missing, it says how to install it."""
 
 from typing import NoReturn
 

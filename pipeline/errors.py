@@ -1,4 +1,4 @@
-"""What a job reports when it cannot go on: one line, and an exit code; also for what went wrong inside of a task."""
+"""What a job reports when it cannot go on: one line and an exit code, also for an error inside a task."""
 
 import importlib
 import re
@@ -22,9 +22,9 @@ __all__ = ["CONNECTION_ERRORS", "SPARK_ERRORS", "JobError", "explain", "from_spa
 
 _NOTE: Final = "exit code of the job: "
 _RAISED: Final = re.compile(rf"\b(hedwig(?:\.\w+)+)\.(\w+): (.*)$(?:\n{_NOTE}(\d+)$)?", re.MULTILINE)
-"""The last line of a traceback that came from a task, or from the planning of a query, and the note behind it."""
+"""The last line of a traceback from a task, or from the planning of a query, and the note that follows it."""
 _UNREAD: Final = re.compile(r"\[FAILED_READ_FILE\b.* while reading file (\S+?)\.?(?:\s|$)")
-"""Spark says so whatever went wrong: a file is gone, a disk does not answer, a right is missing, damage."""
+"""Spark says this for every cause: a missing file, a disk that does not answer, a missing right, damage."""
 _DAMAGED: Final = (
     "is not a Parquet file",
     "ChecksumException",
@@ -33,28 +33,31 @@ _DAMAGED: Final = (
     "can not read class org.apache.parquet",
     "FAILED_TO_UNCOMPRESS",
 )
-"""What readers of Parquet, and of the checksums beside it, say of content that cannot have been written so."""
+"""What the readers of Parquet, and of its checksum files, say about damaged content."""
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b:? *(.*)$", re.MULTILINE)
 
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What a query raises when it fails; some of Spark's own errors come as Java's."""
+"""What a query raises when it fails. Some of Spark's own errors arrive as Java errors."""
 CONNECTION_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
-"""What a call to Spark's JVM raises when its connection fails: py4j wraps only some of these."""
+"""What a call to Spark's JVM raises when its connection fails. py4j wraps only some of these errors."""
 
 
 class JobError(OperationError):
-    """A job that cannot go on; the text says in one line what failed, on what, why, and what to do."""
+    """A job cannot go on. The text says in one line what failed, on what, why, and what to do."""
 
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text, code)
         if code is not ExitCode.FAILED:
-            # Out of a task comes the text of its traceback only, in which notes are.
+            # A task reports only the text of its traceback. That text includes notes.
             self.add_note(f"{_NOTE}{code.value}")
 
 
 def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
-    """Return what `error` says and what to do about it, in one line, and the exit code; `again` says how to go on."""
+    """Return one line about `error`, with what to do about it, and the exit code.
+
+    Args: error - what ended the job; again - how to go on.
+    """
     text = in_one_line(str(error))
     match error:
         case OperationError():
@@ -71,9 +74,9 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
 
 
 def from_spark(error: Exception) -> HedwigError | None:
-    """Return what made a query fail, where that is an error of ours or a file that cannot be read; else None."""
+    """Return the cause of a failed query if it is an error of ours or a file that cannot be read; else None."""
     said = str(error)
-    # What comes last is what ended it; the first ones are those that it came from.
+    # The last match is the error that ended the query. Those before it are its causes.
     for module, name, text, code in reversed(_RAISED.findall(said)):
         if (kind := _class_of(module, name)) is not None:
             return _made(kind, text, code)
@@ -107,7 +110,7 @@ def _made(kind: type[HedwigError], text: str, code: str) -> HedwigError:
     try:
         return kind(text)
     except TypeError:
-        return JobError(text)  # It takes more than its text, which is all that came.
+        return JobError(text)  # The class takes more arguments than the text, and the task reported the text only.
 
 
 def _shortened(said: str) -> str:

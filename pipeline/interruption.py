@@ -1,8 +1,8 @@
-"""Ctrl-C, and a request to end: the queries are cancelled, their tasks have ended, and only then the job is told.
+"""SIGINT (Ctrl-C) and SIGTERM: cancel the queries, wait until their tasks have ended, and only then end the job.
 
-PySpark's own handler asks the JVM from within the call that it interrupts, over the same connection; that call's
-answer and its own get mixed up. So here another thread asks, over a connection of its own. And whoever is told deletes
-what was half written, which nobody may add to any more.
+PySpark's own handler calls the JVM from within the call that it interrupts, over the same connection. The answers of
+the two calls get mixed up. So here another thread calls, over its own connection. The job must not end earlier, because
+it deletes its half-written files then, and no task may add to them after that.
 """
 
 import logging
@@ -29,18 +29,18 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def ending_queries(spark: SparkSession) -> Iterator[None]:
     """Raise KeyboardInterrupt inside for SIGINT, and Terminated for SIGTERM, once the queries of `spark` have ended.
 
-    They are waited for as long as there is patience; from then on a second signal ends the process at once.
+    Wait for them at most as long as `patience_of` allows. From then on a second signal ends the process at once.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Signals are for the main thread, and so is what to do about them.
+        yield  # Only the main thread receives signals, and only it may set their handlers.
         return
 
     def handle(number: int, _frame: FrameType | None) -> None:
         for each in before:
-            signal.signal(each, _heed_not)  # Once is enough; the patience is bounded.
+            signal.signal(each, _heed_not)  # One signal is enough, since the wait is bounded.
         error = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
         until = patience_of(error)
-        # A JVM that was stopped gives no answer at all: the thread may never end, and then nobody waits for it.
+        # A JVM that was stopped gives no answer at all, so the thread may never end. Do not wait for it any longer.
         asking = threading.Thread(target=_end, args=(spark, until), name="end of queries", daemon=True)
         asking.start()
         asking.join(until - time.monotonic())
@@ -48,7 +48,7 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
             heed_signals()
         raise error
 
-    # py4j writes a traceback of the call that is interrupted to the root logger.
+    # Without a handler, the traceback of the interrupted call, which py4j logs, would go to standard error.
     logging.getLogger().addHandler(logging.NullHandler())
     before = {each: signal.signal(each, handle) for each in _SIGNALS}
     try:
@@ -59,7 +59,7 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
 
 
 def heed_signals() -> None:
-    """Let a second signal end the process at once, where `ending_queries` has it do nothing: all patience is over."""
+    """Let a second signal end the process at once. Until this call `ending_queries` ignores it."""
     if threading.current_thread() is threading.main_thread():
         for each in _SIGNALS:
             if signal.getsignal(each) is _heed_not:
@@ -67,13 +67,13 @@ def heed_signals() -> None:
 
 
 def _heed_not(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing about a signal."""
+    """Ignore a signal."""
 
 
 def _end(spark: SparkSession, until: float) -> None:
-    """Cancel all queries, and wait until no task is at work, or it is `until` (monotonic clock)."""
+    """Cancel all queries, and wait until no task is running, but not past `until` (monotonic clock)."""
     try:
         spark.sparkContext.cancelAllJobs()
         wait_for_tasks(spark, until)
     except CONNECTION_ERRORS:
-        return  # Its JVM has ended, and all tasks on this machine with it.
+        return  # Spark's JVM has ended, and with it all tasks on this machine.

@@ -11,7 +11,7 @@ from hedwig.pipeline.command import JobGroup
 __all__ = ["jobs", "main"]
 
 _JOBS: Final = ("generate", "load", "snapshot", "restore", "migrate", "diff", "audit")
-"""None is loaded before it is asked for."""
+"""The module of a job is imported only when that job is asked for."""
 
 
 @click.command(
@@ -32,6 +32,6 @@ def jobs() -> None:
 
 
 def main() -> NoReturn:
-    """Run one of them, and exit."""
+    """Run the job that the command line names, and exit with its code."""
     assert isinstance(jobs, JobGroup), "it was made as one"
     sys.exit(jobs.run_line(sys.argv[1:]))

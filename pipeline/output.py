@@ -1,4 +1,4 @@
-"""What a job writes to standard output at its end: for people, or as one JSON document."""
+"""What a job writes to standard output at its end: lines for people, or one JSON document."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ __all__ = ["write_result"]
 
 
 def write_result(result: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write the result of a job: plain values, mappings of such, and lists of rows."""
+    """Write the result of a job. Its values are plain values, mappings of those, and lists of rows."""
     if as_json:
         click.echo(json.dumps(result, ensure_ascii=False, indent=2))
         return
@@ -36,7 +36,7 @@ def _lines(name: str, value: Any) -> list[str]:
 
 
 def _rows(items: Sequence[Any]) -> list[str]:
-    """Return the lines of a list: those of a table, under its headings, if it has records."""
+    """Return the lines of a list. Records become a table under its headings."""
     if not all(isinstance(item, Mapping) for item in items):
         return [str(item) for item in items]
     names = [
@@ -59,7 +59,7 @@ def _text(name: str, value: Any) -> str:
         case [] | ():
             return "none"
         case Mapping():
-            # People need not be told what there is none of, if there is something else.
+            # Leave out zeros and empty values, unless nothing else is in it.
             said = {key: item for key, item in value.items() if item} or value
             return ", ".join(f"{key} {_text(key, item)}" for key, item in said.items())
         case _:

@@ -1,9 +1,8 @@
-"""How far a job has come, for the person who waits: rows, rate and what is left, as Spark tells of its stages.
+"""How far a job has come, for the person who waits: rows, rate and time left, from what Spark reports of its stages.
 
-Spark counts what a stage has read while it is at it, and what it has written only of files, with each task that has
-come to its end. Before that, Spark SQL knows what was handed to the writers of files. Of a stage that writes to a store
-it is known what its tasks were given, which says nothing of what is in the store: there tasks are told that have come
-to their end.
+Spark counts what a stage reads while the stage runs. It counts what a stage writes only for files, and only when a task
+ends. Before that, Spark SQL knows how many rows were handed to the writers of files. For a stage that writes to a
+store, Spark knows only what its tasks were given, which says nothing about the store. There only ended tasks count.
 """
 
 import sys
@@ -27,16 +26,16 @@ _LOOK_EVERY_S: Final = 1.0
 _LINE_EVERY_S: Final = 5.0
 _WRITING: Final = "WriteFiles"
 _MADE: Final = "number of output rows"
-"""What Spark SQL calls the step that writes files, and how many rows a step has made."""
+"""Spark SQL's names for the step that writes files, and for the count of rows that a step has made."""
 _WAITING_S: Final = 15.0
-"""For so long tasks may be without an executor before that is told."""
+"""How long tasks may be without an executor before the line says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What the stages at work have done: rows (0 if that is not known), and tasks of how many, in so many seconds.
+    """What the running stages have done: rows (0 if not known), ended tasks, all tasks, and the seconds so far.
 
-    `waits`: nothing works on them, and has not for a while.
+    `waits`: no executor has worked on them for `_WAITING_S`.
     """
 
     rows: int
@@ -50,12 +49,12 @@ class _Sight:
 def progress(
     spark: SparkSession, title: str, *, rows: int | None = None, writes: bool = False, copies: bool = False
 ) -> Iterator[None]:
-    """Tell on standard error how far the queries inside have come; `rows` is how many there are, if that is known.
+    """Show on standard error how far the queries inside the block have come.
 
-    `writes`: what comes of them goes to a store. `copies`: tables go into files, some of them side by side; then `rows`
-    is about how many there are, and told is what was made for the files of all of them.
+    On a terminal one line is rewritten every second, else a new line is written every 5 s.
 
-    On a terminal one line is written anew every second, else there is a line every few seconds.
+    Args: rows - how many rows there are, if known; writes - the rows go to a store; copies - tables go into files, some
+        side by side: then `rows` is an estimate, and the line counts the rows made for all of these files.
     """
     watching = _Watching(spark, title, SystemClock(), rows=rows, writes=writes, copies=copies)
     watching.start()
@@ -104,7 +103,7 @@ class _Watching:
             try:
                 sight = self._look()
             except CONNECTION_ERRORS:
-                return  # The session is being stopped, or its JVM has ended, of which the job tells.
+                return  # The session is being stopped, or its JVM has ended, which the job reports.
             text = f"{self._title}: {self._words(sight)}"
             click.echo(f"\r\x1b[K{text}" if self._is_terminal else text, nl=not self._is_terminal, err=True)
 
@@ -120,20 +119,20 @@ class _Watching:
         if self._files is not None:
             self._files.look(store, running)
         if not running:
-            return None  # Spark plans, or the driver itself is at something.
+            return None  # Spark is planning, or the driver itself is working.
         done, tasks = sum(s.numCompleteTasks() for s in running), sum(s.numTasks() for s in running)
         if self._files is not None:
             began = self._files.began_at or min((at for at in map(_began_at, running) if at), default=None)
-            # What is in files is known of tasks that have ended. A task may take minutes.
+            # Rows in files are counted only when their task ends, and a task may take minutes.
             rows_made = max(self._files.rows, self._handed_on.rows())
             return _Sight(rows_made, done, tasks, self._since(began), waits)
         rows = [self._rows_of(stage) for stage in running]
         most = max(range(len(running)), key=rows.__getitem__)
-        # Those before it had a pace of their own.
+        # Stages before this one ran at another rate.
         return _Sight(rows[most], done, tasks, self._since(_began_at(running[most])), waits)
 
     def _waits(self, stages: Sequence[Any]) -> bool:
-        """Say whether there are tasks, and for a while nobody has worked on any."""
+        """Say whether there are tasks, and no executor has worked on any for `_WAITING_S`."""
         if not stages or any(stage.numActiveTasks() for stage in stages):
             self._idle_since = None
             return False
@@ -146,7 +145,7 @@ class _Watching:
         return 0.0 if began_at is None else max(0.0, self._clock.wall() - began_at)
 
     def _rows_of(self, stage: Any) -> int:
-        """Return how many rows a stage has done: it reads, writes or hands on, whichever is most."""
+        """Return how many rows a stage has read, written or handed on, whichever is most; 0 if it writes to a store."""
         read, handed_on = stage.shuffleReadRecords(), stage.shuffleWriteRecords()
         if self._writes and read and not handed_on:
             return 0
@@ -167,7 +166,7 @@ class _Watching:
             if elapsed_s:
                 words.append(f"{sight.rows / elapsed_s:,.0f} rows/s")
         words.append(f"{sight.done} of {sight.tasks} tasks")
-        # While tables are copied, the tasks of some have not begun to be counted.
+        # While tables are copied, the tasks of some tables are not counted yet.
         share = 0.0 if self._files else sight.done / sight.tasks
         if self._rows and 0 < sight.rows <= self._rows:
             share = max(share, sight.rows / self._rows)
@@ -179,9 +178,9 @@ class _Watching:
 
 
 class _HandedOn:
-    """How many rows queries have handed to the writers of files, as Spark SQL counts them for its page.
+    """How many rows queries have handed to the writers of files, as Spark SQL counts them for its web page.
 
-    That comes with each heartbeat of a task, also from sources of which no stage counts what is read.
+    The count arrives with each heartbeat of a task, also for sources whose rows no stage counts as read.
     """
 
     def __init__(self, spark: SparkSession, since: float) -> None:
@@ -191,7 +190,7 @@ class _HandedOn:
         self._ended: dict[int, int] = {}
 
     def rows(self) -> int:
-        """Return the number, of all queries together; 0 as long as nothing is known."""
+        """Return the sum over all queries; 0 while nothing is known."""
         store = self._spark._jsparkSession.sharedState().statusStore()
         queries = store.executionsList()
         found = 0
@@ -201,9 +200,9 @@ class _HandedOn:
                 found += self._ended[number]
                 continue
             if query.submissionTime() < self._since_ms:
-                self._ended[number] = 0  # Not asked for again: each question to Spark is a round trip.
+                self._ended[number] = 0  # Do not ask for it again: each request to Spark is a round trip.
                 continue
-            # Spark may have forgotten it.
+            # Spark may have dropped the query from its store.
             with suppress(Py4JError):
                 rows = self._of(store, number)
                 found += rows
@@ -213,7 +212,7 @@ class _HandedOn:
 
     @staticmethod
     def _of(store: Any, number: int) -> int:
-        """Return how many rows the last step before the files has made; 0 of a query that writes none."""
+        """Return how many rows the last step before the files has made; 0 for a query that writes no files."""
         nodes = store.planGraph(number).allNodes()
         steps = [nodes.apply(index) for index in range(nodes.size())]
         if not any(step.name() == _WRITING for step in steps):
@@ -228,7 +227,7 @@ class _HandedOn:
 
 
 class _Files:
-    """What stages have written into files, also those that have ended since; and when the first of them began."""
+    """How many rows stages have written into files, including ended stages, and when the first of them began."""
 
     def __init__(self) -> None:
         self._rows: dict[int, int] = {}
@@ -240,10 +239,10 @@ class _Files:
         return sum(self._rows.values())
 
     def look(self, store: Any, stages: Sequence[Any]) -> None:
-        """Take into account what stages at work have done by now, and those that were when this was called last."""
+        """Record what the running stages have written, and those that were running at the last call and have ended."""
         active = {int(stage.stageId()): stage for stage in stages}
         for number in self._at_work - active.keys():
-            # Spark may have forgotten it.
+            # Spark may have dropped the stage from its store.
             with suppress(Py4JError):
                 self._note(number, store.lastStageAttempt(number))
         for number, stage in active.items():

@@ -1,4 +1,4 @@
-"""The Spark session of a job: what is set in it, whatever it runs on, and why."""
+"""The Spark session of a job: its settings, and the reason for each."""
 
 import os
 import re
@@ -19,13 +19,13 @@ from hedwig.pipeline.frames.tables import BATCH_ROWS_MAX
 __all__ = ["SessionOptions", "has_ended", "open_session"]
 
 _ALWAYS: Final = {
-    # Two attempts at the same rows at once come to the same end, but the slower one may still write after the job.
+    # Two attempts at the same rows have the same result, but the slower one may still write after the job has ended.
     "spark.speculation": "false",
-    # We tell how far a job has come ourselves, in rows.
+    # The job shows its own progress, in rows.
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS_MAX),
     "spark.sql.session.timeZone": "UTC",
-    # How many rows a task has done comes with its heartbeat.
+    # The count of rows that a task has done arrives with its heartbeat.
     "spark.executor.heartbeatInterval": "5s",
 }
 _LOCAL: Final = {
@@ -34,15 +34,15 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
-"""On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
+"""No other machine may connect to it. One gigabyte, Spark's default, is little for sorting millions of rows."""
 _LOCAL_MASTER: Final = "local[*,4]"
-"""On all processors; a task may fail three times, as on a cluster: local[*] alone would end the job with the first."""
+"""On all processors. A task may fail three times, as on a cluster. With local[*] the first failure ends the job."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "log4j2-quiet.properties"
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""Nobody waits for an answer of the tasks in it: the collector with the least work, and not that with short pauses."""
+"""The collector with the least work. Short pauses do not matter, since no client waits for answers of the tasks."""
 _A_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
-"""A virtual machine that is told of two does not start."""
+"""A JVM that is given two collectors does not start."""
 _ENDING_S: Final = 2.0
 _ASK_EVERY_S: Final = 0.1
 _OF_ALL_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
@@ -50,7 +50,7 @@ _OF_ALL_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """What was said of a session: where it runs, settings, and whether Spark's log is shown."""
+    """The caller's options for a session: where it runs, settings, and whether to show Spark's log."""
 
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -59,10 +59,11 @@ class SessionOptions:
 
 @contextmanager
 def open_session(job: str, options: SessionOptions, tell: Callable[[str], None]) -> Iterator[SparkSession]:
-    """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
+    """Open the session of a job, and stop it at the end. If this process has a session open, use that, and leave it.
 
-    Started by spark-submit, the session takes from there what neither `options` says nor every job sets. Else it runs
-    on local[*,4], unless `options` names another master. `tell` hears that it starts, which takes a while.
+    Under spark-submit, the session takes from there all settings that neither `options` nor every job sets. Else it
+    runs on local[*,4], unless `options` names another master. `tell` receives a line when Spark starts, which takes a
+    while.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already
@@ -72,7 +73,7 @@ def open_session(job: str, options: SessionOptions, tell: Callable[[str], None])
     master, settings = options.master, options.settings
     if master is None and not is_submitted:
         master = _LOCAL_MASTER
-    # Spark starts the python3 of the path, which lacks what this one has.
+    # By default Spark starts the python3 of the path, which lacks the packages of this one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"hedwig-pipeline {job}")
     chosen = dict(_ALWAYS)
@@ -89,7 +90,7 @@ def open_session(job: str, options: SessionOptions, tell: Callable[[str], None])
     spark = builder.getOrCreate()
     try:
         if not options.debug:
-            # What a task fails with comes back to us, and is told in one line.
+            # The job reports the error of a failed task itself, in one line.
             spark.sparkContext.setLogLevel("OFF")
         yield spark
     finally:
@@ -103,7 +104,7 @@ def open_session(job: str, options: SessionOptions, tell: Callable[[str], None])
 def has_ended(spark: SparkSession) -> bool:
     """Say whether the JVM of a session is gone, after a call to it has failed with one of `CONNECTION_ERRORS`.
 
-    py4j raises the same where only its own connection is in disorder; so the JVM's port is asked.
+    py4j raises the same errors if only its own connection is broken. So this connects to the JVM's port.
     """
     gateway = spark.sparkContext._gateway
     assert gateway is not None, "the session was opened"
@@ -116,17 +117,17 @@ def has_ended(spark: SparkSession) -> bool:
             return True
         except OSError:
             pass
-        time.sleep(_ASK_EVERY_S)  # Of a process that is killed not everything ends at once.
+        time.sleep(_ASK_EVERY_S)  # The port of a killed process may stay open for a moment.
     return False
 
 
 def _java_options(settings: Mapping[str, str], *, is_local: bool, debug: bool) -> str:
-    """Return Java options of the driver: those that were given, and ours beside them."""
+    """Return the Java options of the driver: the caller's, and ours in front of them."""
     given = settings.get(_JAVA_OPTIONS, "")
     options = [given] if given else []
     file = Path(__file__).with_name(_QUIET)
     if not debug and file.is_file():
-        # Spark's own log stays off standard error from the first line on.
+        # Keep Spark's own log off standard error from the first line on.
         options.insert(0, f"-Dlog4j2.configurationFile={file.as_uri()}")
     known = " ".join([given, *(os.environ.get(name, "") for name in _OF_ALL_JAVA)])
     if is_local and _A_COLLECTOR.search(known) is None:

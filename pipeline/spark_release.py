@@ -1,4 +1,4 @@
-"""The release of Spark that jobs run with: the data source needs what came with it."""
+"""The release of Spark that jobs need: the data source uses what came with it."""
 
 import os
 from pathlib import Path
@@ -9,18 +9,18 @@ from hedwig.errors import HedwigError
 __all__ = ["RELEASE", "OtherSparkError", "check_spark"]
 
 RELEASE: Final = "4.3"
-"""That of the extra `spark` in pyproject.toml, which does not come along where code is submitted as a zip."""
+"""The release of the extra `spark` in pyproject.toml. Code that is submitted as a zip comes without that file."""
 
 
 class OtherSparkError(HedwigError):
-    """The PySpark that is imported is of a release that jobs cannot run with; the text names it, and where it is."""
+    """Jobs cannot run with the release of the imported PySpark. The text names the release, and its folder."""
 
 
 def check_spark() -> None:
     """Raise OtherSparkError unless PySpark is of RELEASE.
 
-    Whoever imports anything else of PySpark does so after this: what another release lacks fails in words that say
-    nothing of releases.
+    Call this before importing anything else of PySpark. If another release lacks a name, the import error does not
+    mention releases.
     """
     import pyspark
     import pyspark.version

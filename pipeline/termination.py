@@ -1,4 +1,4 @@
-"""What SIGTERM raises; apart from what handles it, which loads Spark."""
+"""The exception that SIGTERM raises, in a module apart from the handler, which loads Spark."""
 
 __all__ = ["Terminated"]
 

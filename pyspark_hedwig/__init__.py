@@ -1,4 +1,4 @@
-"""What Spark looks for: a package `pyspark_*` with a `DefaultSource` is registered in every session by itself."""
+"""The package that registers the data source: Spark registers the `DefaultSource` of each package `pyspark_*`."""
 
 from hedwig.pipeline.source.datasource import HedwigDataSource as DefaultSource
 

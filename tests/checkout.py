@@ -1,4 +1,4 @@
-"""Where the checkout is that the tests are part of."""
+"""The folder of the checkout that the tests belong to."""
 
 from pathlib import Path
 from typing import Final

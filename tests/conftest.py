@@ -1,4 +1,4 @@
-"""Rules for every test: long ones on request, no quiet skips, and no hang without a dump."""
+"""Rules for every test: long tests run on request, none skips quietly, and none hangs without a dump."""
 
 import faulthandler
 import signal
@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
-# The real servers of a run, shared by the tests of every folder; and how two processes share the tests.
+# The real servers of a run, shared by the tests of every folder, and the rules by which two processes share the tests.
 pytest_plugins = ["tests.servers", "tests.side_by_side", "tests.tiers"]
 
-# How long an example takes depends on what else the machine does, and no test is to.
+# The time of an example depends on what else the machine does. No test may depend on that.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
@@ -33,13 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C as usual, also in a run that a shell put into the background, where it is ignored from birth."""
+    """Handle Ctrl-C as usual, also in a run that a shell put into the background and so started with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked `full`, unless they were asked for."""
+    """Leave out the tests marked `full`, unless the run has `--full`."""
     if config.getoption("--full"):
         return
     full = [item for item in items if item.get_closest_marker("full")]
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over from a process that ran tests how many it left out: each of them has left out the same ones."""
+    """Copy the count of left-out tests from a process that ran tests. All processes leave out the same ones."""
     if count := getattr(node, "workeroutput", {}).get(_COUNT):
         node.config.stash[_deselected_full] = count
 
@@ -62,7 +62,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that skips itself, unless it needs Docker: what could not run has proved nothing."""
+    """Fail a test that skips itself, unless it needs Docker: a test that did not run has proved nothing."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("docker") is None:
         _fail(report, "only tests marked docker may skip")
@@ -86,7 +86,7 @@ def _fail(report: pytest.TestReport | pytest.CollectReport, rule: str) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say in one line each what did not run."""
+    """Report the tests that did not run, in one line for each reason."""
     if count := config.stash.get(_deselected_full, 0):
         terminalreporter.write_line(f"{count} long tests left out; run them too with: ./test --full")
     if count := len(terminalreporter.stats.get("skipped", ())):
@@ -95,5 +95,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the process, with every thread's stack, when something keeps it alive after the last test."""
+    """End the process, and dump every thread's stack, if something keeps it alive after the last test."""
     faulthandler.dump_traceback_later(float(config.getini("exit_deadline_s")), exit=True)

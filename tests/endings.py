@@ -1,4 +1,4 @@
-"""The end of the tasks that a test, or a helper of tests, runs beside it."""
+"""Ending the tasks that a test, or a helper of tests, has started."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ __all__ = ["end_all"]
 
 
 async def end_all(tasks: "Iterable[asyncio.Future[Any]]") -> None:
-    """Cancel `tasks`, and return once all have ended. Raises what one of them failed with, then or before."""
+    """Cancel `tasks`, and return once all have ended. Raises the error of a task that failed, now or before."""
     ending = list(tasks)
     for task in ending:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Rights in an HBase that checks them: granted and revoked by its superuser, as the shell of HBase does it."""
+"""Rights in an HBase that checks them. Its superuser grants and revokes them, as the shell of HBase does."""
 
 import asyncio
 from typing import Final
@@ -13,9 +13,9 @@ from hedwig.metadata.hbase.native.wire.identity import Identity
 __all__ = ["GATEWAY_USER", "KEEPER", "RIGHTS_ARE_CHECKED", "grant", "revoke"]
 
 KEEPER: Final = "keeper"
-"""Who may do everything there."""
+"""The superuser, who may do everything."""
 GATEWAY_USER: Final = "gateway"
-"""Whom a gateway is to run as that is to need rights of its own: our own user may do all that the servers may."""
+"""The user for a gateway that must need rights of its own. Our own user may do all that the servers may."""
 
 _CONTROLLER: Final = "org.apache.hadoop.hbase.security.access.AccessController"
 RIGHTS_ARE_CHECKED: Final = {
@@ -25,7 +25,7 @@ RIGHTS_ARE_CHECKED: Final = {
     "hbase.coprocessor.region.classes": _CONTROLLER,
     "hbase.coprocessor.regionserver.classes": _CONTROLLER,
 }
-"""The properties of such an HBase."""
+"""The properties of an HBase that checks rights."""
 
 _ACTIONS: Final = {"R": 0, "W": 1, "X": 2, "C": 3, "A": 4}
 _IN_NAMESPACE: Final = 2
@@ -33,7 +33,7 @@ _DEADLINE_S: Final = 30.0
 
 
 def grant(url: str, user: str, rights: str) -> None:
-    """Give `user` the rights in the namespace of a metadata URL, and no others. Servers hear of it later."""
+    """Give `user` the rights in the namespace of a metadata URL, and no others. Servers learn of it later."""
     actions = b"".join(b"\x10" + varint(_ACTIONS[letter]) for letter in rights)
     asyncio.run(_tell(url, "Grant", user, actions))
 

@@ -1,4 +1,4 @@
-"""The real servers of a test run: started on first use, shared by all tests, ended with the run."""
+"""The real servers of a test run. They start on first use, all tests share them, and they end with the run."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,15 @@ from hedwig.cli.dev import DevError, DevServers
 __all__ = ["UNSYNCED", "RunningServers", "servers"]
 
 _HEAP_MB: Final = {"regionserver": 1024}
-"""Every store of a test is some HBase regions more, of several hundred in a run."""
+"""Every store of a test adds some HBase regions; a run has several hundred."""
 _HEAP_MB_ON_THREE: Final = {"regionserver": 768}
 _BOOKIES: Final = 3
 _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
-"""ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
+"""ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions."""
 
 
 _PATIENT_MS: Final = 60_000
-"""A session of ZooKeeper that a busy machine hardly ends: a region server whose session is over does not come back."""
+"""A ZooKeeper session that a busy machine hardly ends. A region server whose session has ended does not come back."""
 
 
 class _Settings(TypedDict):
@@ -33,22 +33,22 @@ UNSYNCED: Final[_Settings] = {
     "zookeeper_properties": {"forceSync": "no"},
     "bookie_properties": {"journalSyncData": "false"},
 }
-"""Settings of dev servers for tests: these kill processes and no machine, so nothing needs to wait for the disk.
+"""Settings of dev servers for tests. Tests kill processes, not machines, so no server needs to wait for the disk.
 
-What a process wrote is in the file cache, and outlives it.
+The file cache holds what a process wrote, and outlives the process.
 """
 
 
 class RunningServers:
-    """Servers that start when a test first asks for them, and stay until the end of the run.
+    """Servers that start when a test first asks for them, and run until the end of the test run.
 
-    A service that could not be started fails every test that needs it, without another attempt.
+    If a service could not be started, every test that needs it fails, without another attempt to start it.
     """
 
     def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None, *, region_servers: int = 1) -> None:
         hbase: dict[str, str] = {}
         if region_servers == 1:
-            # Where there are several, tests wait for one to take over what another served.
+            # With several region servers, tests wait until one takes over the regions of another.
             hbase["zookeeper.session.timeout"] = str(_PATIENT_MS)
         zookeeper = {**UNSYNCED["zookeeper_properties"], "maxSessionTimeout": str(_PATIENT_MS)}
         self.launcher = DevServers(
@@ -65,7 +65,7 @@ class RunningServers:
 
     @property
     def on_three(self) -> "RunningServers":
-        """The servers of another cluster, which has three region servers."""
+        """The servers of another cluster, with three region servers."""
         if self._on_three is None:
             directory = self.launcher.directory
             self._on_three = RunningServers(
@@ -80,9 +80,9 @@ class RunningServers:
         self.launcher.down()
 
     def address(self, service: str) -> str:
-        """Return host:port of `service` (such as `zookeeper` or `hbase`), which runs and answers.
+        """Return host:port of `service` (such as `zookeeper` or `hbase`), and start the service if it does not run.
 
-        Raises: DevError - it could not be started; the last lines of its log are a note of it.
+        Raises: DevError - the service could not be started; a note of the error has the last lines of its log.
         """
         if service in self._failed:
             raise self._failed[service]
@@ -114,12 +114,12 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The servers of this run. A test that ends one starts it again."""
     kept: Path | None = request.config.getoption("--servers")
     if kept is not None:
-        # Another cluster is started beside these on demand; it stays too.
+        # The other cluster (`on_three`) starts on demand, and is left running too.
         yield RunningServers(kept)
         return
     heap_mb = _FULL_HEAP_MB if request.config.getoption("--full") else _HEAP_MB
     running = RunningServers(tmp_path_factory.mktemp("servers") / "run", heap_mb)
-    # Whoever ends a run that takes too long must not leave its servers behind.
+    # A SIGTERM that ends a run which takes too long must end its servers too.
     previous = signal.signal(signal.SIGTERM, _end_in_order)
     try:
         yield running

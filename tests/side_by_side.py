@@ -1,4 +1,4 @@
-"""How two processes share the tests: a module goes whole to one of them, and so does a folder that starts much."""
+"""How two processes share the tests: all tests of a module go to one process, and so do those of some folders."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from xdist.scheduler import LoadFileScheduling
 __all__ = ["WHOLE", "WholeFolders", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 WHOLE: Final = ("tests/pipeline/", "tests/chaos/", "tests/java_hedwig/", "tests/java_client/")
-"""Folders with a Spark session, or with Java servers of their own: to start these in both processes takes a minute."""
+"""Folders with a Spark session, or with their own Java servers. Starting these in both processes takes a minute."""
 
 
 class WholeFolders(LoadFileScheduling):  # type: ignore[misc]  # It has no types.
-    """Gives modules out in the order of the tests, and such a folder at once."""
+    """Gives modules to the processes in the order of the tests, and a folder of `WHOLE` as one."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in WHOLE if nodeid.startswith(folder)), nodeid.partition("::")[0])
@@ -21,16 +21,17 @@ class WholeFolders(LoadFileScheduling):  # type: ignore[misc]  # It has no types
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFolders | None:
-    """Share the tests like this wherever modules are to go whole to a process."""
+    """Share the tests in this way if the run has `--dist loadfile`."""
     if config.getoption("dist") != "loadfile":
         return None
-    # By the number of their tests, those that take a minute each would come last, and the other process would wait.
+    # xdist would order shares by the number of their tests. The tests that take a minute each would then come last, and
+    # the other process would wait for them.
     config.option.loadscopereorder = False
     return WholeFolders(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the largest shares, so that the last one is short."""
+    """Begin with the folders of `WHOLE`, the largest shares, so that the last share is short."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(WHOLE))

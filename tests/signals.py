@@ -1,4 +1,4 @@
-"""What processes that a test starts do with signals."""
+"""How processes that a test starts handle signals."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ __all__ = ["born_with"]
 
 @contextmanager
 def born_with(disposition: signal.Handlers, number: signal.Signals) -> Iterator[None]:
-    """Have processes that are started meanwhile ignore a signal from birth, as shells and nohup do, or not."""
+    """Have processes that start inside the block begin with a signal ignored, as by shells and nohup, or not."""
     previous = signal.signal(number, disposition)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Prove the rules of tests/conftest.py: long tests wait to be asked for, nothing is skipped quietly.
+"""Prove the rules of tests/conftest.py: long tests run only on request, and no test skips quietly.
 
-And the rule that no test hides what went wrong in its tasks: what it gathers with the exceptions it looks at.
+Prove also that no test hides the errors of its tasks: a test that gathers exceptions must look at them.
 """
 
 import ast
@@ -15,7 +15,7 @@ SETTINGS = RULES.parent.parent / "pyproject.toml"
 
 
 def _run(folder: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest over one test module in a folder of its own, under the project's settings and rules."""
+    """Run pytest over one test module in a separate folder, under the project's settings and rules."""
     (folder / "conftest.py").write_text(RULES.read_text())
     (folder / "test_sample.py").write_text("import pytest\n" + tests)
     command = [sys.executable, "-m", "pytest", "-c", str(SETTINGS), "--rootdir", str(folder), "-p", "no:cacheprovider"]
@@ -35,7 +35,7 @@ def test_short() -> None:
 
 
 def _hides_failures(node: ast.AST) -> bool:
-    """Say whether a statement drops what it gathered with the exceptions, or suppresses what a failed test raises."""
+    """Say whether a statement drops gathered exceptions, or suppresses the errors that a failed test raises."""
     if isinstance(node, ast.Expr):
         return any(each.arg == "return_exceptions" for each in ast.walk(node) if isinstance(each, ast.keyword))
     if isinstance(node, ast.With | ast.AsyncWith):

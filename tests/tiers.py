@@ -1,11 +1,11 @@
 """Which tests need a server that is not ours, and which of the others are quick enough to run all the time.
 
-- `--without-servers` runs what needs no ZooKeeper, HBase, bookie, Spark, Docker, nor any other program in Java.
-- `--fast` runs what of that starts no process and no hub, but for some folders and most conformance suites.
+- `--without-servers` runs the tests that need no ZooKeeper, HBase, bookie, Spark, Docker or other program in Java.
+- `--fast` runs those of them that start no process and no hub, without some folders and most conformance suites.
 
-What a test needs is read off the names that its module and the modules of its fixtures have, so nothing is to be kept
-up to date. `servers` marks by hand those tests that start what they need in another way. In such runs Java is not to be
-found, so a test that lacks the mark fails.
+The needs of a test are found from the names in its module and in the modules of its fixtures. So there is no list to
+keep up to date. Tests that start servers in another way have the mark `servers`. These runs hide Java, so a test that
+lacks the mark fails.
 """
 
 import functools
@@ -24,20 +24,20 @@ from tests.side_by_side import WHOLE
 __all__ = ["needs_server", "starts_something"]
 
 _SERVERS: Final = {"DevServers"}
-"""By what the servers that are not ours are started."""
+"""Names of what starts servers that are not ours."""
 _PROCESSES: Final = {
     *("Popen", "multiprocessing", "subprocess"),
     *("HeldAdmin", "RunningHub", "Terminal", "TlsHub", "shown_on_terminal"),
 }
 _BY_COMMANDS: Final = ("tests/benchmarks/drivers/", "tests/benchmarks/suites/")
-"""Folders whose tests have hedwig-bench start servers."""
+"""Folders whose tests start servers by hedwig-bench."""
 _HUBS: Final = {"start_hub"}
-"""Fixtures that have a hub serve in the process of the tests."""
+"""Fixtures that run a hub in the process of the tests."""
 _NOT_FAST: Final = ("tests/benchmarks/", "tests/cli/", "tests/faults/")
-"""Folders whose tests draw reports, run whole commands and search histories: seconds each."""
+"""Folders whose tests draw reports, run whole commands and search histories, which takes seconds each."""
 _SUITES: Final = "test_conformance_"
 _FAST_SUITES: Final = {"test_conformance_truth_table.py"}
-"""Suites that all implementations pass are half of what is left; this one says the most in the least time."""
+"""The conformance suites would be half of the remaining run. This one checks the most in the least time."""
 _left_out = pytest.StashKey[int]()
 _NO_JAVA: Final = "/no Java in a run without servers"
 
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out whole folders and modules: what is not run need not be imported."""
+    """Leave out whole folders and modules, so that tests that do not run are not imported either."""
     if not _is_without_servers(config) or not collection_path.is_relative_to(CHECKOUT):
         return None
     name = collection_path.name
@@ -65,7 +65,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a run without servers, or the first tier, does not have."""
+    """Leave out the tests that do not belong to a run without servers, or to the first tier."""
     if not _is_without_servers(config):
         return
     is_fast = config.getoption("--fast")
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say in one line what did not run."""
+    """Report in one line which tests did not run."""
     if count := config.stash.get(_left_out, 0):
         why = "need servers, or start processes or hubs" if config.getoption("--fast") else "need servers"
         folders = ", ".join(_folders_left_out(config))
@@ -97,7 +97,7 @@ def needs_server(item: pytest.Item) -> bool:
 
 
 def starts_something(item: pytest.Item) -> bool:
-    """Say whether a test has a hub serve, or may start a process, as its module or a fixture of its can."""
+    """Say whether a test runs a hub, or may start a process because its module or one of its fixtures can."""
     fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
     return not _HUBS.isdisjoint(fixtures) or not _PROCESSES.isdisjoint(_names(item))
 
@@ -111,7 +111,7 @@ def _is_without_servers(config: pytest.Config) -> bool:
 
 
 def _is_on_files(item: pytest.Item) -> bool:
-    """Say whether the backend that a test is given needs no server."""
+    """Say whether the backend in the parameters of a test needs no server."""
     given: dict[str, Any] = (
         item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     )
@@ -128,7 +128,7 @@ def _names_of(module: ModuleType) -> frozenset[str]:
 
 
 def _modules(item: pytest.Item) -> Iterator[ModuleType]:
-    """Yield the module of a test, and those of our fixtures that it takes."""
+    """Yield the module of a test, and the modules of those of our fixtures that it uses."""
     if not isinstance(item, pytest.Function):
         return
     yield item.module

@@ -1,1 +1,1 @@
-"""What commands take: names and their completion, files, selections, questions."""
+"""Arguments of commands: names and their completion, files, selections, questions."""

@@ -1,4 +1,4 @@
-"""Asking before something is destroyed."""
+"""Asks the user before something is destroyed."""
 
 import signal
 import sys
@@ -15,13 +15,13 @@ __all__ = ["confirm", "confirm_by_typing"]
 
 
 def confirm(warning: str) -> None:
-    """Say what will happen and go on only after a yes. Raises OperationError otherwise."""
+    """Say what will happen, and ask. Raises OperationError unless the user answers yes."""
     if _ask(f"{warning}; go on? [y/N] ").lower() not in ("y", "yes"):
         raise OperationError("not confirmed: nothing was changed")
 
 
 def confirm_by_typing(warning: str, wanted: str) -> None:
-    """Say what will happen and go on only after `wanted` was typed. Raises OperationError otherwise."""
+    """Say what will happen, and ask. Raises OperationError unless the user types `wanted`."""
     if _ask(f"{warning}\nType {wanted} to go on: ") != wanted:
         raise OperationError(f"{wanted} was not typed: nothing was changed")
 
@@ -38,7 +38,7 @@ def _ask(question: str) -> str:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C end the question at once: where an event loop runs, its handler would wait for the answer first."""
+    """Make Ctrl-C end the question at once. The handler of a running event loop would first wait for the answer."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

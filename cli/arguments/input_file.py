@@ -1,4 +1,4 @@
-"""Files that commands read, as arguments and options."""
+"""Files that commands read, given as arguments or options."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ __all__ = ["InputFile"]
 
 
 class InputFile(click.Path):
-    """A file to be read. One that is not there is a mistake of the command line; one that may not be read is a failure.
+    """A file to read. If it does not exist, the command line is wrong; if it cannot be read, the command fails.
 
     Raises: OperationError - it may not be read.
     """
@@ -30,13 +30,13 @@ class InputFile(click.Path):
 
 def _check_readable(value: "str | os.PathLike[str]", ctx: click.Context | None) -> None:
     try:
-        # To click, a file below a directory that may not be searched does not exist. Opening a pipe would wait.
+        # Click takes a file in a directory that may not be searched for absent. Opening a pipe would wait.
         os.stat(value)  # noqa: PTH116 - of an empty name, Path makes the working directory.
         error = None if os.access(value, os.R_OK) else PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except PermissionError as exc:
         error = exc
     except (OSError, ValueError):
-        return  # What else is wrong with it click says.
+        return  # Click reports all other errors.
     if error is not None:
         command = "" if ctx is None else f"{ctx.command_path.partition(' ')[2]} "
         said = f"{command}failed on the file {os.fspath(value)}: {error.strerror}; {remedy(error)}, or name another"

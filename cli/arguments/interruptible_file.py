@@ -1,4 +1,4 @@
-"""A file whose reads can be interrupted from another thread, so that Ctrl-C ends a command that waits at a pipe."""
+"""A file whose reads another thread can interrupt, so that Ctrl-C ends a command that waits for a pipe."""
 
 import gzip
 import io
@@ -16,16 +16,16 @@ from hedwig.exit_codes import ExitCode
 __all__ = ["InterruptibleFile", "ReadInterruptedError", "standard_input", "standard_input_is_closed"]
 
 _BUFFER_BYTES: Final = 1 << 14
-"""Small, since progress is measured by what was read of the file: half a megabyte of gzip holds many thousand rows."""
+"""Small, since progress counts the bytes read from the file, and half a megabyte of gzip holds thousands of rows."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class ReadInterruptedError(Exception):
-    """Nobody wants the input any more."""
+    """The command does not need the input any more."""
 
 
 class InterruptibleFile(io.RawIOBase):
-    """A file descriptor, counted as it is read; a read that waits can be ended from another thread."""
+    """A file descriptor that counts the bytes read. Another thread can end a read that waits."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class InterruptibleFile(io.RawIOBase):
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def opened(self) -> BinaryIO:
-        """Return what the file holds, unpacked if it begins as gzip does."""
+        """Return the content of the file, unpacked if it begins with the gzip magic."""
         while len(self._head) < len(_GZIP_MAGIC) and (more := self._next(len(_GZIP_MAGIC) - len(self._head))):
             self._head += more
         packed = self._head == _GZIP_MAGIC
@@ -75,14 +75,14 @@ class InterruptibleFile(io.RawIOBase):
 
 
 def standard_input_is_closed() -> OperationError:
-    """Return what a command says that would read standard input, where there is none."""
+    """Return the error of a command that needs standard input if there is none."""
     return OperationError("standard input is closed: nothing could be read, and nothing was done", ExitCode.USAGE)
 
 
 def standard_input() -> int:
-    """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file.
+    """Return a descriptor of standard input, which the caller closes. If it is no file, the descriptor is of a copy.
 
-    Raises: OperationError - whoever started this has closed it.
+    Raises: OperationError - the parent process has closed it.
     """
     if sys.stdin is None:
         raise standard_input_is_closed()

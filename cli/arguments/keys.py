@@ -1,4 +1,4 @@
-"""Keys that are pressed while something else goes on, one by one and without Enter; none without a terminal."""
+"""Keys that the user presses while a command runs, one by one and without Enter; none without a terminal."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ __all__ = ["Keys"]
 
 
 class Keys:
-    """Reads the keys of standard input. Use it with `with`: the terminal is as it was afterwards. Ctrl-C works."""
+    """Reads the keys of standard input. Use it in a `with`, which restores the terminal at its end. Ctrl-C works."""
 
     def __init__(self) -> None:
         self._pressed: asyncio.Queue[str] = asyncio.Queue(maxsize=64)
@@ -21,7 +21,7 @@ class Keys:
         self._before: list[Any] = []
 
     def __enter__(self) -> Self:
-        if sys.stdin is not None and sys.stdin.isatty():  # It may be closed.
+        if sys.stdin is not None and sys.stdin.isatty():  # Standard input may be closed.
             self._descriptor = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._descriptor)
             tty.setcbreak(self._descriptor)
@@ -36,7 +36,7 @@ class Keys:
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     async def next(self, within_s: float) -> str | None:
-        """Return the next key; None if none is pressed for so long."""
+        """Return the next key; None if the user presses none within `within_s`."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._pressed.get()

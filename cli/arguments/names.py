@@ -13,7 +13,7 @@ __all__ = ["FILTER", "PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName"]
 
 
 class CheckedName(click.ParamType[Any]):
-    """A parameter whose text is converted; what the conversion refuses is the user's mistake."""
+    """A parameter whose text is converted. If the conversion refuses it, that is a usage error."""
 
     def __init__(self, name: str, convert: Callable[[str], Any]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Options that belong together: declared once, and handed to a command as one value."""
+"""Options that belong together: declared once, and passed to a command as one value."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ def option_group(
 ) -> Decorator:
     """Return a decorator that adds `options` to a command.
 
-    The command gets, instead of the parameters `names`, what `gather` makes of them, as `argument`.
+    `gather` turns the parameters `names` into one value. The command gets that value as `argument` instead of them.
     """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:

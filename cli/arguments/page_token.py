@@ -1,4 +1,4 @@
-"""Page tokens: where a listing was cut, so that the next call goes on exactly there."""
+"""Page tokens: where a listing was cut, so that the next call continues exactly there."""
 
 import base64
 import binascii
@@ -13,15 +13,15 @@ _CHECK_BYTES = 4
 
 
 def make_page_token(listing: str, last: bytes) -> str:
-    """Return the token of a listing, by what it lists, whose last name was `last`."""
+    """Return the token that continues `listing` after the name `last`. `listing` says what is listed."""
     return base64.urlsafe_b64encode(_check(listing, last) + last).rstrip(b"=").decode()
 
 
 def read_page_token(listing: str, token: str) -> bytes:
     """Return the last name before `token`.
 
-    Raises: OperationError - a token that was cut short or mistyped, or that another listing gave: going on from there
-        would leave out names without a word.
+    Raises: OperationError - a token that was cut short or mistyped, or of another listing: continuing there would
+        silently skip names.
     """
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)

@@ -1,4 +1,4 @@
-"""Asking a server while somebody waits for a word to be completed: shortly, and without a word of complaint."""
+"""Asks a server while the user waits for completion: for a short time, and without any message."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,8 +13,8 @@ _CLOSING_S: Final = 0.5
 
 
 def complete_quietly(ask: Callable[[], Awaitable[list[str]]]) -> list[CompletionItem]:
-    """Return what `ask` finds, nothing if that fails, or takes longer than anybody waits at a prompt."""
-    import asyncio  # It takes longer to load than most words take to be completed.
+    """Return what `ask` finds; nothing if it fails, or takes longer than a user waits at a prompt."""
+    import asyncio  # Loading it takes longer than completing most words.
 
     found: list[str] = []
 
@@ -26,9 +26,9 @@ def complete_quietly(ask: Callable[[], Awaitable[list[str]]]) -> list[Completion
         try:
             asyncio.run(run())
         except Exception:
-            return  # A shell that completes has no place for complaints, whatever they are about.
+            return  # Completion in a shell shows no message, whatever the error is.
 
-    # A client may wait for threads of its own when it is closed; nobody at a prompt waits for those.
+    # A client may wait for its own threads when it closes. The user at the prompt does not wait for those.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(COMPLETION_TIMEOUT_S + _CLOSING_S)

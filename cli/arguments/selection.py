@@ -1,4 +1,4 @@
-"""Which part of a listing is wanted: the options that all listings take."""
+"""Which part of a listing the user wants: the options that all listings take."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ T = TypeVar("T")
 _LIMIT: Final = 1000
 
 NAME: Final = CheckedName("name", str.encode)
-"""The name of a thing that is no topic and no subscriber."""
+"""The name of a thing that is neither a topic nor a subscriber."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A part of a listing: names with a prefix, after a name, so many of them."""
+    """A part of a listing: names with a prefix, after a name, and at most a number of them."""
 
     prefix: bytes | None
     start_after: bytes | None
@@ -38,13 +38,13 @@ class Selection:
 
     @property
     def is_untouched(self) -> bool:
-        """Say whether nothing was chosen."""
+        """Say whether the user chose nothing."""
         given = (self.prefix, self.start_after, self.limit, self.page_token)
         return not self.everything and all(each is None for each in given)
 
     @property
     def names_max(self) -> int | None:
-        """Return how many names are wanted at most, None for all."""
+        """Return the maximum number of names, None for all."""
         return None if self.everything else self.limit or _LIMIT
 
     def start(self, listing: str) -> bytes | None:
@@ -52,7 +52,7 @@ class Selection:
         return self.start_after if self.page_token is None else read_page_token(self._name(listing), self.page_token)
 
     def token(self, listing: str, last: bytes) -> str:
-        """Return the page token that goes on after `last`."""
+        """Return the page token that continues after `last`."""
         return make_page_token(self._name(listing), last)
 
     def _name(self, listing: str) -> str:
@@ -62,9 +62,9 @@ class Selection:
 def cut(
     selection: Selection, listing: str, rows: Iterable[T], name_of: Callable[[T], bytes]
 ) -> tuple[Sequence[T], str | None]:
-    """Return the rows of a listing that are wanted, by the bytes of their names, and the token that goes on.
+    """Return the selected rows of a listing, by the bytes of their names, and the token that continues it.
 
-    For listings that are short, and there as a whole.
+    For short listings that are completely in memory.
     """
     start, prefix = selection.start(listing) or b"", selection.prefix or b""
     found = sorted((row for row in rows if name_of(row) > start and name_of(row).startswith(prefix)), key=name_of)
@@ -77,7 +77,7 @@ def cut(
 def list_options(
     name: "click.ParamType[Any]", *, with_prefix: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a listing of `name`s, which the command gets as `selection`."""
+    """Return a decorator that adds the options of a listing of `name`s. The command gets them as `selection`."""
     prefix = click.option("--prefix", type=PREFIX, metavar="PREFIX", help="Only names that begin like this.")
     options = (
         *((prefix,) if with_prefix else ()),

@@ -1,1 +1,1 @@
-"""The commands of hedwig-admin, one room for each group."""
+"""The commands of hedwig-admin, one package for each group."""

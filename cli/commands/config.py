@@ -1,4 +1,4 @@
-"""The commands `hedwig-admin config …`: what is set, by what, and the contexts that save it."""
+"""The commands `hedwig-admin config …`: the settings, their sources, and the contexts that save them."""
 
 import os
 from pathlib import Path
@@ -67,7 +67,7 @@ def show_path(settings: Settings) -> None:
     try:
         output = settings.writer()
     except OperationError:
-        # Whoever is told that the file makes no sense asks where it is.
+        # A user who reads that the file makes no sense asks for its path next.
         output = make_output("table", columns=settings.columns, header=not settings.no_header)
     path = contexts_path()
     if isinstance(output, TableOutput) and settings.columns is None:
@@ -82,7 +82,7 @@ def context() -> None:
 
 
 def _with_settings(command: Any) -> Any:
-    """Add the options of the settings that not every command takes."""
+    """Add the options of settings that only some commands take."""
     options = (
         *cluster_setting_options(),
         *hub_setting_options(),
@@ -208,8 +208,8 @@ def _flag(key: str) -> str:
 
 
 def _lasting(key: str, value: Value) -> Value:
-    """Return `value` as it means the same in every directory and at any time. Raises ConfigurationError."""
-    # Whoever only wants to save must not wait for the client library to load.
+    """Return `value` in a form that means the same in every directory and at any time. Raises ConfigurationError."""
+    # Import late: a user who only saves settings must not wait for the client library to load.
     if key in ("tls_ca", "data"):
         return str(Path(str(value)).absolute())
     if key == "metadata":

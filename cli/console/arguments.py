@@ -1,4 +1,4 @@
-"""What commands of the console share: their arguments and options, and going on to a command of hedwig-admin."""
+"""Arguments and options that commands of the console share, and the way on to a command of hedwig-admin."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -34,7 +34,7 @@ Commands: TypeAlias = dict[str, click.Command]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 ANYTHING: Final[dict[str, Any]] = {"ignore_unknown_options": True}
-"""Words that look like options go on to the command that they are for, or into a message."""
+"""Pass words that look like options on to the command that they are for, or into a message."""
 ID_MAX: Final = 2**64 - 1
 
 topic_argument: Final = click.argument("topic", type=TOPIC, shell_complete=complete_topic)
@@ -47,12 +47,12 @@ yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def go_on(session: "ConsoleSession", settings: Settings, *words: str) -> None:
-    """Run a command of hedwig-admin in place of this one, by the options that were given to this one."""
+    """Run a command of hedwig-admin in place of this one, with the options that this one got."""
     click.get_current_context().exit(session.run_of_admin(list(words), settings))
 
 
 def told(*groups: Sequence[Decorator]) -> Decorator:
-    """Return a decorator that adds options whose values go into the settings, and on from there."""
+    """Return a decorator that adds options whose values go into the settings, and with them to the next command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (option for group in groups for option in group):
@@ -67,6 +67,6 @@ def by_name(*commands: click.Command) -> Commands:
 
 
 def named(kind: Any, text: str, number: int | None = None) -> Any:
-    """Return a name of some kind: `text` and a number. Raises click.BadParameter."""
+    """Return a name of some kind, made of `text` and a number. Raises click.BadParameter."""
     convert: Callable[..., Any] = kind.convert
     return convert(text if number is None else f"{text}{number}", None, click.get_current_context())

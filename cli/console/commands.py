@@ -1,7 +1,7 @@
-"""The commands that the console has beside those of hedwig-admin: those of the original's console, by its names.
+"""The commands that the console adds to those of hedwig-admin: those of the original's console, by its names.
 
-Most are other names of commands of hedwig-admin, and take their options. The rest is what only a session can have:
-subscriptions that stay open, settings for all further lines, and the lines that were typed.
+Most are other names of commands of hedwig-admin, and take their options. The others need a session: subscriptions that
+stay open, settings for all further lines, and the lines that the user typed.
 Source: Hedwig HedwigConsole.
 """
 

@@ -1,4 +1,4 @@
-"""The command `hedwig-admin console`: an interactive shell, with all of hedwig-admin and of the original's console."""
+"""The command `hedwig-admin console`: a shell with all commands of hedwig-admin and of the original's console."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["console"]
 
 
 def _told() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of all commands; every line goes by their values."""
+    """Return a decorator that adds the options of all commands. Every line uses their values."""
     options = (
         *hub_setting_options(),
         *cluster_setting_options(),
@@ -70,7 +70,7 @@ def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> Non
 
 
 def _run_all(session: ConsoleSession, lines: Iterable[str]) -> int:
-    """Run lines, also after one that failed; return the exit code of the last that did. Ctrl-C ends all."""
+    """Run all lines, even if one fails; return the exit code of the last failure. Ctrl-C ends all."""
     failed: int = ExitCode.DONE
     for line in lines:
         failed = session.execute(line) or failed

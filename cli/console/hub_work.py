@@ -1,4 +1,4 @@
-"""What some commands of the console do at hubs: trying a topic out, and removing subscriptions by number."""
+"""What some commands of the console do at hubs: they try a topic out, and remove numbered subscriptions."""
 
 import asyncio
 import time
@@ -25,9 +25,9 @@ __all__ = ["check_delivery", "remove_subscriptions", "stored_pointer"]
 def check_delivery(
     settings: Settings, hub: HubAccess, topic: Topic, subscriber: SubscriberId, within_s: float, body: bytes
 ) -> dict[str, Any]:
-    """Publish a message to a subscription made for it, and return how long it took to come; delete the subscription.
+    """Publish a message to a new subscription, and return how long its delivery took; delete the subscription.
 
-    Raises: OperationError - a hub refuses, or the message did not come within `within_s` seconds.
+    Raises: OperationError - a hub refuses, or the message did not arrive within `within_s` seconds.
     """
     made = as_subscriber(b"%s-%d" % (subscriber, time.time_ns() // 1_000_000))
 
@@ -59,7 +59,7 @@ def check_delivery(
 
 
 def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -> int:
-    """Return the consume pointer that the store has. Raises: OperationError - no such subscription; MetadataError."""
+    """Return the consume pointer in the store. Raises: OperationError - no such subscription; MetadataError."""
 
     async def read(store: MetadataStore) -> int:
         found = await store.subscriptions.read(topic, subscriber)
@@ -71,7 +71,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
 
 
 async def _receive(opened: Subscription, wanted: MessageSeqId) -> None:
-    """Return once a message has come; others may have been published before it."""
+    """Return once the wanted message has arrived. Others may have been published before it."""
     async for message in opened:
         if message.seq_id.local >= wanted.local:
             return
@@ -80,7 +80,7 @@ async def _receive(opened: Subscription, wanted: MessageSeqId) -> None:
 def remove_subscriptions(
     settings: Settings, hub: HubAccess, topics: str, wanted: Iterable[tuple[Topic, SubscriberId]]
 ) -> None:
-    """Subscribe and unsubscribe each: then none of them exists. `topics` spells whose they are.
+    """Subscribe and unsubscribe each, so that none of them exists afterwards. `topics` names them in errors.
 
     Raises: OperationError - a hub refuses; those before it are removed.
     """

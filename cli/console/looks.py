@@ -18,7 +18,7 @@ __all__ = ["look_commands"]
 
 
 def look_commands(session: "ConsoleSession") -> Commands:
-    """Return the commands that show what there is, and format, by name."""
+    """Return the commands that show things, and format, by name."""
 
     @click.group("show", cls=AdminGroup, example="show topics")
     def show() -> None:

@@ -1,4 +1,4 @@
-"""The prompt of the console: editing, history that stays, and completion by what each command takes."""
+"""The prompt of the console: editing, saved history, and completion by the arguments of each command."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _LINES_MAX: Final = 1000
 
 
 def run_prompt(session: ConsoleSession) -> None:
-    """Ask for lines and run them, until one ends the session, or Ctrl-D. Ctrl-C ends a line or a command."""
+    """Read lines and run them, until one ends the session, or Ctrl-D. Ctrl-C ends a line or a command."""
     history = _history()
     session.lines[:0] = [line for line in reversed(list(history.load_history_strings())) if line.strip()][-_LINES_MAX:]
     prompt: PromptSession[str] = PromptSession(
@@ -53,14 +53,14 @@ def run_prompt(session: ConsoleSession) -> None:
 
 
 class ConsoleCompleter(Completer):
-    """Completes a line as shells complete hedwig-admin: commands, options, and names that the store has."""
+    """Completes a line as shells complete hedwig-admin: commands, options, and names in the store."""
 
     def __init__(self, session: ConsoleSession) -> None:
         self._session = session
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what can stand at the end of a line; nothing if that cannot be told."""
+        """Yield what can stand at the end of a line; nothing if that is not known."""
         text = document.text_before_cursor
         words = split_arg_string(text)
         incomplete = "" if not words or text[-1:].isspace() else words.pop()
@@ -72,7 +72,7 @@ class ConsoleCompleter(Completer):
         for item in asked.get_completions(words, incomplete):
             if item.type == "plain":
                 value = str(item.value)
-                # What follows begins a new word, as in a shell.
+                # The next character begins a new word, as in a shell.
                 yield Completion(
                     f"{shlex.quote(value)} ",
                     start_position=-len(incomplete),
@@ -85,7 +85,7 @@ class ConsoleCompleter(Completer):
 
 @contextmanager
 def _speaking_above(session: ConsoleSession) -> Iterator[None]:
-    """Have what is written meanwhile appear above the prompt; nobody is writing as that begins and ends."""
+    """Show what others write meanwhile above the prompt. Others cannot write while this begins and ends."""
     patched = patch_stdout(raw=True)
     with session.turn:
         patched.__enter__()
@@ -97,7 +97,7 @@ def _speaking_above(session: ConsoleSession) -> Iterator[None]:
 
 
 def _history() -> "History":
-    """Return the lines of earlier sessions, in a file that nobody else can read; those of this one, without it."""
+    """Return the history in a file that only its user can read; without that file, the history of this session."""
     path = user_data_directory() / _HISTORY
     try:
         make_directory(path.parent)

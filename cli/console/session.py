@@ -1,4 +1,4 @@
-"""A session of the console: the commands that it offers, what it was told, and what goes on behind the prompt."""
+"""A session of the console: its commands, its settings, and its open subscriptions."""
 
 import shlex
 import sys
@@ -19,14 +19,14 @@ from hedwig.exit_codes import ExitCode
 __all__ = ["ConsoleSession"]
 
 _FREE_TEXT: Final = ("pub", "pubsub")
-"""The commands of the original whose words need no quotes, whatever is in them."""
+"""The commands of the original whose words need no quotes, whatever characters they have."""
 _REDO: Final = "redo"
 
 
 class ConsoleSession:
-    """Runs lines. `settings` are those that the console was started with; `commands` all of hedwig-admin.
+    """Runs lines. `settings` are those of the console's start; `commands` are all commands of hedwig-admin.
 
-    `offer` makes the commands that the console has beside these, given the session.
+    `offer` receives the session, and returns the commands that the console adds.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class ConsoleSession:
     ) -> None:
         self._settings = settings
         self.flags: dict[str, Value] = dict(settings.flags)
-        """The settings that every line goes by, unless it says otherwise."""
+        """The settings of every line that does not override them."""
         self.lines: list[str] = []
-        """What was typed, oldest first, without those lines that repeat others."""
+        """The lines that the user typed, oldest first, without those that only repeat others."""
         self.is_over = False
         self.says_events = True
-        """Whether it says that a subscription was lost, as `set printwatches` has it."""
+        """Whether to report the loss of a subscription, as `set printwatches` says."""
         self.turn = threading.Lock()
-        """Held by whoever writes: a command for as long as it runs, a subscription for each message."""
+        """The lock of the writer: a command holds it while it runs, a subscription for each message."""
         self.subscriptions = OpenSubscriptions(self)
         self.program = Program(
             PROGRAM_NAME,
@@ -59,20 +59,20 @@ class ConsoleSession:
         return replace(self._settings, flags=dict(self.flags), command="", _saved=None)
 
     def execute(self, line: str) -> int:
-        """Run a line that was typed, and keep it; return its exit code."""
+        """Run a line that the user typed, and keep it; return its exit code."""
         with self.turn:
             code = self.run(line)
         self.keep(line)
         return code
 
     def keep(self, line: str) -> None:
-        """Keep a line for `history`, unless it repeats another one."""
+        """Keep a line for `history`, unless it is a redo, which only repeats another line."""
         words = [word for word in line.split()[:2] if word != PROGRAM_NAME]
         if words and words[0] != _REDO:
             self.lines.append(line)
 
     def run(self, line: str) -> int:
-        """Run a line, and return its exit code; what is wrong with it is said on standard error."""
+        """Run a line, and return its exit code. Errors go to standard error."""
         try:
             words = split_line(line)
         except ValueError as exc:
@@ -81,26 +81,26 @@ class ConsoleSession:
         return self.run_words(words) if words else ExitCode.DONE
 
     def run_words(self, words: list[str], settings: Settings | None = None) -> int:
-        """Run a command given as words, by `settings` or those of the session; return its exit code."""
+        """Run a command given as words, with `settings` or those of the session; return its exit code."""
         return self.program.run_line(words, settings or self.settings())
 
     def run_of_admin(self, words: list[str], settings: Settings) -> int:
-        """Run a command of hedwig-admin, also one that has another meaning here; return its exit code."""
+        """Run a command of hedwig-admin, even if its name means another command here; return its exit code."""
         return self._admin.run_line(words, settings)
 
     def say(self, line: str) -> None:
-        """Write a line, from any thread, when no command is writing."""
+        """Write a line, from any thread, once no command writes."""
         with self.turn:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
 
     def close(self) -> None:
-        """Close all subscriptions that are open here; they go on to exist."""
+        """Close all subscriptions that are open here. They continue to exist."""
         self.subscriptions.close()
 
 
 def split_line(line: str) -> list[str]:
-    """Return the words of a line, none of a comment. Raises ValueError if a quote is not closed."""
+    """Return the words of a line; none for a comment. Raises ValueError if a quote is not closed."""
     if line.lstrip().startswith("#"):
         return []
     try:
@@ -109,5 +109,5 @@ def split_line(line: str) -> list[str]:
         words = line.split()
         if words[0] not in _FREE_TEXT:
             raise
-    # So that what help and error messages name can be pasted.
+    # So the user can paste commands that help and error messages name.
     return words[1:] if words[:1] == [PROGRAM_NAME] else words

@@ -1,4 +1,4 @@
-"""The subscriptions that are open in the console: opened by `sub`, read behind the prompt until `closesub`."""
+"""The subscriptions that are open in the console: `sub` opens one, and a thread reads it until `closesub`."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LAST_WORDS_S: Final = 3.0
 
 
 class _Speaker(Protocol):
-    """Says what happens to subscriptions."""
+    """Reports what happens to subscriptions."""
 
     says_events: bool
 
@@ -30,7 +30,7 @@ class _Speaker(Protocol):
 
 @dataclass(slots=True)
 class OpenSubscription:
-    """A subscription that is open here. `receives`: what comes is shown, and consumed."""
+    """A subscription that is open here. If it `receives`, the console shows and consumes its messages."""
 
     client: BlockingClient
     opened: BlockingSubscription
@@ -39,7 +39,7 @@ class OpenSubscription:
     why_lost: str | None = None
 
     def close(self) -> bool:
-        """End the delivery; return whether the hub knows all that was consumed."""
+        """End the delivery; return whether the hub knows all consumed messages."""
         try:
             return self.opened.close()
         finally:
@@ -47,7 +47,7 @@ class OpenSubscription:
 
 
 class OpenSubscriptions:
-    """All subscriptions that are open here; `speaker` shows what they receive. Calls come from one thread."""
+    """All subscriptions that are open here. `speaker` shows their messages. Only one thread may call methods."""
 
     def __init__(self, speaker: _Speaker) -> None:
         self._speaker = speaker
@@ -57,11 +57,11 @@ class OpenSubscriptions:
         return iter(self._open.values())
 
     def find(self, topic: Topic, subscriber: SubscriberId) -> OpenSubscription | None:
-        """Return the one that is open here, or None."""
+        """Return the subscription if it is open here, else None."""
         return self._open.get((topic, subscriber))
 
     def get(self, settings: Settings, topic: Topic, subscriber: SubscriberId) -> OpenSubscription:
-        """Return the one that is open here. Raises OperationError if it is not."""
+        """Return the subscription that is open here. Raises OperationError if it is not."""
         found = self.find(topic, subscriber)
         if found is None:
             raise OperationError(
@@ -81,7 +81,7 @@ class OpenSubscriptions:
         *,
         receives: bool,
     ) -> OpenSubscription:
-        """Open one, and show what comes if it `receives`. Raises OperationError."""
+        """Open a subscription, and show its messages if it `receives`. Raises OperationError."""
         subject = _subject(topic, subscriber)
         if self.find(topic, subscriber) is not None:
             raise OperationError(
@@ -108,11 +108,11 @@ class OpenSubscriptions:
         return made
 
     def forget(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """Take one that was closed off the list."""
+        """Remove a closed subscription from the list."""
         del self._open[topic, subscriber]
 
     def close(self) -> None:
-        """Close all, and show the last of what they received. What a hub does not confirm may come again."""
+        """Close all, and show their last messages. Messages that a hub does not confirm as consumed may come again."""
         readers = [each.reader for each in self._open.values() if each.reader is not None]
         for each in self._open.values():
             try:
@@ -124,7 +124,7 @@ class OpenSubscriptions:
             reader.join(_LAST_WORDS_S)
 
     def _receive(self, subscription: OpenSubscription) -> None:
-        """Show what a subscription receives, until it is closed or lost."""
+        """Show the messages of a subscription, until it is closed or lost."""
         try:
             for message in subscription.opened:
                 self._speaker.say(_line(subscription, message))

@@ -3,7 +3,7 @@
 from hedwig.extras import needed
 
 with needed("all", "starting servers needs"):
-    # First of all, so that one line says what is missing.
+    # Import these first, so that one line says what is missing.
     import kazoo  # noqa: F401
     import thriftpy2  # noqa: F401
 

@@ -24,7 +24,7 @@ _SHOWN: Final = ("name", "state", "pid", "address")
 
 
 def _given_directory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Path | None:
-    """Return the directory; an empty name, as of an unset variable in a script, is not the working directory."""
+    """Return the directory. An empty name, as from an unset variable, does not mean the working directory."""
     if value == "":
         raise click.BadParameter("it is empty; give a directory, or leave the option out", ctx, parameter)
     return None if value is None else Path(value)
@@ -224,7 +224,7 @@ def _heap_sizes(heaps: Sequence[str]) -> dict[str, int]:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """Show a server's last words before the error that it caused."""
+    """Show the last lines of a server's log before the error that it caused."""
     try:
         yield
     except DevError as exc:
@@ -246,7 +246,7 @@ def _talk(line: str) -> None:
 
 
 def _write(settings: Settings, found: Sequence[ServerStatus], name: str | None = None) -> None:
-    """Write the servers that were found, or the one that is named."""
+    """Write the found servers, or only the server `name`."""
     output = settings.writer()
     if name is not None:
         for one in found:

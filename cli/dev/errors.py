@@ -1,10 +1,10 @@
-"""What the launcher reports to its user.
+"""The errors that the launcher reports to its user.
 
 OperationError
 └── DevError
-    ├── UnknownServerError   there is no server of that name in the directory
+    ├── UnknownServerError   the directory has no server of that name
     ├── NotAnsweringError    a server did not answer before the deadline
-    └── NotReadyError        a server does not yet do its work: the launcher asks again
+    └── NotReadyError        a server does not do its work yet: the launcher asks again
 """
 
 from typing import ClassVar
@@ -18,8 +18,8 @@ __all__ = ["DevError", "NotAnsweringError", "NotReadyError", "UnknownServerError
 class DevError(OperationError):
     """Say in one line what failed, on what, why, and what to do.
 
-    `log_tail` holds the last lines of the server's log when a server is the cause; they are a note of the exception
-    too, so that an uncaught one shows them.
+    If a server is the cause, `log_tail` holds the last lines of its log. They are also a note of the exception, so that
+    an uncaught one shows them.
     """
 
     _CODE: ClassVar[ExitCode] = ExitCode.FAILED
@@ -38,10 +38,10 @@ class UnknownServerError(DevError):
 
 
 class NotAnsweringError(DevError):
-    """A server runs, yet did not answer before the deadline."""
+    """A server runs, but did not answer before the deadline."""
 
     _CODE = ExitCode.OUTCOME_UNKNOWN
 
 
 class NotReadyError(DevError):
-    """A server does not yet do its work; the text says what is missing."""
+    """A server does not do its work yet. The text says what is missing."""

@@ -27,7 +27,7 @@ _TOOL_HEAP_MB = 256
 
 
 class ServerState(StrEnum):
-    """What a server is doing: `dead` ended without being asked to, `stopped` was stopped or never started."""
+    """What a server is doing. A `dead` server ended by itself; a `stopped` one was stopped or never started."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -49,13 +49,15 @@ class ServerStatus:
 
 
 class DevServers:
-    """The servers of one directory: data, logs, ports and processes live there and nowhere else.
+    """The servers of one directory. Their data, logs, ports and processes belong to that directory only.
 
-    Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`,
-    `pause`, `resume` and `status` wait for nobody. Properties, heap sizes and Java flags hold for servers started from
-    now on, and are remembered in the directory. Heap sizes, in MiB, and flags are by kind of server. Flags are those of
-    the virtual machine, as on a command line, and win over ours, which are for small servers that start quickly. Class
-    paths, one of CLASSPATHS by kind, run another build of the same server.
+    Methods block. Several processes may use one directory. Methods that change its state wait for each other; `kill`,
+    `pause`, `resume` and `status` wait for no other process.
+
+    Properties, heap sizes and Java flags hold for servers started from now on, and are saved in the directory. Heap
+    sizes, in MiB, and flags are by kind of server. Flags are those of the virtual machine, as on a command line. They
+    win over ours, which are for small servers that start quickly. Class paths, one of CLASSPATHS by kind, run another
+    build of the same server.
 
     Raises in every method: DevError - with one line that says what to do.
     """
@@ -110,13 +112,13 @@ class DevServers:
         zookeepers: int = 1,
         timeout_s: float = 180.0,
     ) -> None:
-        """Start the services `kinds` and what they require, except what runs, and wait until all servers answer.
+        """Start the services `kinds` and what they require, except servers that run, and wait until all answer.
 
-        A directory keeps the servers it has: more region servers and bookies can be added, the number of ZooKeeper
-        servers is fixed by the first start. The time Maven takes to fetch jars does not count towards `timeout_s`.
+        A directory keeps the servers it has. More region servers and bookies can be added, but the first start fixes
+        the number of ZooKeeper servers. The time that Maven takes to fetch jars does not count towards `timeout_s`.
 
         Raises: DevError - unknown name, no JDK, no Maven, a server died or did not answer in time; what was started
-            stays as it is.
+            is not stopped.
         """
         counts = {"regionservers": regionservers, "bookies": bookies, "zookeepers": zookeepers}
         for option, count in counts.items():
@@ -141,12 +143,12 @@ class DevServers:
             self._startup().run([name for name, _ in plan], timeout_s)
 
     def status(self) -> list[ServerStatus]:
-        """Return every server of the directory, those that others build on first."""
+        """Return every server of the directory. A server comes after those that it builds on."""
         state = self._directory.state()
         return [self._status(record) for kind in KINDS for record in state.of_kind(kind)]
 
     def address(self, kind: str) -> str:
-        """Return host:port of a service or a kind of server, joined by commas where there are several of the kind.
+        """Return host:port of a service or a kind of server, joined by commas if there are several of the kind.
 
         For `hbase` it is the address of the master.
         """
@@ -174,7 +176,7 @@ class DevServers:
         self._signal_and_wait(name, signal.SIGKILL)
 
     def pause(self, name: str) -> None:
-        """Freeze a server with SIGSTOP: its connections stay open, and nothing is answered once this returns."""
+        """Freeze a server with SIGSTOP. Its connections stay open, and it answers nothing once this returns."""
         process = self._signal(name, signal.SIGSTOP)
         if not wait_paused(process, self._directory.marker(name), _KILL_TIMEOUT_S):
             raise DevError(
@@ -183,7 +185,7 @@ class DevServers:
             )
 
     def resume(self, name: str) -> None:
-        """Let a paused server go on."""
+        """Resume a paused server."""
         self._signal(name, signal.SIGCONT)
 
     def stop(self, name: str) -> None:
@@ -195,7 +197,7 @@ class DevServers:
             self._directory.write(state.with_server(replace(state.servers[name], process=None)))
 
     def start(self, name: str, wait: bool = True, *, timeout_s: float = 180.0) -> None:
-        """Start a server that was killed, stopped or died, on the same port and data, and wait until it answers.
+        """Start a server that was killed, was stopped or died, on the same port and data, and wait until it answers.
 
         Raises: DevError - it runs already, its port is taken, it died, or it did not answer in time.
         """
@@ -212,7 +214,7 @@ class DevServers:
             self._startup().wait(name, timeout_s)
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End all servers and remove what the directory holds; with `keep_data` stop them in order and keep all."""
+        """End all servers and remove what the directory holds. With `keep_data`, stop them in order and keep all."""
         if not self.directory.exists():
             return
         with self._directory.locked(_LOCK_TIMEOUT_S):
@@ -306,7 +308,7 @@ class DevServers:
             self._expect_gone(name, process)
 
     def _stop_in_order(self) -> None:
-        """Stop first what builds on others; all of one kind at the same time. One deadline for everything."""
+        """Stop servers before those that they build on, all of one kind at the same time, with one deadline."""
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         state = self._directory.state()
         for kind in reversed(list(KINDS)):
@@ -319,4 +321,4 @@ class DevServers:
 
 
 def _say_nothing(_line: str) -> None:
-    """Report progress to nobody."""
+    """Report no progress."""

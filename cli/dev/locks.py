@@ -1,4 +1,4 @@
-"""A lock file that one process, or one thread of it, holds at a time."""
+"""A lock file that one process, or one thread, holds at a time."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ _POLL_S = 0.05
 
 @contextmanager
 def locked(path: Path, timeout_s: float) -> Iterator[None]:
-    """Hold the lock file `path` for the body of the with statement; it ends with the process, however that ends.
+    """Hold the lock file `path` for the body of the with statement. The lock ends with the process in any case.
 
     Raises: DevError - another holder kept it for longer than `timeout_s`.
     """
@@ -44,7 +44,7 @@ def _acquire(path: Path, deadline: float) -> int:
                 ) from exc
             time.sleep(_POLL_S)
             continue
-        # `down` removes the file: a lock on a file that is no longer there excludes nobody.
+        # `down` removes the file. A lock on a removed file excludes no other process.
         if _is_file_at(handle, path):
             return handle
         os.close(handle)

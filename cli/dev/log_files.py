@@ -1,4 +1,4 @@
-"""The log files of the servers: their last lines, and what is written to them from now on."""
+"""The log files of the servers: their last lines, and the lines that servers append from now on."""
 
 import time
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ _POLL_S = 0.2
 
 
 def last_lines(path: Path, count: int) -> tuple[bytes, int]:
-    """Return the last `count` lines of a file, ends of line included, and the position after them.
+    """Return the last `count` lines of a file, with line ends, and the position after them.
 
     Raises: FileNotFoundError - there is no such file.
     """
     with path.open("rb") as log:
         end = at = log.seek(0, 2)
         content = b""
-        # One more than wanted: the part before the first end of line may be half a line.
+        # Read one more than wanted: the part before the first line end may be half a line.
         while at > 0 and content.count(b"\n") <= count:
             at = max(0, at - _BLOCK_BYTES)
             log.seek(at)
@@ -27,7 +27,7 @@ def last_lines(path: Path, count: int) -> tuple[bytes, int]:
 
 
 def follow(path: Path, position: int) -> Iterator[bytes]:
-    """Yield what is appended to a file after `position`, for ever."""
+    """Yield what a server appends to a file after `position`, without end."""
     with path.open("rb") as log:
         log.seek(position)
         while True:

@@ -20,7 +20,7 @@ def is_free(port: int) -> bool:
     """Tell whether a server could listen on `port` of the loopback address and of the wildcard address."""
     for host in (LOOPBACK, ""):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            # As the JVM does: connections of an earlier server in TIME_WAIT do not count, a listener does.
+            # As the JVM does: connections of an earlier server in TIME_WAIT do not count, but a listener does.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
@@ -33,8 +33,8 @@ def is_free(port: int) -> bool:
 def choose_port(taken: Container[int], rng: random.Random) -> int:
     """Return a free port that is not in `taken`.
 
-    Ports from which the system serves outgoing connections are avoided: such a connection could sit on the port of a
-    server that is down for a moment, and keep it from starting again.
+    Avoid the ports that the system uses for outgoing connections. Such a connection could use the port of a server that
+    is down for a moment, and keep it from starting again.
 
     Raises: DevError - no port in the range is free.
     """

@@ -1,4 +1,4 @@
-"""Server processes: start one in a session of its own, recognise it later, signal it, wait for its end."""
+"""Server processes: start one in a session of its own, recognise it later, signal it, and wait for its end."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ _POLL_S = 0.02
 class ProcessIdentity:
     """A process that cannot be mistaken for a later one with the same pid.
 
-    `started` is the start time as the system states it (clock ticks since boot on Linux), compared for equality only.
+    `started` is the start time as the system states it (clock ticks since boot on Linux). Compare it for equality only.
     """
 
     pid: int
@@ -50,7 +50,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
     """Start `command` as the leader of a new session, with both outputs appended to `log`; return its pid.
 
     A session of its own keeps the Ctrl-C of the caller's terminal away from the server. posix_spawn leaves no Popen
-    object behind that would have to live as long as the server does.
+    object behind, which would have to live as long as the server does.
 
     Raises: DevError - the program cannot be executed.
     """
@@ -78,16 +78,16 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 
 
 def identify_child(pid: int) -> ProcessIdentity:
-    """Return the identity of a process that was spawned just now, also if it has ended already."""
+    """Return the identity of a process that was spawned just now. Works also if it has ended already."""
     facts = _facts(pid)
     return ProcessIdentity(pid, facts.started if facts else "")
 
 
 def still_runs(identity: ProcessIdentity, marker: str) -> bool:
-    """Tell whether exactly this process lives: same pid, same start time, and `marker` among its arguments.
+    """Say whether exactly this process lives: same pid, same start time, and `marker` among its arguments.
 
-    The marker tells it from a process of an earlier boot of the machine. A process has no arguments for a moment after
-    its birth.
+    The marker tells it from a process of an earlier boot of the machine. For a moment after its start a process has no
+    arguments.
     """
     facts = _facts(identity.pid)
     return (
@@ -96,15 +96,15 @@ def still_runs(identity: ProcessIdentity, marker: str) -> bool:
 
 
 def is_paused(identity: ProcessIdentity) -> bool:
-    """Tell whether the process was stopped by SIGSTOP."""
+    """Say whether SIGSTOP has stopped the process."""
     facts = _facts(identity.pid)
     return facts is not None and facts.state in {"T", "t"}
 
 
 def wait_paused(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
-    """Wait until a process has heard of its SIGSTOP; tell whether it is paused, or gone, within `timeout_s`.
+    """Wait until SIGSTOP takes effect; say whether the process is paused, or gone, within `timeout_s`.
 
-    On a busy machine its threads go on until one of them has been given a processor to hear of the signal.
+    On a busy machine its threads run on until one of them gets a processor and receives the signal.
     """
     deadline = time.monotonic() + timeout_s
     while not is_paused(identity) and still_runs(identity, marker):
@@ -117,7 +117,7 @@ def wait_paused(identity: ProcessIdentity, marker: str, timeout_s: float) -> boo
 def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
     """Find every live process with an argument that starts with `prefix`, by the rest of that argument.
 
-    It finds also a process that was started but never recorded, because the launcher was killed in between.
+    This also finds a process that was started but not recorded, because the launcher was killed in between.
     """
     found = {}
     for pid in _pids():
@@ -132,7 +132,7 @@ def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
 
 
 def send_signal(identity: ProcessIdentity, marker: str, number: signal.Signals) -> bool:
-    """Signal the process if it still runs; tell whether it did."""
+    """Signal the process if it still runs; say whether it did."""
     if not still_runs(identity, marker):
         return False
     try:
@@ -143,7 +143,7 @@ def send_signal(identity: ProcessIdentity, marker: str, number: signal.Signals) 
 
 
 def wait_gone(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
-    """Wait until the process has ended; tell whether it did within `timeout_s`."""
+    """Wait until the process has ended; say whether it did within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while still_runs(identity, marker):
         if time.monotonic() > deadline:
@@ -153,10 +153,10 @@ def wait_gone(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
 
 
 def _inherited_files() -> list[int]:
-    """Return the files that would pass to a child although nobody gave them to it, such as a lock of the caller."""
+    """Return the files that a child would inherit although no caller passed them on, such as a lock of the caller."""
     found = []
     for entry in list(Path("/dev/fd").iterdir()):
-        with contextlib.suppress(OSError):  # the one that listed them is closed again
+        with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed again.
             if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):
                 found.append(int(entry.name))
     return found
@@ -168,7 +168,7 @@ def _has_argument(facts: _Facts, argument: str) -> bool:
 
 
 def _facts(pid: int) -> _Facts | None:
-    """Read what the system knows of a live process; a zombie is none, and is reaped when it is a child of ours."""
+    """Read what the system knows of a live process; None for a zombie. Reaps a zombie that is our child."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     return _facts_from_proc(pid) if _PROC.joinpath("self/stat").exists() else _facts_from_ps(pid)
@@ -180,16 +180,16 @@ def _facts_from_proc(pid: int) -> _Facts | None:
         command = _PROC.joinpath(str(pid), "cmdline").read_text(errors="surrogateescape")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The program name, in parentheses, may itself hold blanks and parentheses.
+    # The program name, in parentheses, may contain blanks and parentheses.
     fields = stat.rpartition(")")[2].split()
-    # A zombie with more than one thread is a process in the middle of its end, whose sockets may still be open.
+    # A zombie with more than one thread is a process that is still ending. Its sockets may still be open.
     if fields[0] in {"Z", "X"} and int(fields[17]) <= 1:
         return None
     return _Facts(state=fields[0], started=fields[19], command=command, separator="\0")
 
 
 def _facts_from_ps(pid: int) -> _Facts | None:
-    """Do the same where there is no /proc."""
+    """Do the same if there is no /proc."""
     found = subprocess.run(
         ["ps", "-ww", "-p", str(pid), "-o", "state=", "-o", "lstart=", "-o", "command="],
         capture_output=True,
@@ -197,7 +197,7 @@ def _facts_from_ps(pid: int) -> _Facts | None:
         check=False,
         timeout=10,
     )
-    # The state, the five words of the start time, the command line as it is.
+    # The state, the five words of the start time, the unchanged command line.
     words = found.stdout.strip().split(maxsplit=6)
     if found.returncode != 0 or len(words) < 7 or words[0].startswith("Z"):
         return None

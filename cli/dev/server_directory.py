@@ -27,7 +27,7 @@ _FOLDERS = ("conf", "data", "logs", "tmp")
 
 
 class ServerDirectory:
-    """The directory `root`, in which nothing but the launcher's own files is ever written or removed."""
+    """The directory `root`. Only the launcher's own files are written or removed in it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
@@ -35,10 +35,10 @@ class ServerDirectory:
 
     @contextmanager
     def locked(self, timeout_s: float) -> Iterator[None]:
-        """Exclude every other launcher from changing the state.
+        """Keep every other launcher from changing the state.
 
-        Raises: DevError - another one is at work for longer than `timeout_s`, the directory holds files of somebody
-            else, or its name is none that Java programs can take.
+        Raises: DevError - another one works for longer than `timeout_s`, the directory holds other files, or Java
+            programs cannot use its name.
         """
         if not _PLAIN_PATH.fullmatch(str(self.root)):
             raise DevError(
@@ -62,16 +62,16 @@ class ServerDirectory:
         return read_state(self.root / _STATE)
 
     def write(self, state: State) -> State:
-        """Replace the state, and return it. Only for the holder of the lock."""
+        """Replace the state, and return it. Only the holder of the lock may call this."""
         write_state(self.root / _STATE, state)
         return state
 
     def site(self, state: State) -> Site:
-        """Return the view of the directory that the kinds of server get."""
+        """Return the directory as the kinds of server see it."""
         return Site(self.root, state)
 
     def marker(self, name: str) -> str:
-        """Return the argument by which the process of a server is known as ours."""
+        """Return the argument that marks the process of a server as ours."""
         return f"-Dhedwig.dev.server={self.root}/{name}"
 
     def process(self, record: ServerRecord) -> ProcessIdentity | None:
@@ -80,7 +80,7 @@ class ServerDirectory:
         return found if found is not None and still_runs(found, self.marker(record.name)) else None
 
     def adopt(self, state: State) -> State:
-        """Record processes of ours that nobody recorded, because their launcher was killed at the wrong moment."""
+        """Record processes of ours that are not on record, because their launcher was killed at the wrong moment."""
         found = self.marked_processes()
         for record in state.servers.values():
             if record.name in found and self.process(record) is None:
@@ -94,7 +94,7 @@ class ServerDirectory:
     def new_record(self, name: str, kind: ServerKind, count: int, state: State) -> ServerRecord:
         """Return the record of one of `count` servers of a kind.
 
-        It has a free port for every role, none of them given to another server of the directory.
+        It has a free port for every role. No other server of the directory has any of them.
         """
         taken = {port for record in state.servers.values() for port in record.ports.values()}
         ports = {}
@@ -104,11 +104,11 @@ class ServerDirectory:
         return ServerRecord(name, kind.name, ports)
 
     def hosts_file(self) -> Path:
-        """Write the file that is the servers' only source of host names: this machine's own name is loopback too."""
+        """Write the servers' only source of host names, in which this machine's own name is loopback, too."""
         path = self.root / _HOSTS
         content = f"{LOOPBACK} localhost {socket.gethostname()}\n"
         if not path.exists() or path.read_text() != content:
-            # In one step: servers that run read it at every look-up.
+            # Replace it in one step: running servers read it at every look-up.
             partial = path.with_suffix(".partial")
             partial.write_text(content)
             partial.replace(path)
@@ -123,16 +123,16 @@ class ServerDirectory:
         return tuple(content.decode(errors="replace").splitlines())
 
     def remove(self) -> None:
-        """Remove all that the launcher made, and the directory if nothing else is in it. For the lock's holder only."""
+        """Remove all that the launcher made, and the directory if it is empty then. Only for the lock's holder."""
         for folder in _FOLDERS:
             shutil.rmtree(self.root / folder, ignore_errors=True)
         for file in (_STATE, _HOSTS, _LOCK):
             (self.root / file).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty: somebody else's files, or another launcher at its start
+        with contextlib.suppress(OSError):  # It is not empty: it has other files, or another launcher is just starting.
             self.root.rmdir()
 
     def _entries(self) -> set[str]:
-        """Return the names in the directory, in one look: another launcher may be removing them."""
+        """Return the names in the directory, read at once, since another launcher may be removing them."""
         try:
             return {entry.name for entry in self.root.iterdir()}
         except FileNotFoundError:

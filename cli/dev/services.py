@@ -1,4 +1,4 @@
-"""All services that the launcher knows, and what a request for some of them comes to."""
+"""All services that the launcher knows, and which servers a request for some of them means."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +13,7 @@ from hedwig.cli.dev.state import State
 
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 
-# In the order in which they start; a service comes after those it requires.
+# In the order of their start: a service comes after those that it requires.
 _ALL = (ZOOKEEPER, HBASE, THRIFT2, THRIFT1, BOOKKEEPER, BOOKKEEPER43, JAVA_HEDWIG)
 SERVICES: Mapping[str, Service] = {service.name: service for service in _ALL}
 KINDS: Mapping[str, ServerKind] = {kind.name: kind for service in _ALL for kind in service.kinds}
@@ -21,9 +21,9 @@ DEFAULT_SERVICES = ("zookeeper", "hbase", "thrift2")
 
 
 def planned_servers(names: Sequence[str], counts: Mapping[str, int], state: State) -> list[tuple[str, ServerKind]]:
-    """Return name and kind of every server that the services `names` consist of, those they require included.
+    """Return name and kind of every server of the services `names`, and of the services that they require.
 
-    A server that is already known stays part of its service, also when `counts` asks for fewer.
+    A server that is already known stays part of its service, even if `counts` asks for fewer.
 
     Raises: DevError - a name that is no service.
     """
@@ -41,7 +41,7 @@ def planned_servers(names: Sequence[str], counts: Mapping[str, int], state: Stat
 
 
 def kinds_needing(kind: str) -> set[str]:
-    """Return the kinds of all services that need the service of `kind`, its own other kinds and itself included."""
+    """Return the kinds of all services that need the service of `kind`, including that service itself."""
     own = next(service.name for service in SERVICES.values() if any(one.name == kind for one in service.kinds))
     needing = [service for service in SERVICES.values() if service.name == own or own in _required_by(service.name)]
     return {one.name for service in needing for one in service.kinds}

@@ -1,4 +1,4 @@
-"""Bring a set of servers to the point where each of them really answers."""
+"""Starts a set of servers, and waits until each of them really answers."""
 
 import os
 import shlex
@@ -24,12 +24,12 @@ _LOG_TAIL_LINES = 15
 
 _POLL_S = 0.1
 _TALK_EVERY_S = 15.0
-# How often a server may lose its port to another program between our look and its own bind.
+# How many times a server may lose its port to another program between our look and its own bind.
 _PORT_LOSSES_MAX = 3
 
 
 class Startup:
-    """Start servers, each as soon as those it builds on answer, and wait for all of them.
+    """Start servers, each as soon as those that it builds on answer, and wait for all of them.
 
     The holder of the directory's lock makes one for each `up` or `start`.
     """
@@ -77,7 +77,7 @@ class Startup:
                 time.sleep(_POLL_S)
 
     def wait(self, name: str, timeout_s: float) -> None:
-        """Wait until a server that was launched answers; needs no lock, as it starts nothing.
+        """Wait until a launched server answers. Needs no lock, since it starts nothing.
 
         Raises: DevError - it died, is paused, or did not answer within `timeout_s`.
         """
@@ -146,12 +146,12 @@ class Startup:
         return ""
 
     def _handle_death(self, record: ServerRecord, losses: int) -> None:
-        """Let a server that lost its port before it could bind it be started again on another; else give up."""
+        """Raise DevError, unless the server lost its port before its bind, and may try another one."""
         if losses >= _PORT_LOSSES_MAX or not self._taken_ports(record):
             raise self._died(record.name)
 
     def _move(self, record: ServerRecord, kind: ServerKind, keep_port: bool) -> ServerRecord:
-        """Give a server fresh ports in place of those that another program has."""
+        """Give a server new ports in place of those that another program has."""
         taken = ", ".join(map(str, self._taken_ports(record)))
         if keep_port or self._is_port_kept(record, kind):
             raise DevError(
@@ -166,9 +166,9 @@ class Startup:
         return moved
 
     def _taken_ports(self, record: ServerRecord) -> list[int]:
-        """Return the ports that the server would listen on and another program has.
+        """Return the ports on which the server would listen, and that another program has.
 
-        A record that an earlier release wrote may name more, which are any other program's to take.
+        A record of an earlier release may name more ports. Other programs may use these.
         """
         count = len(self._directory.state().of_kind(record.kind))
         return [
@@ -215,7 +215,7 @@ def _what_to_do(name: str) -> str:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let Ctrl-C wait until a process that was started is recorded too; it interrupts no thread but the main one."""
+    """Delay Ctrl-C until a started process is on record, too. It interrupts only the main thread."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

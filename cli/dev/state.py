@@ -1,4 +1,4 @@
-"""What the launcher remembers of one directory: its servers, their ports and processes, and the settings they got."""
+"""What the launcher saves of one directory: its servers, their ports and processes, and their settings."""
 
 import json
 import os
@@ -30,14 +30,14 @@ class ServerRecord:
 
     @property
     def number(self) -> int:
-        """Return the number at the end of the name; 1 where there is only one of the kind."""
+        """Return the number at the end of the name; 1 if there is only one of the kind."""
         tail = self.name.rpartition("-")[2]
         return int(tail) if tail.isdigit() else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What callers set, kept so that a server which is started again gets the same."""
+    """The settings of callers, saved so that a server that starts again gets the same."""
 
     heap_mb: Mapping[str, int] = field(default_factory=dict)
     zookeeper_properties: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Settings:
     classpaths: Mapping[str, str] = field(default_factory=dict)
 
     def overridden_by(self, other: "Settings") -> "Settings":
-        """Return these settings with those of `other` on top."""
+        """Return these settings, overridden by those of `other`."""
         return Settings(
             heap_mb={**self.heap_mb, **other.heap_mb},
             zookeeper_properties={**self.zookeeper_properties, **other.zookeeper_properties},
@@ -62,13 +62,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The servers of a directory by name, and the settings they were given."""
+    """The servers of a directory by name, and the settings that they got."""
 
     servers: Mapping[str, ServerRecord] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
     def with_server(self, record: ServerRecord) -> "State":
-        """Return the state with `record` added, or put in the place of the one with its name."""
+        """Return the state with `record`, which replaces the record of the same name."""
         return State({**self.servers, record.name: record}, self.settings)
 
     def of_kind(self, kind: str) -> list[ServerRecord]:
@@ -79,7 +79,7 @@ class State:
 def read_state(path: Path) -> State:
     """Read the state file; an absent one is an empty state.
 
-    Raises: DevError - the file is damaged, or was written by another release.
+    Raises: DevError - the file is damaged, or another release wrote it.
     """
     try:
         raw = json.loads(path.read_text())
@@ -100,7 +100,7 @@ def read_state(path: Path) -> State:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Replace the state file in one step: a reader sees the old state or the new one, never a part."""
+    """Replace the state file in one step, so that a reader sees the old state or the new one, never a part."""
     servers = {
         one.name: {"kind": one.kind, "ports": dict(one.ports), "process": asdict(one.process) if one.process else None}
         for one in state.servers.values()

@@ -1,4 +1,4 @@
-"""Bulk creation: the rows of a file through a loader, with progress, and a result file from which to go on."""
+"""Bulk creation: sends the rows of a file through a loader, with progress, and with a result file to resume from."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ _FAILURES_SHOWN: Final = 10
 
 
 class Creator(Protocol):
-    """What a load does with its rows."""
+    """Creates the rows of a load."""
 
     async def create(self, keys: Sequence[RecordKey]) -> list[RowOutcome]:
-        """Create what `keys` name; one outcome each, in their order."""
+        """Create what `keys` name; return one outcome for each, in their order."""
 
     async def exists(self, key: RecordKey) -> bool:
         """Say whether what `key` names exists."""
@@ -49,7 +49,7 @@ class BulkOptions:
 
 
 def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a bulk command, which gets them as `bulk`: None without -f."""
+    """Return a decorator that adds the options of a bulk command. The command gets them as `bulk`, None without -f."""
     options = (
         click.option(
             "-f",
@@ -96,12 +96,12 @@ def run_load(
     with_subscriber: bool,
     given: Mapping[str, Any] | None = None,
 ) -> None:
-    """Carry a load out, or go on with it, and write what came of it.
+    """Run a load, or resume it, and write its result.
 
     Args: make - returns what creates the rows; with_subscriber - whether a row has a second column; given - further
-        options that the command was given, which must be the same when the load is gone on with.
+        options of the command, which must be the same when the load resumes.
     Raises: OperationError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
-        store stopped answering, and the same command goes on from there.
+        store stopped answering, and the same command resumes from there.
     """
     load = Load(command=settings.command, metadata=settings.deployment.url, options=given or {}, input=options.file)
     path = options.result or _default_result(options.file, settings.command)
@@ -119,7 +119,7 @@ def run_load(
                 line = results.checkpoint.position.line
                 progress.say(f"stopped after line {line}; {_how_to_go_on(options, path)}")
             else:
-                # Nothing came of it, and nothing need be kept.
+                # The load recorded nothing, so its result file is of no use.
                 path.unlink(missing_ok=True)
             raise
         finally:
@@ -145,12 +145,12 @@ class _RunningLoad:
         self._topics_before = results.checkpoint.topics_created
 
     async def run(self, creator: Creator, watch: FreezeWatch) -> None:
-        """Load what is left."""
+        """Load the rest."""
         await self._skip(creator)
 
         async def carry_out(batch: RowBatch) -> list[RowOutcome]:
             good = [row.key for row in batch.rows if row.key is not None]
-            # A batch that a migration may have missed is not recorded, and done again by whoever goes on.
+            # A batch that a migration may have missed is not recorded. A resumed load does it again.
             outcomes = iter(await watch.carry_out(lambda: creator.create(good)) if good else ())
             return [
                 RowOutcome(RowResult.FAILED, row.problem) if row.key is None else next(outcomes) for row in batch.rows
@@ -166,12 +166,12 @@ class _RunningLoad:
         try:
             await load_batches(self._batches(), carry_out, record, in_flight_max=self._options.in_flight)
         finally:
-            # A thread may still wait for input; nothing else would end it.
+            # A thread may still wait for input. Only this ends it.
             self._source.interrupt()
         self._results.finish()
 
     def summary(self) -> dict[str, Any]:
-        """Return what came of the load, all runs together; rate and time are of this one."""
+        """Return the result of the load, all runs together. Rate and time are of this run."""
         total = self._results.checkpoint
         return {
             "rows": total.rows,
@@ -198,7 +198,7 @@ class _RunningLoad:
         self._progress.begin(self._source.read_bytes)
 
     async def _check_store(self, creator: Creator, last: RecordKey | None) -> None:
-        """Look for a row that the load made: a store that was wiped since must not pass for loaded."""
+        """Check that the last row on record is in the store, so that a store wiped since does not count as loaded."""
         if last is not None and not await creator.exists(last):
             raise OperationError(
                 f"{self._results.path} says that {last} was loaded, but the store has no such record any more; "
@@ -221,10 +221,10 @@ class _RunningLoad:
 
 
 def _default_result(file: str, command: str) -> Path:
-    """Return where results go if the user did not say: beside the input, named after the command."""
+    """Return the default path of the result file: beside the input, named after the command."""
     suffix = f"{command.replace(' ', '-')}-result.ndjson"
     if file == "-":
-        # Standard input has no name, and one load from it has nothing to do with the next.
+        # Standard input has no name, and two loads from it have nothing to do with each other.
         return Path(f"stdin-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{suffix}")
     return Path(f"{file}.{suffix}")
 

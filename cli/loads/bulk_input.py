@@ -1,7 +1,7 @@
 """The input of a bulk load: lines of tab-separated names, plain or gzip, from a file or standard input, in batches.
 
-Whatever the input, memory holds one batch: a line that cannot be a row is skipped piece by piece. Reads can be
-interrupted from another thread, so that Ctrl-C ends a load that waits at a pipe.
+Memory holds one batch, whatever the input is. A line that is too long for a row is skipped piece by piece. Another
+thread can interrupt a read, so that Ctrl-C ends a load that waits for a pipe.
 """
 
 import gzip
@@ -20,14 +20,14 @@ from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
 __all__ = ["BulkInput", "InputRow", "Position", "RowBatch"]
 
 _LINE_BYTES_MAX: Final = 16 * NAME_BYTES_MAX
-"""Two names of the largest size with every byte of them escaped, and as much again of columns that are ignored."""
+"""Two names of the largest size with every byte escaped, and as much again for further columns, which are ignored."""
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far an input was read: lines and uncompressed bytes, and the SHA-256 of these bytes."""
+    """How far an input was read: its lines and uncompressed bytes, and the SHA-256 of these bytes."""
 
     line: int = 0
     bytes: int = 0
@@ -36,7 +36,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One line: the key that it names, or why it names none."""
+    """One line: the key that it names, or the reason why it names none."""
 
     line: int
     key: RecordKey | None
@@ -45,7 +45,7 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Neighbouring lines; `end` is the position after them, `read_bytes` says how much of the file that took."""
+    """Neighbouring lines. `end` is the position after them; `read_bytes` of the file were read until there."""
 
     rows: list[InputRow] = field(default_factory=list)
     end: Position = field(default_factory=Position)
@@ -53,7 +53,7 @@ class RowBatch:
 
 
 class BulkInput:
-    """An input, open. Its methods block; only `interrupt` may be called while another one runs."""
+    """An open input. Its methods block. Only `interrupt` may be called while another one runs."""
 
     def __init__(self, name: str, *, with_subscriber: bool) -> None:
         """Open the file `name`, or standard input for `-`. Raises OSError if that fails."""
@@ -76,7 +76,7 @@ class BulkInput:
         return self._file.read_bytes
 
     def skip_to(self, position: Position) -> bool:
-        """Pass over what an earlier load has done; return False if the input differs from what that load read."""
+        """Skip what an earlier load has done; return False if the input differs from what that load read."""
         while self._bytes < position.bytes:
             chunk = self._read(min(_CHUNK_BYTES, position.bytes - self._bytes))
             if not chunk:
@@ -85,7 +85,7 @@ class BulkInput:
         return self._hash.hexdigest() == position.sha256
 
     def read_batch(self, rows_max: int) -> RowBatch | None:
-        """Return up to `rows_max` rows, None at the end. Raises OperationError if the input cannot be read on."""
+        """Return at most `rows_max` rows, None at the end. Raises OperationError if the input cannot be read on."""
         rows: list[InputRow] = []
         while len(rows) < rows_max and (row := self._read_row()) is not None:
             rows.append(row)
@@ -94,7 +94,7 @@ class BulkInput:
         return RowBatch(rows, Position(self._line, self._bytes, self._hash.hexdigest()), self._file.read_bytes)
 
     def interrupt(self) -> None:
-        """End a read that waits, and all later ones, with a ReadInterruptedError."""
+        """End a waiting read, and all later ones, with a ReadInterruptedError."""
         self._file.interrupt()
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class BulkInput:
 
     @property
     def _stream(self) -> BinaryIO:
-        # Looking at the first bytes of a pipe may take as long as whoever writes it.
+        # Reading the first bytes of a pipe may take as long as its writer takes to write them.
         if self._opened is None:
             self._opened = self._file.opened()
         return self._opened

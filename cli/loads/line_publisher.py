@@ -1,4 +1,4 @@
-"""Publishing many messages: many under way at once, at a given rate, with the outcome of each in their order."""
+"""Publishes many messages, many at once, at a given rate. It reports the outcomes in the order of the messages."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ _BATCH_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message that a hub keeps safe: the `line` that it came from, counted from 1, and its id."""
+    """A message that a hub has stored: the `line` that it came from, counted from 1, and its id."""
 
     line: int
     seq_id: MessageSeqId
@@ -26,7 +26,7 @@ class Published:
 class LinePublisher:
     """Publishes the messages of a source to one topic.
 
-    `report` gets what was published, in order, some at a time, as soon as it is known.
+    `report` receives published messages, in order, a few at a time, as soon as they are known.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class LinePublisher:
         self.sent = 0
 
     async def run(self, messages: AsyncIterator[Message]) -> None:
-        """Publish all. On an error or Ctrl-C, no more are sent, and what is under way is waited for.
+        """Publish all messages. On an error or Ctrl-C, send no more, and wait for those under way.
 
-        Raises: what `messages` raises; the error of the first message that was not published: `published` of `sent`
-            were, and of those before it all.
+        Raises: the error of `messages`; the error of the first message that was not published: `published` of `sent`
+            were, and all messages before that one.
         """
         source = asyncio.create_task(self._send_all(messages))
         source.add_done_callback(lambda _: self._news.set())
@@ -72,11 +72,11 @@ class LinePublisher:
         began = self._clock.monotonic()
         async for message in messages:
             if self._rate is not None:
-                # From the intended moment, not from the last message: a stall is made up for.
+                # Count from the intended moment, not from the last message, so that the rate catches up after a stall.
                 await self._clock.sleep(max(0.0, began + self.sent / self._rate - self._clock.monotonic()))
             await self._room.acquire()
             if self._has_failed:
-                return  # What comes after a message that failed must not overtake it.
+                return  # A message after a failed one must not overtake it.
             task = asyncio.create_task(self._client.publish(self._topic, message))
             task.add_done_callback(self._take_note)
             self._running.append(task)
@@ -103,16 +103,16 @@ class LinePublisher:
             await self._news.wait()
 
     def _take_done(self) -> list[Published]:
-        """Return the next messages that are published. Raises the error of the first that is not."""
+        """Return the next published messages. Raises the error of the first that is not published."""
         batch: list[Published] = []
         while self._running and self._running[0].done() and len(batch) < _BATCH_MAX:
             if batch and self._running[0].exception() is not None:
-                break  # What was published before it is reported first.
+                break  # Report the messages published before the error first.
             self._reported += 1
             batch.append(Published(self._reported, self._running.popleft().result()))
         return batch
 
     async def _settle(self) -> None:
-        """Wait for what is under way, so that `published` counts it; each publish has a deadline of its own."""
+        """Wait for the publishes under way, so that `published` counts them. Each has its own deadline."""
         if self._running:
             await asyncio.wait(self._running)

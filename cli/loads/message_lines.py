@@ -1,4 +1,4 @@
-"""Messages from standard input, one a line, as they come: a slow writer's line is there before the next one."""
+"""Messages from standard input, one for each line. A line is yielded at once, even if the next one is slow."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class MessageLines:
-    """The lines of a file, without their newlines. Memory holds one piece of it, and one line."""
+    """The lines of a file, without their newlines. Memory holds one piece of the file, and one line."""
 
     def __init__(self, file: InterruptibleFile) -> None:
         self._file = file
@@ -49,7 +49,7 @@ class MessageLines:
             yield rest
 
     def interrupt(self) -> None:
-        """End a read that waits. May be called twice."""
+        """End a waiting read. May be called twice."""
         self._file.interrupt()
 
     def close(self) -> None:

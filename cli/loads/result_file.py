@@ -1,15 +1,15 @@
-"""The result file of a bulk load: what failed and why, and from where the same command goes on.
+"""The result file of a bulk load: which rows failed and why, and from where the same command resumes.
 
-JSON lines, only ever appended to, one write for each batch:
+It has JSON lines, which are only ever appended, one write for each batch:
 
     {"load": {"format": 1, "command": "topic create", "metadata": "sqlite:///…", "input": "topics.tsv"}}
     {"failed": {"line": 17, "topic": "…", "reason": "…"}}
     {"checkpoint": {"line": 256, "bytes": 7310, "sha256": "…", "created": 255, "existed": 0, "failed": 1, …}}
-    {"done": {…}}                                                                  as a checkpoint, once nothing is left
+    {"done": {…}}                                                                  as a checkpoint, at the end
 
-A checkpoint comes after its batch is in the store, so the file can be behind the store but never ahead of it. What
-follows the last whole checkpoint (a line that a crash cut short, failures of a batch that will be done again) is
-dropped on resuming.
+A checkpoint is written after its batch is in the store. So the file can be behind the store but never ahead of it.
+A resumed load drops the lines after the last whole checkpoint. These are a line that a crash cut short, and failures
+of a batch that will be done again.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ _HEADER_BYTES_MAX: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Which load a result file belongs to: all of it must be the same on resuming, but for the name of the input."""
+    """Which load a result file belongs to. A resumed load must equal it in all but the name of the input."""
 
     command: str
     metadata: str
@@ -68,7 +68,7 @@ class Checkpoint:
     def after(
         self, rows: Sequence[InputRow], outcomes: Sequence[RowOutcome], end: Position, topics_created: int
     ) -> "Checkpoint":
-        """Return the checkpoint after a further batch."""
+        """Return the checkpoint after one more batch."""
         results = [outcome.result for outcome in outcomes]
         good = [row.key for row, result in zip(rows, results, strict=True) if result is not RowResult.FAILED]
         return replace(
@@ -87,7 +87,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> Self:
-        """Read what `fields` made. Raises KeyError or TypeError for anything else."""
+        """Read the result of `fields`. Raises KeyError or TypeError for anything else."""
         position = Position(fields["line"], fields["bytes"], fields["sha256"])
         counts = {name: int(fields[name]) for name in ("created", "existed", "failed", "topics_created")}
         last = fields["last"]
@@ -97,11 +97,11 @@ class Checkpoint:
 class ResultFile:
     """A result file, open and locked against other loads.
 
-    `checkpoint` is where to go on; `resumed` says that an earlier load left it.
+    `checkpoint` is where to resume. `resumed` says that an earlier load wrote it.
     """
 
     def __init__(self, path: Path, load: Load, *, restart: bool) -> None:
-        """Open or create the file. One of a load that came to its end, or any with `restart`, begins anew.
+        """Open or create the file. The file of a finished load, or any file with `restart`, begins anew.
 
         Raises: OperationError - another load uses it, it is not the result file of this load, or it cannot be written.
         """
@@ -132,7 +132,7 @@ class ResultFile:
         self.checkpoint = checkpoint
 
     def finish(self) -> None:
-        """Append that nothing is left, and see the file onto the disk."""
+        """Append that the load is done, and flush the file to the disk."""
         with self._writing():
             self._append([{"done": self.checkpoint.fields()}])
             os.fsync(self._descriptor)
@@ -166,10 +166,10 @@ class ResultFile:
             raise OperationError(f"another load is writing {self.path}; wait for it, or give another --result") from exc
 
     def _resume(self, load: Load) -> int:
-        """Take over what an earlier load left; return how many bytes of the file stay."""
+        """Read the state that an earlier load left; return how many bytes of the file stay."""
         kept = done = 0
         with os.fdopen(os.dup(self._descriptor), "rb") as lines:
-            # A line that is longer than any of ours is not whole, whatever it is.
+            # A line that is longer than any of ours is not a whole line of ours.
             for number, line in enumerate(iter(partial(lines.readline, _LINE_BYTES_MAX), b"")):
                 kind, fields = _parse(line)
                 if number == 0:
@@ -221,7 +221,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Return kind and fields of a line; the kind is empty for one that is not whole."""
+    """Return kind and fields of a line. The kind is empty for a line that is not whole."""
     try:
         ((kind, fields),) = json.loads(line).items()
     except (ValueError, AttributeError):
@@ -230,7 +230,7 @@ def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _is_cut_header(line: bytes) -> bool:
-    """Say whether a crash may have cut this first line short, perhaps leaving zeros; else it is somebody's data."""
+    """Say whether a crash may have cut this first line, maybe with zeros at its end. Else it is no file of ours."""
     begin, found = b'{"load": ', line.rstrip(b"\0")
     short = len(line) <= _HEADER_BYTES_MAX and not line.endswith(b"\n")
     return short and (found.startswith(begin) or begin.startswith(found))

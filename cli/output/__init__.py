@@ -1,1 +1,1 @@
-"""What commands write: formats, fields, progress."""
+"""The output of commands: formats and fields."""

@@ -1,4 +1,4 @@
-"""Results as CSV: for spreadsheets, and for programs that read nothing else."""
+"""Results as CSV, for spreadsheets, and for programs that read nothing else."""
 
 import csv
 import json
@@ -12,9 +12,9 @@ __all__ = ["CsvOutput"]
 
 
 class CsvOutput(Output):
-    """One line of names, then one for each row. What is not there is empty, what is nested is JSON in its cell.
+    """One line of names, then one line for each row. A missing value is empty, and a nested one is JSON in its cell.
 
-    A listing has the columns of the table, unless others are chosen. Nothing says in CSV itself that it was cut.
+    A listing has the columns of the table, unless the user chooses others. CSV does not show whether a listing was cut.
     """
 
     has_companions = False

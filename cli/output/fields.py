@@ -21,7 +21,7 @@ __all__ = [
 
 
 def bytes_fields(field: str, value: bytes) -> dict[str, str]:
-    """Return `value` as text under `field`, and in base64 beside it if it is not UTF-8."""
+    """Return `value` as text under `field`. If it is not UTF-8, add it in base64 under a companion field."""
     fields = {field: show_name(value)}
     try:
         value.decode()
@@ -37,12 +37,12 @@ def name_fields(topic: Topic, subscriber: SubscriberId | None = None) -> dict[st
 
 
 def text_field(text: str | None) -> str | None:
-    """Return a text that a client has chosen as a name is shown."""
+    """Return a text that a client has chosen, escaped as names are."""
     return None if text is None else show_text(text)
 
 
 def named_fields(values: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the properties of a message, or the options of a subscription: their names are chosen by clients too."""
+    """Return the properties of a message, or the options of a subscription. Clients choose the names of these."""
     fields: dict[str, str] = {}
     for name, value in sorted(values.items()):
         fields |= bytes_fields(show_text(name), value)
@@ -54,7 +54,7 @@ def version_text(version: Version | None) -> str | None:
 
 
 def owner_fields(owner: Versioned[HubInfo] | None) -> dict[str, Any]:
-    """Return an owner record, each field named as the owner's: it stands among those of a topic."""
+    """Return an owner record. Each field has the prefix `owner`, since it stands among the fields of a topic."""
     hub = None if owner is None else owner.value
     return {
         "owner": None if hub is None else hub.name,
@@ -74,7 +74,7 @@ def ledger_fields(ledger: LedgerRange) -> dict[str, Any]:
 
 
 def subscription_fields(subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> dict[str, Any]:
-    """Return a subscription of a topic that is named elsewhere."""
+    """Return a subscription without its topic."""
     preferences, state = found.value.preferences, found.value.state
     fields: dict[str, Any] = dict(bytes_fields("subscriber", subscriber))
     fields["consumed"] = None if state is None else state.consumed.local

@@ -1,4 +1,4 @@
-"""The formats that -o takes, by name. Another one is a class more, and its name here."""
+"""The formats that -o takes, by name. A new format needs a class, and its name here."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ FORMATS: Final = ("table", "json", "ndjson", "csv", "yaml")
 
 
 def make_output(name: str, *, columns: Sequence[str] | None, header: bool) -> Output:
-    """Return the writer of a format; `columns` are the fields that were chosen, None for all."""
+    """Return the writer of a format. `columns` are the fields that the user chose, None for all."""
     match name:
         case "table":
             return TableOutput(columns=columns, header=header)

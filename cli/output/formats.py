@@ -1,7 +1,7 @@
-"""How results are written: one class for each format, over one page of rows after the other.
+"""How results are written: one class for each format, which writes one page of rows after the other.
 
-Rows are plain JSON values by field name. A companion field like `topic_base64` goes wherever its field goes, in the
-formats that are documents: JSON, NDJSON and YAML.
+Rows are plain JSON values by field name. In the formats that are documents (JSON, NDJSON and YAML), a companion field
+like `topic_base64` goes wherever its field goes.
 """
 
 import json
@@ -26,16 +26,16 @@ Row: TypeAlias = Mapping[str, Any]
 _COMPANION: Final = "_base64"
 _GAP: Final = "  "
 _encoder: Final = json.JSONEncoder(ensure_ascii=False).encode
-"""json.dumps would make such an encoder for each row of a listing."""
+"""json.dumps would make a new encoder for each row of a listing."""
 _CONTROLS: Final = re.compile("[\x7f-\x9f]")
-"""What JSON leaves as it is, and some terminals obey."""
+"""Characters that JSON leaves as they are, and some terminals take for commands."""
 
 
 class Output(ABC):
-    """A format. Data goes to standard output as it comes; anything said to people goes to standard error."""
+    """A format. Data goes to standard output as it arrives; messages to people go to standard error."""
 
     has_companions: ClassVar[bool] = True
-    """Whether bytes that are no text stand in a field of their own beside it, so that text may stand as it is."""
+    """Whether bytes that are no text have a companion field, so that text can be written unchanged."""
 
     def __init__(self, *, columns: Sequence[str] | None = None, header: bool = True) -> None:
         self.chosen = tuple(columns) if columns is not None else None
@@ -43,12 +43,12 @@ class Output(ABC):
 
     @abstractmethod
     def record(self, row: Row) -> None:
-        """Write one thing."""
+        """Write a single record."""
 
     def begin(self, noun: str, known: Sequence[str], shown: Sequence[str]) -> None:
         """Begin a listing of things whose plural is `noun`.
 
-        `known` names the fields that its rows can have, `shown` those that people see unless they choose others.
+        `known` are the fields that its rows can have. `shown` are those that people see unless they choose others.
         Raises: OperationError - a field was chosen that is not known.
         """
         self._check_columns(known)
@@ -64,14 +64,14 @@ class Output(ABC):
 
     @abstractmethod
     def end(self, next_page_token: str | None = None) -> None:
-        """End the listing; with a token if it was cut."""
+        """End the listing. If it was cut, `next_page_token` says where to go on."""
 
     def end_told(self) -> None:
-        """End a listing about which people are told in words too: a table of nothing is not even a header."""
+        """End a listing that a message to people describes, too. An empty table then has not even a header."""
         self.end()
 
     def listing(self, noun: str, rows: Sequence[Row], known: Sequence[str]) -> None:
-        """Write a listing that is all there."""
+        """Write a listing whose rows are all known."""
         self.begin(noun, known, known)
         self.page(rows)
         self.end()
@@ -98,7 +98,7 @@ class Output(ABC):
 
 
 class JsonOutput(Output):
-    """One JSON document: an object, and for a listing `{"NOUN": [...], "next_page_token": ...}`, written row by row."""
+    """One JSON document: an object, or for a listing `{"NOUN": [...], "next_page_token": ...}`, written row by row."""
 
     def record(self, row: Row) -> None:
         self._check_columns(field_names(row))
@@ -120,7 +120,7 @@ class JsonOutput(Output):
 
 
 class NdjsonOutput(Output):
-    """One JSON object a line; a listing that was cut ends with a line `{"next_page_token": ...}`."""
+    """One JSON object for each line. A listing that was cut ends with a line `{"next_page_token": ...}`."""
 
     def record(self, row: Row) -> None:
         self._check_columns(field_names(row))
@@ -139,7 +139,7 @@ class NdjsonOutput(Output):
 
 
 class TableOutput(Output):
-    """Columns for people. On a terminal cells are cut to its width; elsewhere nothing is ever cut."""
+    """Columns for people. On a terminal cells are cut to its width. Elsewhere nothing is ever cut."""
 
     has_companions = False
 
@@ -158,7 +158,7 @@ class TableOutput(Output):
 
     def _begin(self, _noun: str, shown: Sequence[str]) -> None:
         self._names = self.chosen or tuple(shown)
-        # Without rows the header still says what there is none of.
+        # A table without rows still has its header.
         self._widths = [len(name) if self.header else 0 for name in self._names]
         self._header_due = self.header
 
@@ -176,7 +176,7 @@ class TableOutput(Output):
             say_more(next_page_token)
 
     def end_told(self) -> None:
-        self._header_due = False  # It is out already if there was a row.
+        self._header_due = False  # The header is written already if there was a row.
         self.end()
 
     def _widen(self, cells: Sequence[Sequence[str]]) -> None:
@@ -196,14 +196,14 @@ class TableOutput(Output):
             self._write(_bold(self._format([name.upper() for name in self._names])) + "\n")
 
     def _format(self, cells: Sequence[str]) -> str:
-        # Spaces after the last column would be taken for a part of it, and a name may end with some.
+        # Spaces after the last column would seem a part of it, and a name may end with spaces.
         widths = [*self._widths[:-1], 0]
         cut = [_cut(cell, width) for cell, width in zip(cells, self._widths, strict=True)] if _room() else cells
         return _GAP.join(cell + " " * max(0, width - _width(cell)) for cell, width in zip(cut, widths, strict=True))
 
 
 def say_more(next_page_token: str) -> None:
-    """Tell people how a listing that was cut goes on."""
+    """Tell people how to continue a listing that was cut."""
     click.echo(f"more: give --page-token {next_page_token}, or --all", err=True)
 
 
@@ -212,7 +212,7 @@ def _encode(row: Row) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Return the same JSON without a character that a terminal obeys."""
+    """Return the same JSON without characters that a terminal takes for commands."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -221,17 +221,17 @@ def _line(row: Row) -> str:
 
 
 def field_names(row: Row) -> tuple[str, ...]:
-    """Return the fields of a row that are no companions of another."""
+    """Return the fields of a row, without companions."""
     return tuple(filter(is_field, row))
 
 
 def is_field(name: str) -> bool:
-    """Say whether a field is more than the companion of another."""
+    """Say whether a field is no companion of another."""
     return not name.endswith(_COMPANION)
 
 
 def _text(value: Any, name: str = "") -> str:
-    """Return the value of a field as one cell: sizes and durations, which names tell, in words."""
+    """Return the value of a field as one cell. Sizes and durations, known by their names, are put in words."""
     match value:
         case None:
             return "-"
@@ -242,7 +242,7 @@ def _text(value: Any, name: str = "") -> str:
         case str():
             return value
         case Mapping():
-            # People need not be told what a nested thing does not have.
+            # Leave out what a nested value does not have.
             said = {name: item for name, item in value.items() if item not in (None, {}) and is_field(name)}
             return " ".join(f"{name}={_text(item, name)}" for name, item in said.items()) or "-"
         case _:
@@ -250,7 +250,7 @@ def _text(value: Any, name: str = "") -> str:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return the value of a field of a single record as the lines that it fills: a list has one for each item."""
+    """Return the value of a field of a single record as lines: a list has one line for each item."""
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         return [_text(item) for item in value]
     return [_text(value, name)]
@@ -267,7 +267,7 @@ def _cut(text: str, width: int | None) -> str:
 
 
 def _room() -> int:
-    """Return the width of the terminal that reads standard output, 0 if it is none."""
+    """Return the width of the terminal behind standard output, 0 if it is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 

@@ -12,7 +12,7 @@ __all__ = ["message_fields"]
 
 
 def message_fields(message: Message, *, is_escaped: bool) -> Row:
-    """Return a message as fields. A body that is text stands as it is, unless all bodies are escaped as names are."""
+    """Return a message as fields. A body that is text stays unchanged, unless `is_escaped` escapes it as names are."""
     fields: dict[str, Any] = {"id": None if message.seq_id is None else message.seq_id.local}
     fields |= _body_fields(message.body, is_escaped)
     fields["properties"] = named_fields(message.properties)

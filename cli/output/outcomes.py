@@ -1,4 +1,4 @@
-"""What became of several records that one command was to create."""
+"""Reports the outcomes of a command that creates several records."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,10 +25,10 @@ def report_outcomes(
     *,
     if_not_exists: bool,
 ) -> None:
-    """Write a row for each record that is there now, with its version.
+    """Write a row with the version of each record that exists now.
 
-    Raises: what went wrong, if there was one record; OperationError - some of several went wrong, after one line on
-        standard error for each; its code is theirs if they have one in common.
+    Raises: the error of the only record; OperationError - some of several failed, after one line on standard error for
+        each; its code is theirs if they have one in common.
     """
     rows: list[dict[str, Any]] = []
     errors = []

@@ -1,4 +1,4 @@
-"""Results as YAML, which YAML 1.1 and 1.2 read alike."""
+"""Results as YAML that reads the same in YAML 1.1 and 1.2."""
 
 import re
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from hedwig.cli.output.formats import Output, Row, field_names
 
 __all__ = ["YamlOutput"]
 
-# libyaml writes ten times as fast; PyYAML is also built without it.
+# libyaml writes ten times as fast, but some builds of PyYAML lack it.
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-# PyYAML quotes text that YAML 1.1 would take for something else. These are numbers in YAML 1.2 only.
+# PyYAML quotes text that YAML 1.1 would read as another type. These are numbers in YAML 1.2 only.
 _NUMBER: Final = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
 
-# Nothing that a reader could take for another type, or for punctuation: the longest word that means more is `false`.
+# Text that no reader takes for another type or for punctuation. The longest word with a meaning is `false`.
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_/-]{5,}")
 
 
 class YamlOutput(Output):
-    """One document: a mapping, and for a listing `NOUN: [...]` and `next_page_token`, written row by row."""
+    """One document: a mapping, or for a listing `NOUN: [...]` and `next_page_token`, written row by row."""
 
     def record(self, row: Row) -> None:
         self._check_columns(field_names(row))
@@ -49,14 +49,14 @@ class YamlOutput(Output):
 
 
 def _item(row: Row) -> str:
-    """Return a row as an item of a sequence; the usual one, a few plain names, without a writer's help."""
+    """Return a row as an item of a sequence. The usual row, a few plain names, needs no YAML writer."""
     if all(isinstance(value, str) and _PLAIN.fullmatch(value) for value in row.values()):
         return "- " + "  ".join([f"{name}: {value}\n" for name, value in row.items()])
     return _text([dict(row)])
 
 
 class _Writer(_Dumper):  # type: ignore[misc]
-    """Writes what json.dumps writes, under the same names, and never `&anchor` in place of a value."""
+    """Writes what json.dumps writes, under the same names, but never `&anchor` in place of a value."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -64,7 +64,7 @@ class _Writer(_Dumper):  # type: ignore[misc]
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    # A file name may hold bytes that are no text; they stand escaped, as everywhere.
+    # A file name may hold bytes that are no text. They are escaped, as everywhere.
     text = str(text).encode(errors="surrogateescape").decode(errors="backslashreplace")
     style = "'" if _NUMBER.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

@@ -1,1 +1,1 @@
-"""What every command is told in the same way, and how it reaches a store or a hub by that."""
+"""The settings that all commands share, and how a command reaches a store or a hub with them."""

@@ -1,4 +1,4 @@
-"""The settings that commands share: by which names they are given, what each may be, and its default."""
+"""The settings that commands share: their names, the values that each accepts, and the defaults."""
 
 import math
 import re
@@ -39,7 +39,7 @@ _PORT_MAX: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What can be set: its name in a context, its variable in the environment, and its default."""
+    """A setting: its name in a context, its environment variable, and its default."""
 
     key: str
     kind: _Kind
@@ -50,7 +50,7 @@ class Setting:
         return f"HEDWIG_{self.key.upper()}"
 
     def parse(self, text: str) -> Value:
-        """Return what `text`, of the environment, says. Raises ValueError with what it must be."""
+        """Return the value of `text` from the environment. Raises ValueError, which says what the text must be."""
         match self.kind:
             case _Kind.SWITCH:
                 return self.check(_TRUTHS.get(text.lower()))
@@ -63,7 +63,7 @@ class Setting:
                 return self.check(text)
 
     def check(self, value: Any) -> Value:
-        """Return `value`, of a context. Raises ValueError with what it must be."""
+        """Return `value` from a context. Raises ValueError, which says what the value must be."""
         match self.kind:
             case _Kind.SWITCH:
                 fits = isinstance(value, bool)
@@ -105,11 +105,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("output", _Kind.FORMAT, "table"),
     )
 }
-"""By the name that a context gives them."""
+"""By the names that they have in a context."""
 
 
 def _is_endpoint(text: str) -> bool:
-    """Say whether `text` can be where an admin endpoint is: host:port, an IPv6 address in brackets."""
+    """Say whether `text` can be the address of an admin endpoint: host:port, an IPv6 address in brackets."""
     found = _ENDPOINT.fullmatch(text)
     return found is not None and 0 < int(found[1]) <= _PORT_MAX
 

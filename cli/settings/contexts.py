@@ -1,4 +1,4 @@
-"""Saved contexts: settings under a name, in a TOML file of the user, which is always whole."""
+"""Saved contexts: named settings in a TOML file of the user. The file is always complete."""
 
 import fcntl
 import os
@@ -27,14 +27,14 @@ _LOCK_POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SavedContexts:
-    """All contexts by name; `current` is in use unless another is asked for, `previous` was before it."""
+    """All contexts by name. `current` is in use unless the user names another; `previous` was in use before it."""
 
     contexts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     current: str | None = None
     previous: str | None = None
 
     def get(self, name: str) -> Mapping[str, Value]:
-        """Return a context. Raises OperationError if there is none of that name."""
+        """Return a context. Raises OperationError if there is none with that name."""
         if name not in self.contexts:
             known = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "none is saved"
             raise OperationError(
@@ -45,38 +45,38 @@ class SavedContexts:
         return self.contexts[name]
 
     def used(self, name: str | None) -> "SavedContexts":
-        """Return the same contexts with another one in use, None for none. Raises OperationError if it is not there."""
+        """Return the contexts with another one in use, None for none. Raises OperationError if it does not exist."""
         if name is not None:
             self.get(name)
         return self if name == self.current else replace(self, current=name, previous=self.current)
 
     def saved(self, name: str, values: Mapping[str, Value]) -> "SavedContexts":
-        """Return the contexts with `name` being `values`."""
+        """Return the contexts with `values` as the context `name`."""
         return replace(self, contexts={**self.contexts, name: dict(values)})
 
     def without(self, name: str) -> "SavedContexts":
-        """Return the contexts without `name`, which is not in use any more either."""
+        """Return the contexts without `name`. If it was in use, none is in use afterwards."""
         kept = {other: values for other, values in self.contexts.items() if other != name}
         current, previous = (None if other == name else other for other in (self.current, self.previous))
         return SavedContexts(kept, current, previous)
 
 
 def check_context_name(name: str) -> str:
-    """Return `name`. Raises ValueError if it cannot be that of a context."""
+    """Return `name`. Raises ValueError if a context cannot have this name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a context: up to 64 letters, digits, dots, dashes and underscores")
     return name
 
 
 def contexts_path() -> Path:
-    """Return the file of the user's contexts, which may not exist."""
+    """Return the path of the user's contexts. The file may not exist."""
     base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     return (base if base.is_absolute() else Path.home() / ".config") / "hedwig" / "admin.toml"
 
 
 def read_contexts() -> SavedContexts:
-    """Return what is saved; nothing if there is no file. Raises OperationError if the file makes no sense."""
+    """Return the saved contexts; none if there is no file. Raises OperationError if the file makes no sense."""
     path = contexts_path()
     try:
         content = tomllib.loads(path.read_bytes().decode())
@@ -92,11 +92,11 @@ def read_contexts() -> SavedContexts:
 
 @contextmanager
 def changing_contexts() -> Iterator["Draft"]:
-    """Give the saved contexts to be changed, and write them if they were; no other hedwig-admin changes them meanwhile.
+    """Yield the saved contexts as a draft, and save the draft if it was changed. Others cannot change them meanwhile.
 
     Raises: OperationError - the file makes no sense, cannot be written, or another process holds it for too long.
     """
-    # A link, as those make who keep such files elsewhere, stays one.
+    # Follow a symbolic link, so that it stays one: some users keep such files elsewhere.
     path = Path(os.path.realpath(contexts_path()))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -153,7 +153,7 @@ def _broken(path: Path, why: str) -> OperationError:
 
 
 def _write(path: Path, saved: SavedContexts) -> None:
-    """Put a new file, for nobody but its user to read, in the place of the old one at once."""
+    """Replace the file in one step by a new one that only its user can read."""
     with needed("cli", "contexts are saved with"):
         import tomli_w
     content: dict[str, Any] = {}
@@ -175,7 +175,7 @@ def _write(path: Path, saved: SavedContexts) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of `directory`. Raises OperationError if others do for too long."""
+    """Hold the lock of `directory`. Raises OperationError if another process holds it for too long."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     end = time.monotonic() + _LOCK_WAIT_S
     try:
@@ -192,4 +192,4 @@ def _locked(directory: Path) -> Iterator[None]:
                 time.sleep(_LOCK_POLL_S)
         yield
     finally:
-        os.close(descriptor)  # This gives the lock up too.
+        os.close(descriptor)  # This also releases the lock.

@@ -1,4 +1,4 @@
-"""The options by which a command is told which hubs and ledgers are meant, handed to it as one value."""
+"""The options that say which hubs and ledgers a command means. The command gets them as one value."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ __all__ = ["deployment_options", "offline_option"]
 def deployment_options(
     *, cluster: bool = True, admin: str | None = None, ledgers: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a command about hubs; it gets them as `deployment`, a Deployment.
+    """Return a decorator that adds the options of a command about hubs. The command gets a Deployment as `deployment`.
 
     Args:
         cluster: add --cluster.
@@ -40,7 +40,7 @@ def deployment_options(
 
 
 def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that says to do without the owner."""
+    """Return the option --offline, which changes the store without asking the owner."""
     return click.option(
         "--offline",
         is_flag=True,

@@ -1,4 +1,4 @@
-"""How a command reaches hubs: which one is asked first, over TLS or not, and what their errors come to."""
+"""How a command reaches hubs: which hub it asks first, whether over TLS, and how it reports the errors of hubs."""
 
 import asyncio
 import ssl
@@ -31,14 +31,14 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubAccess:
-    """The hub that is asked first; any will do, they redirect. `tls` is None for connections without it."""
+    """The hub to ask first. Any hub will do, since hubs redirect. `tls` is None for connections without TLS."""
 
     address: HubAddress
     tls: ssl.SSLContext | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> "HubAccess":
-        """Make it of what was chosen. Raises ConfigurationError."""
+        """Make it from the chosen settings. Raises ConfigurationError."""
         address = HubAddress.parse(str(settings.chosen("hub").value))
         tls = chosen_tls(settings)
         authority = tls["tls_ca"].value
@@ -54,14 +54,14 @@ class HubAccess:
 
 
 def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a command that talks to hubs; it gets them as `hub`."""
+    """Return a decorator that adds the options of a command that talks to hubs. The command gets them as `hub`."""
     return option_group("hub", hub_setting_options(), (), lambda _: HubAccess.of(current_settings()))
 
 
 def with_hub(
     settings: Settings, hub: HubAccess, subject: str, work: Callable[[HedwigClient], Awaitable[T]], **options: Any
 ) -> T:
-    """Return what `work` returns, given a client; Ctrl-C cancels it and closes the client.
+    """Open a client, and return what `work` returns. Ctrl-C cancels `work` and closes the client.
 
     Args: subject - what the command is about, for errors; options - further ClientOptions.
     Raises: OperationError - a hub refused, failed or could not be reached, in one line.
@@ -90,7 +90,7 @@ def client_options(settings: Settings, hub: HubAccess, **options: Any) -> Client
 
 @contextmanager
 def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[None]:
-    """Make one line, a OperationError, of what a hub refuses or fails at; `subject` is what the command is about."""
+    """Turn a refusal or failure of a hub into an OperationError of one line. `subject`: what the command is about."""
     try:
         yield
     except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
@@ -103,8 +103,8 @@ def _verifying(authority: str | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError) as exc:
         raise ConfigurationError(f"the file {authority} holds no certificates in PEM form: {exc}") from exc
-    # Redirects name hubs by address, and an authority of the hubs' own vouches for nobody else. One that vouches for
-    # the whole world must be asked for whom.
+    # Hubs redirect to addresses, not names. With an authority of the hubs' own, a valid certificate proves that the
+    # server is a hub. A public authority certifies any server, so the host name must be checked.
     context.check_hostname = authority is None
     return context
 

@@ -1,4 +1,4 @@
-"""Completing the addresses of hubs: those of the cluster that are alive, and those that contexts name."""
+"""Completion of hub addresses: the living hubs of the cluster, and the hubs that contexts name."""
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,14 +11,14 @@ __all__ = ["complete_hub"]
 
 
 def complete_hub(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the hubs whose addresses begin like `incomplete`."""
+    """Return the hubs whose addresses begin with `incomplete`."""
     settings = ctx.find_object(Settings) or Settings()
     names = {item.value for item in complete_quietly(lambda: _live_hubs(settings))} | _saved_hubs(settings)
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 async def _live_hubs(settings: Settings) -> list[str]:
-    # What only completes must not load what talks to ZooKeeper before it is needed.
+    # Completion must not load the ZooKeeper client before it needs it.
     from hedwig.operations.deployment.cluster import read_hubs_of
 
     url = settings.deployment.cluster_url

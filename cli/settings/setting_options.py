@@ -1,4 +1,4 @@
-"""The options by which a command is told of hubs and clusters; their values go into the Settings."""
+"""The options that name hubs, clusters and ledgers. Their values go into the Settings."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def hub_setting_options() -> Sequence[_Decorator]:
-    """Return the options that say which hub is asked, and how."""
+    """Return the options that say which hub to ask, and how."""
     return (
         click.option(
             "--hub",
@@ -55,7 +55,7 @@ def hub_setting_options() -> Sequence[_Decorator]:
 
 
 def cluster_setting_options() -> Sequence[_Decorator]:
-    """Return the options that say where the hubs of a cluster are found."""
+    """Return the options that say where the hubs of a cluster are registered."""
     return (
         click.option(
             "--cluster",
@@ -68,7 +68,7 @@ def cluster_setting_options() -> Sequence[_Decorator]:
 
 
 def owner_setting_options(whose: str = "the topic's owner") -> Sequence[_Decorator]:
-    """Return the option that says how the owner of a topic is asked, or some other hub, named in words by `whose`."""
+    """Return the option that names the admin endpoint of a topic's owner, or of the hub that `whose` describes."""
     return (
         click.option(
             "--admin",
@@ -86,7 +86,7 @@ def ledger_setting_options() -> Sequence[_Decorator]:
         click.option(
             "--data",
             metavar="DIR",
-            # Whether it may be read is no matter of the command line: commands say so with exit codes of their own.
+            # The command line accepts an unreadable directory. Commands report it with their own exit codes.
             type=click.Path(exists=True, file_okay=False, readable=False),
             help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
             **kept_setting("data"),

@@ -1,7 +1,7 @@
-"""What every command is told in the same way: which store, how long to wait, how to write the result.
+"""The settings that all commands share: which store, how long to wait, how to write the result.
 
-Each setting is looked for on the command line, then in the environment, then in the saved context; else it has its
-default. An option with an empty value is refused; an empty variable of the environment counts as not set.
+The value of a setting comes from the command line, else from the environment, else from the saved context, else it is
+the default. An empty option is refused. An empty environment variable counts as not set.
 """
 
 import os
@@ -33,7 +33,7 @@ _CONTEXT_VARIABLE: Final = "HEDWIG_CONTEXT"
 
 @dataclass(slots=True)
 class Settings:
-    """The shared options of one invocation, wherever on the command line they stood, and what stands behind them.
+    """The shared options of one command, wherever they stood on the command line, and the settings behind them.
 
     `flags` has the settings that the command line gives, by key.
     """
@@ -48,21 +48,21 @@ class Settings:
 
     @property
     def url_to_show(self) -> str:
-        """Return the URL of the store, and make nothing; also where other settings make no sense."""
+        """Return the URL of the store without making anything. Works even if other settings make no sense."""
         return self._text("metadata") or embedded_url()
 
     @property
     def deployment(self) -> Deployment:
-        """Return which store and which cluster are meant.
+        """Return which store and which cluster the user means.
 
-        Raises: ConfigurationError - the environment says nonsense; OperationError - the saved context is not there.
+        Raises: ConfigurationError - the environment makes no sense; OperationError - the saved context does not exist.
         """
         return self.deployment_with()
 
     def deployment_with(self, *, admin: bool = False, ledgers: bool = False) -> Deployment:
         """Return the same, with the admin endpoint of a hub, and with where the ledgers are.
 
-        What says the latter most directly, as data directory or as bookies, hides all that is said further away.
+        The first source that names a data directory or bookies counts. It hides what later sources say of both.
 
         Raises: as `deployment`; ConfigurationError - one source says both.
         """
@@ -91,9 +91,9 @@ class Settings:
         return None if value is None else str(value)
 
     def chosen(self, key: str) -> Chosen:
-        """Return the value of a setting and where it came from.
+        """Return the value of a setting and its source.
 
-        Raises: ConfigurationError - the environment says nonsense; OperationError - the saved context is not there.
+        Raises: ConfigurationError - the environment makes no sense; OperationError - the saved context does not exist.
         """
         for source, values in self.layers((key,)):
             if key in values:
@@ -101,7 +101,7 @@ class Settings:
         return Chosen(SETTINGS[key].default, "default")
 
     def layers(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
-        """Yield where values of `keys` may come from and which do, what counts most first. Raises as `chosen`."""
+        """Yield each source with its values of `keys`, the one that counts most first. Raises as `chosen`."""
         for key in keys:
             if key in self.flags:
                 yield "flag", {key: self.flags[key] for key in keys if key in self.flags}
@@ -126,7 +126,7 @@ class Settings:
             yield f"environment {', '.join(SETTINGS[key].variable for key in found)}", found
 
     def context_name(self) -> Chosen:
-        """Return the name of the context that counts, None for none, and where it came from. Raises OperationError."""
+        """Return the name of the context in use, None for none, and its source. Raises OperationError."""
         if self.context:
             return Chosen(self.context, "flag")
         if name := os.environ.get(_CONTEXT_VARIABLE):
@@ -135,7 +135,7 @@ class Settings:
         return Chosen(None, "default") if current is None else Chosen(current, "config context use")
 
     def saved_contexts(self) -> SavedContexts:
-        """Return the saved contexts, as the command found them. Raises OperationError if their file makes no sense."""
+        """Return the saved contexts as this command first read them. Raises OperationError for a broken file."""
         if self._saved is None:
             self._saved = read_contexts()
         return self._saved
@@ -155,16 +155,16 @@ def current_settings() -> Settings:
 
 
 def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the saved contexts that begin like `incomplete`; none if their file makes no sense."""
+    """Return the saved contexts that begin with `incomplete`; none if their file makes no sense."""
     try:
         names = (ctx.find_object(Settings) or Settings()).saved_contexts().contexts
     except OperationError:
-        return []  # A shell that completes has no place for complaints.
+        return []  # Completion in a shell shows no message.
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def shared_options() -> list[click.Parameter]:
-    """Return the options that every command takes, also before its name; the one given last counts."""
+    """Return the options that every command takes, also before its name. If one is given twice, the last counts."""
     return [
         click.Option(
             ["--metadata"],
@@ -208,7 +208,7 @@ def shared_options() -> list[click.Parameter]:
 
 
 def kept_setting(key: str) -> dict[str, Any]:
-    """Return the arguments of an option that gives a setting, to the Settings instead of to the command."""
+    """Return the arguments of an option whose setting goes to the Settings instead of to the command."""
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         # An option that is absent here must not hide the same one given earlier on the line.
@@ -235,6 +235,6 @@ def _kept(field: str, convert: Callable[[Any], Any] = lambda value: value) -> di
 
 
 def _refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Refuse what a script gives whose variable is unset: the default in its place may be another store."""
+    """Refuse an empty value, as from an unset variable in a script. The default could mean another store."""
     if value == "":
         raise click.BadParameter("it is empty; give a value, or leave the option out", ctx, parameter)

@@ -1,4 +1,4 @@
-"""Whether hubs are reached over TLS, and who vouches for them: three settings that decide it together."""
+"""Whether to reach hubs over TLS, and whom to trust. Three settings decide that together."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,16 +13,16 @@ _KEYS: Final = ("tls", "tls_ca", "tls_insecure")
 
 
 def chosen_tls(settings: Settings) -> Mapping[str, Chosen]:
-    """Return `tls`, `tls_ca` and `tls_insecure` as they count together.
+    """Return the values of `tls`, `tls_ca` and `tls_insecure` that count together.
 
-    Whatever says most directly how hubs are trusted overrules all that is said further away: a --tls-ca in the flags,
-    for instance, a tls_insecure in the context. Raises: ConfigurationError - one source contradicts itself.
+    The first source that says how to trust hubs overrules later sources: a --tls-ca in the flags overrules a
+    tls_insecure in the context. Raises: ConfigurationError - one source contradicts itself.
     """
     found: dict[str, Chosen] = {}
     for source, given in settings.layers(_KEYS):
         values = {key: given[key] for key in _KEYS if key in given}
         _check(source, values)
-        # --tls asks for hubs that somebody vouches for, and leaves open who.
+        # --tls alone asks for hubs with a valid certificate, and does not say which authority to trust.
         counted = {key: value for key, value in values.items() if key != "tls_insecure" or "tls" not in found}
         for key, value in counted.items():
             found.setdefault(key, Chosen(value, source))

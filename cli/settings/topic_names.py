@@ -1,4 +1,4 @@
-"""Completing the names of topics: the first ones of the store."""
+"""Completion of topic names: the first ones of the store."""
 
 from typing import Final
 
@@ -14,17 +14,17 @@ __all__ = ["complete_topic"]
 
 _COMPLETIONS_MAX: Final = 50
 _CHILDREN_MAX: Final = 100_000
-"""The topics of a ZooKeeper with more side by side are not completed: nobody waits at a prompt for so many names."""
+"""Topics are not completed if ZooKeeper has more children in one node than this. Listing them would take too long."""
 
 
 def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the first topics that begin like `incomplete`; none if the store is slow or not there."""
+    """Return the first topics that begin with `incomplete`; none if the store is slow or does not exist."""
     settings = ctx.find_object(Settings) or Settings()
     return complete_quietly(lambda: _first_topics(settings, incomplete))
 
 
 async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
-    # What only completes must not load what reads a store before it is needed.
+    # Completion must not load the code of the store before it needs it.
     from hedwig.metadata import StoreOptions, open_metadata
 
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""The client library: publish to topics and subscribe to them, over asyncio, or with calls that block.
+"""The client library: publish to topics and subscribe to them, with asyncio or with calls that block.
 
 `HedwigClient` is for programs that use asyncio, `BlockingClient` for those that do not.
 """

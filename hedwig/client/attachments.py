@@ -1,7 +1,7 @@
 """Attachments: which channel serves which subscription.
 
-A channel serves one subscription, or, if channels are shared, all subscriptions of one hub. Then a subscription whose
-application does not keep up holds the others of its hub back too, as in the original.
+A channel serves one subscription, or, if channels are shared, all subscriptions of one hub. On a shared channel, a
+subscription with a slow application holds back the others of its hub too, as in the original.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ class _ServingChannel:
     def __init__(self, on_dropped: Callable[[Delivery], None]) -> None:
         self.channel: Channel | None = None
         self.subscriptions: dict[_Key, Subscription] = {}
-        """Those for which the hub has answered SUCCESS on this channel."""
+        """The subscriptions for which the hub has answered SUCCESS on this channel."""
         self.asked: set[_Key] = set()
         """Attempts to attach that the hub has not answered."""
         self.closing: dict[_Key, asyncio.Task[bool]] = {}
-        """What the hub was asked to close, until it has confirmed that or the channel has ended."""
+        """The subscriptions that the hub was asked to close, until it has confirmed that or the channel has ended."""
         self._on_dropped = on_dropped
         self._paused: set[Subscription] = set()
 
@@ -61,13 +61,13 @@ class _ServingChannel:
         key = news.topic, news.subscriber
         subscription = self.subscriptions.get(key)
         if isinstance(news, Delivery):
-            # Before the answer to an attempt, and once the end is asked for, messages are those of an attachment that
-            # ends. They come again: whoever attaches next must not take them for its own.
+            # Messages that arrive before the answer to an attempt, or after a request to close, belong to an attachment
+            # that ends. The hub delivers them again, so the next attachment must not accept them.
             is_awaited = key in self.asked or key in self.closing
             if not (is_awaited if subscription is None else subscription.deliver(news.message)):
                 self._on_dropped(news)
         elif subscription is not None:
-            # After an event, this channel must not serve the pair again: whoever wants it back opens another.
+            # After an event, this channel must not serve the subscription again. To reattach, another one is opened.
             self.forget(subscription)
             subscription.notify(news)
 
@@ -79,12 +79,12 @@ class _ServingChannel:
             subscription.lose()
 
     def serve(self, subscription: Subscription) -> None:
-        """Hand over what the hub delivers from now on: it has answered SUCCESS."""
+        """Pass on the messages that the hub delivers from now on, since it has answered SUCCESS."""
         self.subscriptions[subscription.topic, subscription.subscriber] = subscription
         subscription.begin_session()
 
     def forget(self, subscription: Subscription) -> None:
-        """Serve a subscription no more, and let it hold back no other."""
+        """Stop serving a subscription, so that it no longer holds back others."""
         self.subscriptions.pop((subscription.topic, subscription.subscriber), None)
         self.resume(subscription)
 
@@ -135,7 +135,7 @@ class _Attachment:
         self._serving.resume(self._subscription)
 
     async def detach(self) -> bool:
-        if not self.is_serving:  # Else another channel may serve it by now; the original hub does not ask which one.
+        if not self.is_serving:  # Else the request could end it on another channel: the original hub does not check.
             await self.abandon()
             return False
         return await asyncio.shield(self._owner.end(self._serving, self._subscription))
@@ -156,7 +156,7 @@ class Attachments:
         self._channels: dict[Channel, None] = {}
         self._endings: set[asyncio.Task[bool]] = set()
         self.dropped = 0
-        """How many messages hubs delivered unasked or out of order."""
+        """The number of messages that hubs delivered unasked or out of order."""
 
     async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
@@ -164,7 +164,7 @@ class Attachments:
             try:
                 return await self._attach_once(subscription, action)
             except TopicBusyError:
-                # The hub may not have noticed yet that the channel which served the subscription before is gone.
+                # The hub may not have noticed yet that the previous channel of the subscription is gone.
                 await self._options.clock.sleep(pause_s)
         return await self._attach_once(subscription, action)
 
@@ -173,7 +173,7 @@ class Attachments:
             return await self._attach(subscription, action)
         except UncertainAnswerError:
             # The original hub closes a channel on which it refused a SUBSCRIBE, so on a shared one the next SUBSCRIBE
-            # may get lost. Attaching twice is attaching once; creating twice is not.
+            # may get lost. To attach may be repeated safely, but to create may not.
             if action.mode is CreateOrAttach.CREATE:
                 raise
             return await self._attach(subscription, action)
@@ -191,7 +191,7 @@ class Attachments:
             assert found.channel is not None
             found.asked.add(key)
             try:
-                # The first delivery may come in the same packet as the answer, and one of before just ahead of it.
+                # The first delivery may be in the same packet as the answer, and a delivery from before just ahead.
                 return await found.channel.ask(request, timeout_s, lambda: found.serve(subscription))
             finally:
                 found.asked.discard(key)
@@ -212,7 +212,7 @@ class Attachments:
         await asyncio.gather(*self._endings)
 
     async def close_own(self, channel: Channel) -> None:
-        """Close a channel that its one subscription leaves; one that is shared stays."""
+        """Close a channel when its one subscription leaves it. A shared channel stays open."""
         if not self._options.share_channels:
             await channel.close()
 
@@ -234,10 +234,10 @@ class Attachments:
     async def _release(
         self, serving: _ServingChannel, subscription: Subscription, *, is_unanswered: bool = False
     ) -> None:
-        """Give up a channel on which the subscription is not served after all."""
+        """Leave a channel on which the subscription is not served after all."""
         serving.forget(subscription)
-        # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost
-        # by being first, and the next SUBSCRIBE does not run into the end of it.
+        # The original hub closes a channel on which it refused a SUBSCRIBE. If the channel serves nothing else, close
+        # it first: that loses nothing, and the next SUBSCRIBE does not get lost at its end.
         if serving.channel is None or not serving.channel.is_open:
             return
         if not serving.is_used:
@@ -246,10 +246,11 @@ class Attachments:
             self.end(serving, subscription)
 
     def end(self, serving: _ServingChannel, subscription: Subscription) -> "asyncio.Task[bool]":
-        """Have the hub end what it serves, or may serve yet, of a subscription on a channel.
+        """Ask the hub to stop serving a subscription on a channel, also if it only may serve it later.
 
-        The task that waits for that goes on whoever is cancelled; until it has ended nobody attaches the subscription
-        on this channel. It returns whether the hub has confirmed the end; if not, the channel has ended.
+        The returned task waits for the answer. It goes on if a caller is cancelled, and until it ends the subscription
+        is not attached on this channel again. It returns whether the hub has confirmed the end; if not, the channel has
+        ended.
         """
         serving.forget(subscription)
         key = subscription.topic, subscription.subscriber
@@ -261,10 +262,10 @@ class Attachments:
         return ending
 
     async def _ask_to_close(self, serving: _ServingChannel, topic: Topic, subscriber: SubscriberId) -> bool:
-        """End delivery, and wait for that also where the channel ends too; say whether the hub has confirmed it.
+        """End delivery, also if the channel is closed then anyway; return whether the hub has confirmed the end.
 
-        The original client just closes its channel then. Whoever attaches next may overtake the consume pointer that
-        was sent last, and is told of messages that were finished, or that the subscription is busy.
+        The original client just closes its channel in that case. Then the next client to attach may overtake the last
+        consume pointer. It receives finished messages again, or the error that the subscription is busy.
         """
         assert serving.channel is not None
         try:
@@ -275,7 +276,7 @@ class Attachments:
         except ServiceError:
             is_confirmed = False
         if not is_confirmed:
-            # The hub may serve it, now or later: only the end of the channel surely ends that.
+            # The hub may serve it, now or later. Only closing the channel surely ends that.
             await serving.channel.close()
         else:
             await self.close_own(serving.channel)

@@ -1,8 +1,8 @@
-"""A call that the event loop of another thread carries out while this one waits.
+"""A call that the event loop of another thread runs while this thread waits.
 
-KeyboardInterrupt may come between any two steps of the thread that waits. A lock that its Python code takes and gives
-back could stay taken then, and the loop's thread would wait for it for ever, with everybody's calls. So the waiting
-thread only sets attributes, and waits for a lock that nobody else needs.
+KeyboardInterrupt may interrupt the waiting thread between any two steps. If its Python code acquired and released a
+lock, the lock could stay taken. Then the loop's thread would wait for it for ever, with the calls of all threads. So
+the waiting thread only sets attributes, and waits for a lock that no other thread needs.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BackgroundCall(Generic[T]):
-    """Work for the loop of another thread, and its outcome. For one thread that waits.
+    """Work for the loop of another thread, and its outcome. Only one thread may wait for it.
 
     Example:
         call = BackgroundCall(loop, work)
@@ -41,7 +41,7 @@ class BackgroundCall(Generic[T]):
         """Whether there is an outcome."""
 
     def begin(self) -> None:
-        """Have the work begun. Raises: RuntimeError - the loop is closed."""
+        """Schedule the work on the loop. Raises: RuntimeError - the loop is closed."""
         self._loop.call_soon_threadsafe(self._begin)
 
     def wait(self, timeout_s: float) -> bool:
@@ -58,14 +58,14 @@ class BackgroundCall(Generic[T]):
         return cast(T, self._value)
 
     def withdraw(self, give_back: Callable[[T], None] | None = None) -> None:
-        """Cancel the work. What it returns, or has returned, goes to `give_back`, in the loop's thread.
+        """Cancel the work. If it has a result nevertheless, the loop's thread passes it to `give_back`.
 
-        May be repeated, and be called whether or not the work was begun.
+        May be called repeatedly, and before `begin`.
         """
         try:
             self._loop.call_soon_threadsafe(self._withdraw, give_back)
         except RuntimeError:
-            return  # The loop is closed, and there is nobody who could take anything back.
+            return  # The loop is closed, so there is nothing that could take the result back.
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._work())

@@ -1,8 +1,8 @@
 """The client for scripts: the same operations, each a call that returns when it is done.
 
-The asyncio client does the work, on the event loop of one background thread. Every call may come from any thread, and
-several at a time. Every wait ends: with the answer, with an error after the deadline that the options set, or with
-Ctrl-C, which leaves the client usable.
+The asyncio client does the work, on the event loop of one background thread. Any thread may make calls, also several at
+a time. Every wait ends with the answer, with an error after the deadline that the options set, or with Ctrl-C. The
+client stays usable after Ctrl-C.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ __all__ = ["BlockingClient"]
 T = TypeVar("T")
 
 _GRACE_S: Final = 5.0
-"""What a call gets beyond the deadlines of the work itself, on a machine that is busy with other things."""
+"""The time that a call gets beyond the deadlines of the work itself, in case the machine is busy."""
 
 
 class BlockingClient:
-    """A client of a region for scripts. Use it as a context manager, or close it; make it after forking, not before.
+    """A client of a region for scripts. Use it as a context manager, or close it. Create it after forking, not before.
 
     Example:
         with BlockingClient("127.0.0.1:4080") as client:
@@ -43,7 +43,7 @@ class BlockingClient:
         attempts = self._options.redirects_max + 1
         self._patience_s = self._options.answer_timeout_s + attempts * self._options.connect_timeout_s + _GRACE_S
         self._loop = asyncio.new_event_loop()
-        # A script that ends without closing the client must end all the same.
+        # A script that ends without closing the client must still end.
         self._thread = threading.Thread(target=self._run_loop, name="hedwig-client", daemon=True)
         self._submitting = threading.Lock()
         self._is_closed = False
@@ -60,8 +60,8 @@ class BlockingClient:
     def close(self, *, last_is_finished: bool = True) -> None:
         """Close all subscriptions and connections, and end the thread. May be called twice.
 
-        Args: last_is_finished - whether messages handed out last count as finished, where that is automatic.
-        Raises: UncertainAnswerError - a hub does not take the last consume pointers; all is closed nevertheless.
+        Args: last_is_finished - whether the last message of each subscription counts as finished, with `auto_consume`.
+        Raises: UncertainAnswerError - a hub does not accept the last consume pointers; all is closed nevertheless.
         """
         try:
             for subscription in list(self._opened.values()):
@@ -83,18 +83,18 @@ class BlockingClient:
             self._thread.join(self._patience_s)
 
     def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
-        """Publish a message; return its position in the topic once the hub keeps it safe.
+        """Publish a message; return its position in the topic once the hub has stored it safely.
 
-        Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
-            not; LocalProtocolError - it is larger than hubs take; ClientClosedError.
+        Raises: UncertainAnswerError - it was sent and not answered, so it may have been published; ServiceError - it
+            was not published; LocalProtocolError - it is larger than hubs accept; ClientClosedError.
         """
         return self._call(partial(self._client.publish, topic, message))
 
     def publish_many(self, topic: Name, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
-        At most `publishes_in_flight_max` are unanswered at a time, and `messages` is read, in the thread that iterates,
-        no further than that. Nothing happens before the first position is asked for. On an error see
+        At most `publishes_in_flight_max` are unanswered at a time. `messages` is read no further than that, in the
+        thread that iterates. Nothing happens before the caller asks for the first position. On an error see
         HedwigClient.publish_many.
         """
         running: deque[BackgroundCall[MessageSeqId]] = deque()
@@ -104,7 +104,7 @@ class BlockingClient:
                 running.append(BackgroundCall(self._loop, partial(self._client.publish, topic, message)))
                 self._begin(running[-1])
                 if is_first:
-                    self._result(running[0])  # It finds the owner, so that the others go one way.
+                    self._result(running[0])  # The first publish finds the owner, so that all others go there.
                     is_first = False
                 while running and (running[0].is_over or len(running) >= self._options.publishes_in_flight_max):
                     yield self._result(running.popleft())
@@ -148,7 +148,7 @@ class BlockingClient:
         self._call(partial(self._client.unsubscribe, topic, subscriber))
 
     def close_subscription(self, topic: Name, subscriber: Name) -> None:
-        """Close a subscription that is open here; it goes on to exist. Raises ClientNotSubscribedError."""
+        """Close a subscription that is open here; it still exists afterwards. Raises ClientNotSubscribedError."""
         opened = self._opened.get((topic_of(topic), subscriber_of(subscriber)))
         if opened is not None:
             opened.close()
@@ -166,7 +166,7 @@ class BlockingClient:
             return self._result(call)
         finally:
             if not call.is_over:
-                call.withdraw()  # Whoever is interrupted wants it no more.
+                call.withdraw()  # An interrupted caller no longer wants the result.
 
     def _begin(self, call: "BackgroundCall[Any]") -> None:
         with self._submitting:
@@ -176,7 +176,7 @@ class BlockingClient:
         raise ClientClosedError("the client was closed; make another one")
 
     def _result(self, call: BackgroundCall[T]) -> T:
-        """Wait for a call, which is withdrawn if that takes too long."""
+        """Wait for the outcome of a call. It is withdrawn if that takes too long."""
         if not call.wait(self._patience_s):
             call.withdraw()
             raise UncertainAnswerError(f"no outcome within {self._patience_s:g} s")
@@ -197,7 +197,7 @@ class BlockingClient:
             self._loop.close()
 
     def _cancel_the_rest(self) -> None:
-        """End what other threads still wait for, so that they hear of it."""
+        """Cancel the calls of other threads, so that their waits end."""
         rest = asyncio.all_tasks(self._loop)
         for task in rest:
             task.cancel()

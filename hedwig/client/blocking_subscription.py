@@ -19,13 +19,13 @@ __all__ = ["BlockingSubscription"]
 T = TypeVar("T")
 
 _SLICE_S: Final = 1.0
-"""How long one wait for a message lasts before it is looked whether anything can still come."""
+"""How long one wait for a message lasts before the thread checks whether the subscription is still open."""
 _GRACE_S: Final = 5.0
-"""How much later than agreed the loop's thread may answer, on a machine that is busy with other things."""
+"""How much later than agreed the loop's thread may answer, in case the machine is busy."""
 
 
 class _Call(Protocol):
-    """Does work on the client's loop."""
+    """Runs work on the client's loop, and waits for it."""
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]], /) -> T: ...
 
@@ -33,9 +33,9 @@ class _Call(Protocol):
 class BlockingSubscription:
     """An open subscription: iterate over it for its messages, or `receive` them one by one.
 
-    What `hedwig.client.Subscription` says of consuming and of reconnecting holds here too. Several threads may share
-    one: each message goes to one of them, and with automatic consuming it counts as finished when any of them asks for
-    another, so these should call `consume` themselves.
+    Consuming and reconnecting work as in `hedwig.client.Subscription`. Several threads may share one subscription: each
+    message goes to one of them. With several threads auto-consume is unsafe, since a message counts as finished when
+    any of them asks for another. So these should call `consume` themselves.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class BlockingSubscription:
         call: _Call,
         on_close: Callable[["BlockingSubscription"], None],
     ) -> None:
-        """`begin` begins a call on `loop`, and raises ClientClosedError if it does not."""
+        """`begin` begins a call on `loop`, or raises ClientClosedError."""
         self._subscription = subscription
         self._loop = loop
         self._begin = begin
         self._call = call
         self._on_close = on_close
-        # A message that came for somebody who was interrupted must not get lost: it comes next. So each thread leaves a
-        # note of what it asked for, until it has the message or has withdrawn.
+        # A message that arrives for an interrupted thread must not get lost, but be returned next. So each thread
+        # records its call until it has the message or has withdrawn.
         self._asked: dict[int, BackgroundCall[Received | None]] = {}
         self._given_back: deque[Received] = deque()
         self._asking = asyncio.Lock()
@@ -73,7 +73,7 @@ class BlockingSubscription:
 
     @property
     def is_attached(self) -> bool:
-        """Say whether a hub delivers to it now, as far as is known here."""
+        """Say whether a hub delivers to it now, as far as the client knows."""
         return self._subscription.is_attached
 
     def __enter__(self) -> Self:
@@ -86,9 +86,9 @@ class BlockingSubscription:
         return self
 
     def __next__(self) -> Received:
-        """Return the next message, however long it takes; Ctrl-C ends the wait and loses nothing.
+        """Return the next message, and wait for it without limit. Ctrl-C ends the wait and loses nothing.
 
-        Raises: StopIteration - it was closed, by any thread; and what Subscription raises.
+        Raises: StopIteration - it was closed, by any thread; any error of Subscription.
         """
         while True:
             message = self.receive(_SLICE_S)
@@ -98,7 +98,7 @@ class BlockingSubscription:
                 raise StopIteration
 
     def receive(self, timeout_s: float) -> Received | None:
-        """Return the next message; None if none came within that many seconds, or after `close`.
+        """Return the next message; None if none arrived within `timeout_s` seconds, or after `close`.
 
         Raises: SubscriptionClosedError - another client took it over, or the connection was lost and it does not
             resubscribe; ServiceError - it cannot be attached again.
@@ -111,7 +111,7 @@ class BlockingSubscription:
             if not call.wait(timeout_s + _GRACE_S):
                 return None
             message = call.outcome()
-            # From here on the message is the caller's: no function is called any more, so no interrupt comes between.
+            # From here on the caller has the message. No function is called any more, so no interrupt can come between.
             del self._asked[me]
             return message
         except (ClientClosedError, CancelledError):
@@ -121,7 +121,7 @@ class BlockingSubscription:
                 self._withdraw_last()
 
     def messages(self, *, idle_s: float) -> Iterator[Received]:
-        """Iterate over the messages until none came for `idle_s` seconds."""
+        """Iterate over the messages until none arrived for `idle_s` seconds."""
         while (message := self.receive(idle_s)) is not None:
             yield message
 
@@ -130,20 +130,20 @@ class BlockingSubscription:
         self._call(partial(self._subscription.consume, seq_id))
 
     def close(self, *, last_is_finished: bool = True) -> bool:
-        """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
+        """End delivery and send the hub the consume pointer; the subscription itself stays. May be called twice.
 
-        Argument and result: Subscription.close.
+        Argument and result are those of Subscription.close.
         """
         self._withdraw_last()
         self._on_close(self)
         try:
             return self._call(partial(self._close, last_is_finished))
         except ClientClosedError:
-            return False  # With the client, all its subscriptions were closed before.
+            return False  # The client is closed, and it has closed all its subscriptions.
 
     async def _close(self, last_is_finished: bool) -> bool:
-        # The last one that was given back has been seen by nobody. The one before it counted as finished when somebody
-        # asked for more.
+        # No thread has seen a message that was given back. The message before it counted as finished when a thread
+        # asked for the next one.
         return await self._subscription.close(last_is_finished=last_is_finished and not self._given_back)
 
     async def _next(self, timeout_s: float) -> Received | None:
@@ -156,7 +156,7 @@ class BlockingSubscription:
             return None
 
     def _withdraw_last(self) -> None:
-        """Withdraw what this thread asked for and did not take, also after an interrupt in this very place."""
+        """Withdraw a call whose message this thread did not take, also after an interrupt in this very place."""
         me = threading.get_ident()
         if (call := self._asked.get(me)) is not None:
             call.withdraw(self._give_back)

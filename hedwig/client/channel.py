@@ -30,9 +30,9 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class Channel:
-    """One connection. It ends as a whole: whatever ends it fails all requests that wait, and `on_end` is called once.
+    """One connection. When it ends, for any reason, all waiting requests fail, and `on_end` is called once.
 
-    `on_news` gets deliveries and events in the order in which they arrive.
+    `on_news` receives deliveries and events in the order in which they arrive.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Channel:
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
     ) -> Self:
-        """Connect to a hub. Raises CouldNotConnectError, also if it has no TLS port and TLS is asked for."""
+        """Connect to a hub. Raises CouldNotConnectError, also if the options ask for TLS and it has no TLS port."""
         port = address.port if options.tls is None else address.ssl_port
         if port is None:
             raise CouldNotConnectError(f"the hub {address} has no TLS port")
@@ -80,7 +80,7 @@ class Channel:
                     limit=_READ_BYTES,
                 )
             _probe(writer.get_extra_info("socket"), options.keepalive_s)
-        except (OSError, TimeoutError, UnicodeError) as exc:  # The last is a host that cannot be a name.
+        except (OSError, TimeoutError, UnicodeError) as exc:  # UnicodeError: the host cannot be a name.
             reason = reason_of(exc) or f"no answer within {options.connect_timeout_s:g} s"
             raise CouldNotConnectError(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         return cls(address, options, reader, writer, on_news, on_end)
@@ -90,9 +90,9 @@ class Channel:
         return self._end is None
 
     async def ask(self, request: Request, timeout_s: float, on_success: Callable[[], None] = lambda: None) -> Answer:
-        """Return the hub's answer, whatever its status.
+        """Return the hub's answer, with any status.
 
-        The channel calls `on_success` as it reads the answer SUCCESS: before it reads what the hub sent after that.
+        When the channel reads the answer SUCCESS, it calls `on_success` before it reads anything that follows.
 
         Raises: CouldNotConnectError - the channel had ended, nothing was sent; UncertainAnswerError - it was sent, and
             the channel ended or the time passed before an answer; LocalProtocolError - it is too large.
@@ -107,13 +107,13 @@ class Channel:
                 await self._drain()
                 return await answer
         except TimeoutError as exc:
-            waited_s = round(timeout_s, 2)  # Of the time for an answer a little has passed before.
+            waited_s = round(timeout_s, 2)  # Rounded, since a little of the time for an answer passed before.
             raise UncertainAnswerError(f"the hub {self.address} did not answer within {waited_s:g} s") from exc
         finally:
             self._waiting.pop(request.txn_id, None)
 
     async def tell(self, request: Request) -> None:
-        """Send a request that has no answer.
+        """Send a request that hubs do not answer.
 
         Raises: CouldNotConnectError - the channel has ended; UncertainAnswerError - the hub does not read.
         """
@@ -127,15 +127,15 @@ class Channel:
             raise UncertainAnswerError(f"the hub {self.address} does not read what is sent to it") from exc
 
     def pause(self) -> None:
-        """Stop reading, so that the hub's deliveries wait in the network and then in the hub."""
+        """Stop reading, so that deliveries wait in the network and then in the hub."""
         self._readable.clear()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue to read."""
         self._readable.set()
 
     async def close(self) -> None:
-        """End the channel. May be called twice, and by whatever `on_news` and `on_end` lead to."""
+        """End the channel. May be called twice, and from within `on_news` and `on_end`."""
         self._finish(CouldNotConnectError(f"the channel to the hub {self.address} was closed"))
         if self._task is not asyncio.current_task():
             self._task.cancel()
@@ -145,27 +145,27 @@ class Channel:
                 with contextlib.suppress(OSError):
                     await self._writer.wait_closed()
         except TimeoutError:
-            self._writer.transport.abort()  # The hub takes no more bytes, so what is left of them goes.
+            self._writer.transport.abort()  # The hub reads no more bytes, so the unsent ones are dropped.
 
     def _check_open(self) -> None:
         if self._end is not None:
             raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {reason_of(self._end)}")
 
     def _send(self, frame: bytes) -> None:
-        """Send a frame, together with the others of this turn of the event loop: a system call for each is dear."""
+        """Send a frame together with the others of this turn of the event loop, since system calls are expensive."""
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(frame)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
-        # Once its connection has ended, which the receiving side may be about to hear, uvloop's transport takes no more
-        # bytes: it raises, where asyncio's own drops them.
+        # The connection may have ended before the receiving side notices it. Then uvloop's transport raises an error on
+        # a write, where asyncio's own drops the bytes.
         if unsent and not self._writer.is_closing():
             self._writer.write(b"".join(unsent))
 
     async def _drain(self) -> None:
-        with contextlib.suppress(OSError):  # The receiving side sees the end, and tells all that wait.
+        with contextlib.suppress(OSError):  # The receiving side notices the end, and fails all waiting requests.
             await self._writer.drain()
 
     async def _receive(self) -> None:
@@ -181,7 +181,7 @@ class Channel:
         except (OSError, RemoteProtocolError) as exc:
             self._finish(exc)
         except Exception as exc:
-            # A defect of ours; whoever waits has to be told all the same.
+            # A defect of ours. The waiting requests must fail nevertheless.
             _log.exception("the channel to the hub %s failed", self.address)
             self._finish(exc)
 
@@ -214,7 +214,7 @@ class Channel:
 
 
 def _host_name(address: HubAddress, options: ClientOptions) -> str | None:
-    """Return the name that a hub's certificate is held against: none, unless the application asks for it.
+    """Return the name that a hub's certificate must match: empty without `check_hostname`, None without TLS.
 
     Redirects name hubs by address, and certificates seldom do.
     """
@@ -224,7 +224,7 @@ def _host_name(address: HubAddress, options: ClientOptions) -> str | None:
 
 
 def _probe(connection: socket.socket, idle_s: int) -> None:
-    """Have the kernel find out that a hub's machine vanished: else a subscription would wait for ever."""
+    """Let the kernel detect that a hub's machine vanished. Otherwise a subscription would wait for ever."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     settings = {
         "TCP_KEEPIDLE": idle_s,
@@ -233,5 +233,5 @@ def _probe(connection: socket.socket, idle_s: int) -> None:
         "TCP_USER_TIMEOUT": 2000 * idle_s,
     }
     for name, value in settings.items():
-        if hasattr(socket, name):  # Not every system has each.
+        if hasattr(socket, name):  # Not every system has all of them.
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

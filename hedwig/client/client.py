@@ -31,7 +31,7 @@ __all__ = ["HedwigClient", "Opening"]
 
 
 class Opening:
-    """A subscription that is to be opened: await it, or open it with `async with`, which closes it, too.
+    """A subscription to open. Await it, or open it with `async with`, which also closes it.
 
     Nothing happens before that. Each `await` opens it once more.
     """
@@ -41,7 +41,7 @@ class Opening:
         self._opened: Subscription | None = None
 
     async def open(self) -> Subscription:
-        """Open it; return it once the hub delivers to it. Raises as HedwigClient.subscribe."""
+        """Open the subscription; return it once the hub delivers to it. Raises as HedwigClient.subscribe."""
         return await self._opener()
 
     def __await__(self) -> Generator[Any, Any, Subscription]:
@@ -57,7 +57,7 @@ class Opening:
 
 
 class HedwigClient:
-    """A client of a region: it finds the owners of topics by itself. Use it as an async context manager, or close it.
+    """A client of a region, which finds the owners of topics by itself. Use it as async context manager, or close it.
 
     Example:
         async with HedwigClient("127.0.0.1:4080") as client:
@@ -65,7 +65,7 @@ class HedwigClient:
     """
 
     def __init__(self, hub: str | ClientOptions | None = None) -> None:
-        """`hub` is the address of any hub, host:port, or the options, if more is to be said.
+        """`hub` is the address of any hub, host:port, or the options of the client.
 
         Raises: ConfigurationError - it is no address.
         """
@@ -84,7 +84,7 @@ class HedwigClient:
         await self.close(last_is_finished=kind is None)
 
     async def close(self, *, last_is_finished: bool = True) -> None:
-        """Close all subscriptions and channels; publishes under way fail. May be called twice.
+        """Close all subscriptions and channels. Publishes under way fail. May be called twice.
 
         Args: last_is_finished - see Subscription.close.
         """
@@ -101,17 +101,18 @@ class HedwigClient:
 
     @property
     def dropped_messages(self) -> int:
-        """Return how many messages hubs delivered unasked or out of order, and were dropped: none, by a sound hub.
+        """Return how many messages the client dropped because hubs delivered them unasked or out of order.
 
-        What a hub delivers again after a subscription has attached anew does not count.
+        A correct hub causes none. Messages that a hub delivers again after a subscription has reattached do not count.
         """
         return self._attachments.dropped
 
     async def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
-        """Publish a message; return its position in the topic once the hub keeps it safe.
+        """Publish a message; return its position in the topic once the hub has stored it safely.
 
-        Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
-            not; LocalProtocolError - it is larger than hubs take; InvalidArgumentError - `topic` can be no name.
+        Raises: UncertainAnswerError - it was sent and not answered, so it may have been published; ServiceError - it
+            was not published; LocalProtocolError - it is larger than hubs accept; InvalidArgumentError - `topic` cannot
+            be a name.
         """
         name = topic_of(topic)
         made = message if isinstance(message, Message) else Message(message)
@@ -126,9 +127,9 @@ class HedwigClient:
     ) -> AsyncIterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
-        At most `publishes_in_flight_max` are unanswered at a time; nothing happens before the first is asked for. They
-        keep their order, except across a move of the topic to another hub. If a publish fails, its error is raised
-        after the positions of those before it, and those after it may have been published or not.
+        At most `publishes_in_flight_max` are unanswered at a time. Nothing happens before the caller asks for the first
+        position. Messages keep their order, except across a move of the topic to another hub. If a publish fails, its
+        error is raised after the positions of the messages before it. Messages after it may have been published or not.
         """
         running: deque[asyncio.Task[MessageSeqId]] = deque()
         is_first = True
@@ -136,7 +137,7 @@ class HedwigClient:
             async for message in _aiter(messages):
                 running.append(asyncio.create_task(self.publish(topic, message)))
                 if is_first:
-                    await asyncio.wait(running)  # It finds the owner, so that the others go one way.
+                    await asyncio.wait(running)  # The first publish finds the owner, so that all others go there.
                     is_first = False
                 while running and (running[0].done() or len(running) >= self._options.publishes_in_flight_max):
                     yield await running.popleft()
@@ -158,13 +159,13 @@ class HedwigClient:
         auto_consume: bool = True,
         resubscribe: bool = True,
     ) -> Opening:
-        """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. The hub delivers then.
+        """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. Then the hub delivers.
 
-        Args: mode - whether it must be new, must exist, or either; preferences - merged into those that are stored;
-            force_attach - take it over from whoever has it open; auto_consume, resubscribe - see Subscription.
+        Args: mode - whether it must be new, must exist, or either; preferences - merged into the stored ones;
+            force_attach - take it over from the client that has it open; auto_consume, resubscribe - see Subscription.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
             not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
-            no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` can be no name.
+            no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` cannot be a name.
         """
         first = Subscribe(
             subscriber=subscriber_of(subscriber),
@@ -203,7 +204,7 @@ class HedwigClient:
         return subscription
 
     async def close_subscription(self, topic: Name, subscriber: Name) -> None:
-        """Close a subscription that is open here, as its own `close` does; it goes on to exist.
+        """Close a subscription that is open here, as its own `close` does. The subscription still exists afterwards.
 
         Raises: ClientNotSubscribedError - it is not open here.
         """
@@ -222,7 +223,10 @@ class HedwigClient:
         await self._ask(name, Unsubscribe(reader))
 
     async def _make_way(self, topic: Topic, subscriber: SubscriberId, *, force: bool) -> None:
-        """Close the same subscription if it is open here and may be: a shared channel cannot serve it twice."""
+        """Close the same subscription if it is open here, since a shared channel cannot serve it twice.
+
+        Raises: TopicBusyError - it is open, and not `force`.
+        """
         while (opened := self._subscriptions.get((topic, subscriber))) is not None:
             if opened.is_open and not force:
                 raise TopicBusyError(f"{_name(topic, subscriber)} is open in this client; close it first")
@@ -243,7 +247,7 @@ class HedwigClient:
         return await channel.ask(request, timeout_s)
 
     async def _channel(self, address: HubAddress) -> Channel:
-        """Return the channel to a hub for all that is not a subscription; callers share one attempt to open it."""
+        """Return the channel to a hub for all requests but subscriptions. Callers share one attempt to open it."""
         opening = self._channels.get(address)
         if opening is None or (opening.done() and not _is_open(opening)):
             opening = asyncio.create_task(Channel.open(address, self._options, _ignore, _forget))
@@ -261,11 +265,11 @@ def _is_open(opening: asyncio.Task[Channel]) -> bool:
 
 
 def _ignore(_: Delivery | Event) -> None:
-    """Drop what a hub has no reason to send on this channel."""
+    """Drop a delivery or event, which a hub has no reason to send on this channel."""
 
 
 def _forget(_: Channel) -> None:
-    """Do nothing: the next request finds that the channel has ended."""
+    """Do nothing, since the next request notices that the channel has ended."""
 
 
 async def _aiter(

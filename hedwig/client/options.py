@@ -1,4 +1,4 @@
-"""How a client behaves; all defaults in one place."""
+"""The options of a client, with all defaults in one place."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -41,47 +41,47 @@ class HubAddress:
 
     @property
     def key(self) -> bytes:
-        """Return the host and the port, by which a request names the hubs that it has tried."""
+        """Return `host:port`, by which a request names the hubs that it has tried."""
         return f"{self.host}:{self.port}".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What a client needs to know.
+    """The options of a client.
 
-    Raises: ConfigurationError - a value that cannot work.
+    Raises: ConfigurationError - a value cannot work.
     """
 
     hub: HubAddress = field(default_factory=lambda: HubAddress("127.0.0.1", _PORT))
-    """The hub that is asked first; any hub will do, it redirects."""
+    """The hub that the client asks first. Any hub will do, since it redirects."""
     tls: ssl.SSLContext | None = None
-    """A context makes every connection a TLS connection to the hubs' TLS ports. (The original speaks TLS 1.2 at most.)
+    """With a context, every connection uses TLS and the hubs' TLS ports. (The original speaks TLS 1.2 at most.)
 
-    With its `check_hostname`, certificates must name the hosts that redirects name.
+    If its `check_hostname` is set, certificates must name the hosts that redirects name.
     """
     connect_timeout_s: float = 5.0
     """The bound on one attempt to connect."""
     answer_timeout_s: float = 30.0
     """The bound on one request with all its redirects."""
     redirects_max: int = 4
-    """How often one request may be sent on."""
+    """The most redirects of one request."""
     publishes_in_flight_max: int = 1024
-    """How many publishes may be unanswered; more wait."""
+    """The most unanswered publishes; further ones wait."""
     deliveries_queued_max: int = 100
-    """How many messages of a subscription may wait for the application; then its channel is not read."""
+    """The most messages of a subscription that wait for the application; at that number its channel is not read."""
     consume_every: int = 5
-    """How many messages the application may have finished before the consume pointer is sent.
+    """The client sends the consume pointer after every N finished messages.
 
-    It is sent earlier when no further message is there.
+    It sends it earlier when no further message has arrived.
     """
     share_channels: bool = False
-    """One connection to each hub for all subscriptions, in place of one each."""
+    """Whether all subscriptions of one hub share one connection, instead of one each."""
     reconnect_pause_s: float = 0.05
-    """The first pause before a subscription reconnects; each further one is twice as long."""
+    """The first pause before a subscription reconnects. Each further pause is twice as long."""
     reconnect_pause_max_s: float = 5.0
     """The longest such pause."""
     keepalive_s: int = 30
-    """How long a connection may be without traffic before it is probed; without a hub it ends after twice that."""
+    """The kernel probes a connection after N seconds without traffic. If the hub is gone, it ends after 2 N seconds."""
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX
     receive_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     clock: Clock = field(default_factory=SystemClock)
@@ -89,7 +89,7 @@ class ClientOptions:
 
     @classmethod
     def of(cls, hub: "str | ClientOptions | None") -> "ClientOptions":
-        """Return the options that were given, or the default ones with the hub at that address.
+        """Return `hub` if it is options, else the default options with the hub at that address.
 
         Raises: ConfigurationError - it is no address.
         """

@@ -45,7 +45,7 @@ _ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
 
 
 class Routes:
-    """The owners that a client knows of, and the way to those that it does not."""
+    """The owners that a client knows, and the search for the others."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -57,18 +57,18 @@ class Routes:
         return next(self._txn_ids)
 
     def owner(self, topic: Topic) -> HubAddress:
-        """Return the hub to ask about `topic`: its owner as last seen, else the default hub."""
+        """Return the hub to ask about `topic`: its last known owner, else the default hub."""
         return self._owners.get(topic, self._options.hub)
 
     async def carry(
         self, topic: Topic, action: Action, ask: Callable[[HubAddress, Request, float], Awaitable[Answer]]
     ) -> tuple[HubAddress, Answer]:
-        """Bring a request to the owner of its topic; return that hub, and its answer, which is a success.
+        """Send a request to the owner of its topic; return that hub, and its answer, which is a success.
 
         `ask` sends one request to one hub, within a number of seconds, and returns the answer.
 
-        Raises: what `ask` raises; ServiceError - the class for the status that was answered;
-            NotResponsibleForTopicError - after too many redirects.
+        Raises: ServiceError - the class for the status of the answer; NotResponsibleForTopicError - after too many
+            redirects; any error of `ask`.
         """
         deadline = Deadline.after(self._options.clock, self._options.answer_timeout_s)
         tried: tuple[bytes, ...] = ()
@@ -82,9 +82,9 @@ class Routes:
             except CouldNotConnectError:
                 if self._owners.pop(topic, None) is None:
                     raise
-                continue  # An owner that is gone: the default hub knows the new one.
+                continue  # The owner is gone, and the default hub knows the new one.
             except UncertainAnswerError:
-                self._owners.pop(topic, None)  # If it is gone too, the next request must not wait for it again.
+                self._owners.pop(topic, None)  # The hub may be gone, and the next request must not wait for it again.
                 raise
             if answer.status is not StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
                 self._remember(topic, address)

@@ -1,4 +1,4 @@
-"""A subscription as the application sees it: an iterator of messages that outlives connections."""
+"""A subscription as the application sees it: an iterator over messages that outlives connections."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ __all__ = ["Attachment", "Subscription"]
 _log = logging.getLogger(__name__)
 
 _FINAL: Final = (ClientNotSubscribedError, InvalidMessageFilterError, MalformedRequestError)
-"""What no further attempt to attach can change."""
+"""Errors that no further attempt to attach can change."""
 
 
 class Attachment(Protocol):
@@ -33,7 +33,7 @@ class Attachment(Protocol):
 
     @property
     def is_serving(self) -> bool:
-        """Say whether the channel is open and the hub delivers on it, as far as is known here."""
+        """Say whether the channel is open and the hub delivers on it, as far as the client knows."""
         ...
 
     async def consume(self, seq_id: MessageSeqId) -> None:
@@ -41,11 +41,11 @@ class Attachment(Protocol):
         ...
 
     def pause(self) -> None:
-        """Let no more messages come for now."""
+        """Stop reading messages from the channel."""
         ...
 
     def resume(self) -> None:
-        """Let messages come again."""
+        """Read messages from the channel again."""
         ...
 
     async def detach(self) -> bool:
@@ -53,20 +53,21 @@ class Attachment(Protocol):
         ...
 
     async def abandon(self) -> None:
-        """Let go of a channel on which the hub has ended delivery."""
+        """Drop a channel on which the hub has ended delivery."""
         ...
 
 
 class Subscription:
-    """An open subscription: iterate over it for its messages, in order, each once for as long as it is open.
+    """An open subscription: iterate over it for its messages, in order. While it is open, each message comes once.
 
-    With `auto_consume`, a message counts as finished when the next one is asked for, or when the subscription is closed
-    in order; a `with` block that an error ends leaves the message that it was at unfinished. The consume pointer is
-    sent after every few, before a wait for the next message, and at `close`. Without, call `consume`.
+    With `auto_consume`, a message counts as finished when the application asks for the next one, or closes the
+    subscription in order. If an error ends the `with` block, its current message stays unfinished. The consume pointer
+    is sent after every `consume_every` messages, before a wait for the next message, and at `close`. Without
+    `auto_consume`, call `consume`.
 
-    With `resubscribe` it attaches again by itself after the loss of a connection or of a hub; messages that this object
-    has delivered already are not delivered again. Those that were not consumed before it is closed come again to the
-    next one that opens the subscription. Without, such a loss ends it.
+    With `resubscribe`, it reattaches by itself after the loss of a connection or of a hub. Messages that this object
+    has delivered already are not delivered again. Without `resubscribe`, such a loss ends it. Messages that were not
+    consumed before `close` are delivered again to the next client that opens the subscription.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Subscription:
         self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
         self._session_last: MessageSeqId | None = None
-        """The newest message that the hub delivered since it attached this subscription the last time."""
+        """The newest message that the hub delivered since it last attached this subscription."""
         self._preferences = SubscriptionPreferences()
         self._queue: deque[Received] = deque()
         self._arrived = asyncio.Event()
@@ -100,13 +101,13 @@ class Subscription:
         self._consumed: MessageSeqId | None = None
         """The newest message that was delivered here and counts as consumed."""
         self._skipped: MessageSeqId | None = None
-        """What counts as consumed though it was never delivered here, until the hub is told."""
+        """A pointer beyond the messages delivered here, until it is sent to the hub."""
         self._told = 0
-        """The consume pointer that the hub was told since it attached this subscription the last time."""
+        """The consume pointer sent to the hub since it last attached this subscription."""
         self._telling: asyncio.Task[None] | None = None
         self._end: HedwigError | None = None
         self._attaching: asyncio.Task[None] | None = None
-        """The attempt to attach that is under way, or was the last."""
+        """The attempt to attach that is under way, or the last one."""
         self._closing: asyncio.Task[bool] | None = None
 
     @property
@@ -116,12 +117,12 @@ class Subscription:
 
     @property
     def is_open(self) -> bool:
-        """Say whether messages may still come: not after `close`, nor after an error that ended it."""
+        """Say whether messages may still arrive: not after `close`, nor after an error that ended it."""
         return self._end is None
 
     @property
     def is_attached(self) -> bool:
-        """Say whether a hub delivers to it now, as far as is known here; if not, it is open and reconnecting."""
+        """Say whether a hub delivers to it now, as far as the client knows; False while it is reconnecting."""
         return self._end is None and self._attachment is not None and self._attachment.is_serving
 
     async def __aenter__(self) -> Self:
@@ -147,7 +148,7 @@ class Subscription:
             if self._end is not None:
                 raise self._end
             if self._unsent and self._finished is not None:
-                # The hub may hold back what comes next until it hears of these: its window can be that small.
+                # The hub may hold back the next message until it receives the pointer, since its window may be small.
                 await self._consume(self._finished)
                 continue
             self._arrived.clear()
@@ -161,10 +162,10 @@ class Subscription:
     async def consume(self, seq_id: MessageSeqId) -> None:
         """Move the consume pointer: `seq_id` and all messages before it are finished.
 
-        If the hub cannot be told now, it is told once the subscription has attached again, of each message as the hub
-        delivers it again.
+        If the hub cannot be reached now, the pointer is sent once the subscription has reattached. It then follows the
+        messages that the hub delivers again.
 
-        Raises: SubscriptionClosedError, ServiceError - it is not open any more, and why.
+        Raises: SubscriptionClosedError, ServiceError - it is not open any more; the text says why.
         """
         if isinstance(self._end, _ClosedHere):
             raise SubscriptionClosedError("the subscription was closed; open it again to consume")
@@ -173,19 +174,19 @@ class Subscription:
         await self._consume(seq_id)
 
     async def close(self, *, last_is_finished: bool = True) -> bool:
-        """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
+        """End delivery and send the hub the consume pointer; the subscription itself stays. May be called twice.
 
-        Args: last_is_finished - whether, with `auto_consume`, the message handed out last counts as finished; if not,
-            it comes again.
-        Returns: whether its hub has confirmed the end, and thereby that it knows all that was consumed. If not, it may
-            or may not know the last of it.
+        Args: last_is_finished - whether, with `auto_consume`, the last returned message counts as finished; if not, it
+            is delivered again.
+        Returns: whether the hub has confirmed the end, and thereby that it has received the consume pointer. If not,
+            the hub may have missed the latest pointers.
         """
         if self._closing is None:
             is_to_finish = self._end is None
             self._conclude(_ClosedHere("the subscription was closed"))
             self._queue.clear()
             self._closing = asyncio.create_task(self._close(is_to_finish, last_is_finished))
-        # Who is cancelled here leaves nothing attached: the end goes on, and the next to open it waits for that.
+        # A cancelled caller leaves nothing attached: the closing goes on, and the next opening waits for it.
         return await asyncio.shield(self._closing)
 
     async def _close(self, is_to_finish: bool, last_is_finished: bool) -> bool:
@@ -200,15 +201,18 @@ class Subscription:
                 if self._unsent and self._finished is not None:
                     await self._consume(self._finished)
                 if self._consumed is not None and self._consumed.local > self._told:
-                    await self._tell(self._consumed)  # This session delivers nothing more that it could miss.
+                    await self._tell(self._consumed)  # This session delivers nothing more, so it can miss nothing.
             return await self._attachment.detach() if self._attachment is not None else False
         finally:
-            # They know each other; whoever opens many subscriptions must not need the garbage collector to close them.
+            # These objects refer to each other. Closing many subscriptions must not need the garbage collector.
             self._attachment = self._attaching = self._telling = None
             self._on_close(self)
 
     async def open(self) -> None:
-        """Attach for the first time. Raises what the hub answers; SubscriptionClosedError if it is closed meanwhile."""
+        """Attach for the first time.
+
+        Raises: SubscriptionClosedError - it was closed meanwhile; any error that the hub answers.
+        """
         self._attaching = asyncio.create_task(self._attach_first())
         try:
             await self._attaching
@@ -231,14 +235,15 @@ class Subscription:
             attachment.pause()
 
     def begin_session(self) -> None:
-        """Take messages from now on: the hub has attached it. For the channel that serves the subscription."""
+        """Accept messages from now on, since the hub has attached it. For the channel that serves the subscription."""
         self._session_last = None
         self._told = 0
 
     def deliver(self, message: Message) -> bool:
-        """Take a message that the hub delivers. For the channel that serves the subscription.
+        """Accept a message that the hub delivers. For the channel that serves the subscription.
 
-        Returns: whether it is behind all that the hub delivered since it attached this subscription, as it must be.
+        Returns: whether it follows all messages that the hub delivered since it last attached this subscription, as it
+            must.
         """
         seq_id = message.seq_id
         if seq_id is None or (self._session_last is not None and seq_id.local <= self._session_last.local):
@@ -258,20 +263,20 @@ class Subscription:
         return True
 
     def notify(self, event: Event) -> None:
-        """Take news of the hub. For the channel that serves the subscription."""
+        """Accept an event of the hub. For the channel that serves the subscription."""
         if event.kind is EventKind.SUBSCRIPTION_FORCED_CLOSED:
             self.take_over()
         else:
             self.lose()
 
     def take_over(self) -> None:
-        """End it for its reader, since somebody else attached by force."""
+        """End it for its reader, since another client attached by force."""
         self._conclude(SubscriptionClosedError("another client attached to the subscription and took it over"))
 
     def lose(self) -> None:
-        """Begin to attach again, since the channel has ended. For the channel that served the subscription."""
+        """Begin to reattach, since the channel has ended. For the channel that served the subscription."""
         if self._end is not None or self._attachment is None:
-            return  # An attempt to attach that fails is reported by itself.
+            return  # A failing attempt to attach reports itself.
         if not self._resubscribe:
             self._conclude(SubscriptionClosedError("the connection to its hub was lost, or the topic moved"))
         elif self._attaching is None or self._attaching.done():
@@ -292,7 +297,7 @@ class Subscription:
             pause_s = min(2 * pause_s, self._options.reconnect_pause_max_s)
 
     async def _attach_again(self) -> bool:
-        """Attach, and say whether the channel has not been lost since: while this runs, `lose` begins nothing new."""
+        """Attach, and return whether the channel is still serving. While this runs, `lose` begins nothing new."""
         lost, self._attachment = self._attachment, None
         if lost is not None:
             await lost.abandon()
@@ -318,7 +323,7 @@ class Subscription:
         await self._tell_consumed()
 
     async def _tell_consumed(self) -> None:
-        """Tell the hub of its session what it does not know of it yet."""
+        """Send the hub of the current session the consume pointers that it does not have yet."""
         if self._skipped is not None and self._attachment is not None:
             skipped, self._skipped = self._skipped, None
             await self._tell(skipped)
@@ -327,10 +332,10 @@ class Subscription:
             await self._tell(pointer)
 
     def _untold(self) -> MessageSeqId | None:
-        """Return the consume pointer that the hub is to be told now.
+        """Return the consume pointer to send to the hub now; None if there is none.
 
-        It is never beyond what this session has delivered, whatever an earlier one had: the hub may delete what is
-        before it, and that would be missing in the session.
+        It is never beyond the messages that this session has delivered, even if an earlier session delivered more. The
+        hub may delete all messages up to the pointer, and they would be missing in this session.
         """
         if self._attachment is None or self._consumed is None or self._session_last is None:
             return None

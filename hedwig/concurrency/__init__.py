@@ -1,1 +1,1 @@
-"""What asyncio lacks, without anything of Hedwig: locks by key, rate limits, shared work, fair turns."""
+"""Tools that asyncio lacks, such as locks by key, rate limits, shared work and fair turns."""

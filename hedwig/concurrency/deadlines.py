@@ -1,4 +1,4 @@
-"""Deadlines of many at the cost of one timer."""
+"""Deadlines of many items at the cost of one timer."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,26 +9,26 @@ __all__ = ["Deadlines"]
 T = TypeVar("T")
 
 _STEPS: Final = 20
-"""A deadline is met to within a part of so many."""
+"""A deadline is exact to one part in N of its time."""
 _STEP_MAX_S: Final = 1.0
 
 
 class Deadlines(Generic[T]):
-    """Tells which of those that began have not ended within a fixed time, the same for all.
+    """Reports the items that have begun but not ended within a fixed time, which is the same for all.
 
-    Time counts in steps of the event loop's own. A process that was stopped finds what came meanwhile in its sockets,
-    so such a pause is one step, however long it was.
+    Time counts in steps of the event loop. A process that was stopped finds in its sockets the data that arrived
+    meanwhile. So a pause of any length counts as one step.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, late: Callable[[T], None]) -> None:
-        """`late` is called for each that is late, once; 0 seconds: never."""
+        """`late` is called once for each late item. With 0 seconds, no item is ever late."""
         self._loop = loop
         self._step_s = min(_STEP_MAX_S, seconds / _STEPS)
         self._steps_max = round(seconds / self._step_s) if seconds else 0
         self._late = late
         self._step = 0
         self._began: dict[T, int] = {}
-        """The steps in which they began; since all have the same time, the first of them is due first."""
+        """The step in which each item began. Since all have the same time, the first one is due first."""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, each: T) -> None:
@@ -39,7 +39,7 @@ class Deadlines(Generic[T]):
                 self._timer = self._loop.call_later(self._step_s, self._look)
 
     def end(self, each: T) -> None:
-        """Count the time of `each` no more, if it is counted."""
+        """Stop counting the time of `each`, if it is counted."""
         self._began.pop(each, None)
 
     def _look(self) -> None:
@@ -48,7 +48,7 @@ class Deadlines(Generic[T]):
         while self._began:
             each = next(iter(self._began))
             if self._step - self._began[each] <= self._steps_max:
-                # The step in which it began does not count, since it may have been about to end.
+                # The step in which an item began does not count, since the step may have been about to end.
                 self._timer = self._loop.call_later(self._step_s, self._look)
                 return
             del self._began[each]

@@ -1,4 +1,4 @@
-"""Fair turns: items wait, each for one source or several, and the sources have a turn one after the other."""
+"""Fair turns: each item waits for one source or several, and the sources take turns."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -10,9 +10,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 class FairTurns(Generic[T]):
-    """A queue for each source, first come, first served. However long one of them is, the others wait no longer.
+    """A queue for each source, first come, first served. A long queue does not delay the others.
 
-    An item that several sources wait for stands in the queue of each, and has one turn: the first that comes.
+    An item of several sources is in the queue of each, and has one turn: the first of any of them.
     """
 
     __slots__ = ("_queues", "_sources")
@@ -21,28 +21,28 @@ class FairTurns(Generic[T]):
         self._queues: OrderedDict[Hashable, OrderedDict[T, None]] = OrderedDict()
         """By source, in the order of their next turns."""
         self._sources: dict[T, list[Hashable]] = {}
-        """Who waits for each item."""
+        """The sources in whose queues each item is."""
 
     def __len__(self) -> int:
-        """Return how many items wait."""
+        """Return the number of waiting items."""
         return len(self._sources)
 
     def __contains__(self, item: T) -> bool:
         return item in self._sources
 
     def waiting_for(self, source: Hashable) -> int:
-        """Return how many items wait for `source`."""
+        """Return the number of items that wait for `source`."""
         return len(self._queues.get(source, ()))
 
     def add(self, item: T, source: Hashable) -> None:
-        """Have `item` wait for `source`, behind its others; nothing if it does already."""
+        """Append `item` to the queue of `source`; do nothing if it is in it."""
         queue = self._queues.setdefault(source, OrderedDict())
         if item not in queue:
             queue[item] = None
             self._sources.setdefault(item, []).append(source)
 
     def take(self) -> T:
-        """Return the item whose turn it is; it waits no more. Raises KeyError if none waits."""
+        """Remove and return the item whose turn it is. Raises KeyError if none waits."""
         source, queue = next(iter(self._queues.items()), (None, None))
         if queue is None:
             raise KeyError("nothing waits for a turn")

@@ -1,7 +1,7 @@
-"""Work that asyncio callers hand to threads: how a blocking client stays inside its backend.
+"""Work that asyncio callers hand to threads, so that a backend can use a blocking client library.
 
-A job waits, then runs, then is answered; one that still waits can be withdrawn, so that its caller knows that it surely
-had no effect. The queue is bounded, and each caller waits no longer than its deadline.
+A job waits, then runs, then is answered. A caller can withdraw a waiting job, and then knows that it surely had no
+effect. The queue is bounded, and each caller waits no longer than its deadline.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 class NotBegunError(Exception):
-    """No thread got round to the job, and none will: it surely had no effect."""
+    """No thread began the job, and none will: it surely had no effect."""
 
 
 class QueueClosedError(NotBegunError):
-    """The queue was closed before a thread got round to the job."""
+    """The queue was closed before a thread began the job."""
 
 
 class UnfinishedError(Exception):
-    """A thread is still at the job; what becomes of it is not known."""
+    """A thread is still running the job; its outcome is not known."""
 
 
 class _State(enum.Enum):
@@ -38,7 +38,7 @@ class _State(enum.Enum):
 
 
 class Job(Generic[C]):
-    """One piece of work. A thread calls `work` with what it works on and sets `result` or `error`."""
+    """One piece of work. A thread calls `work` with its client and sets `result` or `error`."""
 
     __slots__ = ("deadline", "error", "future", "loop", "result", "state", "work")
 
@@ -71,13 +71,13 @@ class JobQueue(Generic[C]):
         self._slots = asyncio.Semaphore(jobs_max)
 
     async def run(self, work: Callable[[C], T], deadline: Deadline) -> T:
-        """Return what `work` returns in a thread.
+        """Run `work` in a thread, and return its result.
 
-        Raises: what `work` raises; NotBegunError - it did not begin by the deadline; QueueClosedError - nor will it;
-            UnfinishedError - it began and was not over by the deadline.
+        Raises: NotBegunError - it did not begin by the deadline; QueueClosedError - the queue was closed before it
+            began; UnfinishedError - it began and was not over by the deadline; any error of `work`.
         """
         if deadline.expired:
-            # A thread that is free would have it before the timeout is noticed, and nobody would know the outcome.
+            # A free thread would begin the job before the timeout is noticed. Then its outcome would be unknown.
             raise NotBegunError("it waited for its turn until the deadline")
         job: Job[C] | None = None
         try:
@@ -104,7 +104,7 @@ class JobQueue(Generic[C]):
         return job
 
     def _withdraw(self, job: Job[C]) -> bool:
-        """Take back a job that waits; return False if it has begun."""
+        """Withdraw a waiting job; return False if it has begun."""
         with self._wake:
             if job.state is _State.RUNNING:
                 return False
@@ -112,13 +112,13 @@ class JobQueue(Generic[C]):
             return True
 
     def wait(self) -> bool:
-        """Block a thread until there are jobs; return False once the queue is closed."""
+        """Block the calling thread until there are jobs; return False once the queue is closed."""
         with self._wake:
             self._wake.wait_for(lambda: self._closed or self._jobs)
             return not self._closed
 
     def take(self, most: int) -> list[Job[C]]:
-        """Begin up to `most` jobs; the thread that took them answers them."""
+        """Begin and return at most `most` jobs. The calling thread must answer them."""
         taken: list[Job[C]] = []
         with self._wake:
             while self._jobs and len(taken) < most:
@@ -129,12 +129,12 @@ class JobQueue(Generic[C]):
         return taken
 
     def forget_withdrawn(self) -> None:
-        """Drop jobs that nobody waits for, so that a thread that cannot work does not keep them."""
+        """Drop withdrawn jobs, so that they do not pile up while the threads cannot work."""
         with self._wake:
             self._jobs = deque(job for job in self._jobs if job.state is _State.WAITING)
 
     def close(self) -> None:
-        """Accept no more jobs, and fail those that wait. May be called twice."""
+        """Accept no more jobs, and fail the waiting ones. May be called twice."""
         with self._wake:
             self._closed = True
             rest = [job for job in self._jobs if job.state is _State.WAITING]
@@ -145,7 +145,7 @@ class JobQueue(Generic[C]):
         self.answer(rest)
 
     def answer(self, jobs: Iterable[Job[C]]) -> None:
-        """Wake the callers of `jobs`: one call into each event loop, however many wait there."""
+        """Wake the callers of `jobs`, with one call into each event loop for all of its callers."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Job[C]]] = {}
         for job in jobs:
             by_loop.setdefault(job.loop, []).append(job)
@@ -153,7 +153,7 @@ class JobQueue(Generic[C]):
             try:
                 loop.call_soon_threadsafe(_finish, finished)
             except RuntimeError:
-                continue  # That loop was closed, and nobody waits there any more.
+                continue  # That loop was closed, so no caller waits there any more.
 
 
 def _finish(jobs: list[Job[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A lock for each key: what concerns one key happens one after the other."""
+"""A lock for each key, so that work on one key happens one after the other."""
 
 from asyncio import Future, get_running_loop
 from collections import deque
@@ -9,7 +9,7 @@ __all__ = ["KeyedLock"]
 
 
 class KeyedLock:
-    """A lock for each key, that exists only while somebody has it or waits for it; first come, first served."""
+    """A lock for each key, first come, first served. It exists only while a caller has it or waits for it."""
 
     __slots__ = ("_waiting",)
 
@@ -21,7 +21,7 @@ class KeyedLock:
 
     @asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        """Wait until nobody else has `key`, and have it."""
+        """Wait for the lock of `key`, and hold it."""
         waiting = self._waiting.get(key)
         if waiting is None:
             self._waiting[key] = deque()
@@ -32,10 +32,10 @@ class KeyedLock:
                 await mine
             except BaseException:
                 if mine.done() and not mine.cancelled():
-                    self._pass_on(key)  # The turn was given to a caller that left in the same moment.
+                    self._pass_on(key)  # This caller got the turn in the very moment in which it was cancelled.
                 elif mine in waiting:
                     waiting.remove(mine)
-                # Else whoever had the turn has passed this caller over already.
+                # Else the previous holder has already skipped this caller.
                 raise
         try:
             yield

@@ -1,4 +1,4 @@
-"""Work that is done once for all who want it at the same time."""
+"""Work that is done once for all callers that ask for it at the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class SharedWork(Generic[T]):
-    """Something that takes a while and comes out the same for everybody; whoever comes meanwhile shares it.
+    """Work that takes a while and has the same outcome for all callers. Callers that arrive meanwhile share it.
 
-    It goes on when one of those who wait is cancelled, and has a deadline of its own. `what` says in an error what it
-    is: "connect to the server at …".
+    The work goes on if a waiting caller is cancelled, and has a deadline of its own. `what` names it in errors, such as
+    "connect to the server at …".
     """
 
     def __init__(self, what: str) -> None:
@@ -26,13 +26,13 @@ class SharedWork(Generic[T]):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether whoever joins now shares work that somebody else began."""
+        """Say whether a caller that joins now would share work that another one began."""
         return self._task is not None
 
     async def join(self, work: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
-        """Return what the work under way comes to; `work` is begun if there is none.
+        """Return the result of the work under way; begin `work` if there is none.
 
-        Raises: what the work raises; NotAppliedError - it is not over before the deadline; AbortedError - closed.
+        Raises: NotAppliedError - it is not over before the deadline; AbortedError - closed; any error of the work.
         """
         if self._closed:
             raise AbortedError("the store was closed", sent=False)
@@ -51,7 +51,7 @@ class SharedWork(Generic[T]):
             raise
 
     async def close(self) -> None:
-        """Give up what is under way; nothing begins afterwards. May be called twice."""
+        """Cancel the work under way; nothing begins afterwards. May be called twice."""
         self._closed = True
         task = self._task
         if task is not None:
@@ -62,10 +62,10 @@ class SharedWork(Generic[T]):
         try:
             return await work()
         finally:
-            # Before anybody who waits goes on: what is over is not to be joined again.
+            # Cleared before any waiting caller continues, since finished work must not be joined again.
             self._task = None
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:
     if not task.cancelled():
-        task.exception()  # Nobody may be left who waits for it.
+        task.exception()  # Marks the error as seen, since no caller may wait for it any more.

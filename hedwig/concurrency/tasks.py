@@ -1,4 +1,4 @@
-"""Work that goes on beside whoever began it."""
+"""Work that runs in the background of the code that began it."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ _log = logging.getLogger(__name__)
 class Tasks:
     """Tasks of one owner, which are kept alive, waited for and cancelled together.
 
-    Work is to tell its outcome to whom it concerns by itself: nobody looks at the result of a task here, and an
-    exception that it lets out is a defect, which is logged.
+    The work must report its outcome itself, since the result of a task is ignored here. An exception that leaves it is
+    a defect, and is logged.
     """
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[None], None] = {}
-        """In the order in which they began, which is that in which they are cancelled: a simulation must repeat."""
+        """The tasks in the order in which they began. They are cancelled in that order, so that simulations repeat."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -35,12 +35,12 @@ class Tasks:
         return task
 
     async def settle(self) -> None:
-        """Wait until none is left, also of those begun meanwhile. May be cancelled; the tasks go on then."""
+        """Wait until all tasks have ended, also those that begin meanwhile. May be cancelled; then the tasks go on."""
         while self._running:
             await asyncio.wait(list(self._running))
 
     async def cancel(self) -> None:
-        """Cancel all, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         for task in list(self._running):
             task.cancel()
         await self.settle()
@@ -52,13 +52,13 @@ class Tasks:
 
 
 async def repeat(what: str, clock: Clock, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do `work` every so often, until cancelled; a failure of it is logged, and does not end that."""
+    """Do `work` every `interval_s` seconds until cancelled. A failure of it is logged, and does not end the loop."""
     while True:
         await clock.sleep(interval_s)
         try:
             await work()
         except HedwigError as exc:
-            # A store that does not answer, or lets nobody in, says so once in each interval, in one line.
+            # For a store that does not answer or forbids access, one line per interval is enough.
             _log.warning("the %s failed; it is tried again in %g s: %s", what, interval_s, exc)
         except Exception:
             _log.exception("the %s failed; it is tried again in %g s", what, interval_s)

@@ -1,4 +1,4 @@
-"""Numbered calls over one connection, as the clients of HBase and of BookKeeper make them."""
+"""Numbered calls over one connection, for the clients of HBase and of BookKeeper."""
 
 from hedwig.rpc.connection import Bounds, Call, Decoder, RpcConnection
 

@@ -1,8 +1,9 @@
 """One connection to one server: many numbered calls in flight, each with a deadline of its own.
 
-What is sent in one turn of the event loop leaves in one write. Answers come in any order; one that comes after its call
-was given up is dropped. Each call ends once: with its answer, or with what a subclass makes of there being none. That
-tells two cases apart: a call that never left surely had no effect, and any other may have had one.
+All frames of one turn of the event loop leave in one write. Answers arrive in any order. An answer that arrives after
+its call was given up is dropped. Each call ends once: with its answer, or with the outcome that a subclass returns if
+there is none. The subclass distinguishes two cases: a call that never left surely had no effect, and any other may have
+had one.
 """
 
 import asyncio
@@ -21,41 +22,44 @@ A_co = TypeVar("A_co", covariant=True)
 
 _WRITE_BUFFER_BYTES: Final = 1 << 20
 _EARLY_S: Final = 0.001
-"""How much too early a call may expire: an event loop's timers may be no more exact than that."""
+"""How much too early a call may expire, since the timers of an event loop may not be more exact."""
 
 _NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What one connection may take, which its client heeds. Calls have numbers from `first_number` to `numbers_end`."""
+    """The limits of one connection, which its client must respect.
+
+    Calls have numbers from `first_number` to before `numbers_end`.
+    """
 
     calls_max: int
-    """How many calls may be in flight."""
+    """The most calls in flight."""
 
     bytes_max: int
-    """How many bytes of calls that are not over yet may have left; one call may always leave."""
+    """The most bytes of unfinished calls that have left. One call may always leave."""
 
     silence_s: float
-    """A connection on which a call expired, and nothing at all came since it was sent, for so long, is dead."""
+    """A connection is dead if a call on it expires and nothing arrived for N seconds after the call was sent."""
 
     first_number: int
     numbers_end: int
 
 
 class Decoder(Protocol[A_co]):
-    """Turns the bytes of a connection into answers, however they were cut. What it holds is bounded."""
+    """Turns the bytes of a connection into answers, however the network cut them. The memory it holds is bounded."""
 
     def receive(self, data: bytes) -> Sequence[tuple[int, A_co]]:
         """Return the answers that are complete now, each with the number of its call.
 
-        Raises: ProtocolError - these bytes are not the protocol's; nothing can be read after them.
+        Raises: ProtocolError - the bytes break the protocol; nothing can be read after them.
         """
         ...
 
 
 class Call(NamedTuple, Generic[A]):
-    """A call in flight. `label` is what errors call it."""
+    """A call in flight. `label` is its name in errors."""
 
     done: Callable[[A], None]
     size: int
@@ -65,10 +69,10 @@ class Call(NamedTuple, Generic[A]):
 
 
 class RpcConnection(asyncio.Protocol, Generic[A]):
-    """An open connection. It is over for good once `ended`; `on_end` hears of it.
+    """An open connection. Once `ended` is set, it is over for good, and `on_end` is called.
 
-    A subclass puts its requests into frames, and says what comes of a call that is not answered. `peer` is what errors
-    call the other end; `greeting` is sent first.
+    A subclass puts its requests into frames, and decides the outcome of an unanswered call. `peer` is the name of the
+    other end in errors. `greeting` is sent first.
     """
 
     def __init__(
@@ -90,48 +94,48 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
         self._calls: dict[int, Call[A]] = {}
         self._bytes = 0
         self._number = bounds.first_number
-        """That of the next call."""
+        """The number of the next call."""
         self._out: dict[int, tuple[bytes, ...]] = {}
         """The frames of the calls that have not left."""
         self._leaving = False
         self._paused = False
         self._resumed_at = 0.0
         self._heard_at = 0.0
-        # One timer for all calls: one for each would cost as much as all else that a call takes here.
+        # One timer for all calls, since one per call would double the cost of a call here.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
         self.ended: str | None = None
-        """Why it is over, once it is."""
+        """Why the connection is over, once it is."""
 
     @property
     def calls_in_flight(self) -> int:
-        """How many calls were neither answered nor given up."""
+        """Return the number of calls that were neither answered nor given up."""
         return len(self._calls)
 
     def flush(self) -> None:
-        """Let what was sent leave now."""
+        """Write the waiting frames now."""
         if self._paused or self._transport is None or not self._out:
             return
         out, self._out = self._out, {}
         self._transport.write(b"".join(chain.from_iterable(out.values())))
 
     def forget(self, number: int) -> None:
-        """Give up a call, if it is not over yet; its answer will be dropped, and `done` is not called."""
+        """Give up a call, if it is not over yet. Its answer will be dropped, and `done` is not called."""
         if number in self._calls:
             self._take(number)
             self._freed()
 
-    # What a subclass says, and what it uses.
+    # Methods that a subclass overrides or calls.
 
     def _unanswered(self, call: Call[A], *, has_left: bool) -> A:
-        """Return what a call comes to that was in flight when the connection `ended`, or else has expired."""
+        """Return the outcome of a call that expired, or that was in flight when the connection `ended`."""
         raise NotImplementedError
 
     def _unclaimed(self, number: int, answer: A) -> None:
-        """Hear of an answer that no call waits for: mostly it comes too late."""
+        """Handle an answer that no call waits for. Mostly it is late."""
 
     def _freed(self) -> None:
-        """Hear that calls are over, so that others may have room."""
+        """React to the end of calls, after which there may be room for others."""
 
     def _submit(
         self,
@@ -142,9 +146,10 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
         label: str = "",
         held: bool = False,
     ) -> None:
-        """Send the frame made with the next number; `done` is called once, and never from here.
+        """Send the frame made with the next number. `done` is called once, and never from here.
 
-        It leaves at the end of this turn of the event loop; if `held`, with the next `flush`, which must follow then.
+        The frame leaves at the end of this turn of the event loop. If `held`, it leaves with the next `flush`, which
+        the caller must call.
         """
         number = self._number
         now = self._loop.time()
@@ -162,7 +167,7 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
             self._loop.call_soon(self._leave)
 
     def _end(self, why: str) -> None:
-        """End the connection; its calls hear so soon, after `on_end`."""
+        """End the connection. After `on_end`, the event loop soon completes its calls with their outcomes."""
         if self.ended is not None:
             return
         self.ended = why
@@ -176,14 +181,14 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
             self._loop.call_soon(call.done, self._unanswered(call, has_left=has_left))
         self._freed()
 
-    # What the event loop calls.
+    # Methods that the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         handle: socket.socket | None = transport.get_extra_info("socket")
         if handle is not None:
-            # Nothing ends an idle connection but this, should the other machine vanish.
+            # If the other machine vanishes, only this ends an idle connection.
             handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._greeting:
             self._transport.write(self._greeting)
@@ -195,7 +200,7 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
         except ProtocolError as exc:
             self._end(str(exc))
             return
-        # The other end may answer what it was never sent; that is not to leave afterwards.
+        # A faulty other end may answer a call before its frame has left. That frame must not leave afterwards.
         calls, may_be_early = self._calls, bool(self._out)
         for number, answer in answers:
             call = calls.pop(number, None)
@@ -226,34 +231,35 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
         self.flush()
 
     def _skip_numbers(self) -> None:
-        """Go on from the first number at the end, and past those in flight."""
+        """Advance to the next number that is not in flight, and wrap around at the end."""
         while self._number in self._calls or self._number >= self._bounds.numbers_end:
             self._number = self._number + 1 if self._number < self._bounds.numbers_end else self._bounds.first_number
 
     def _take(self, number: int) -> tuple[Call[A], bool]:
-        """Take a call out of those in flight; say whether it has left."""
+        """Remove a call from those in flight; return it, and whether it has left."""
         call = self._calls.pop(number)
         self._bytes -= call.size
         return call, self._out.pop(number, None) is None
 
     def _watch(self, at: float) -> None:
-        """Look at the deadlines at `at`, when the first may have passed, and not before."""
+        """Set the timer to check the deadlines at `at`, when the first may have passed."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
         self._timer = self._loop.call_at(at, self._expire)
 
     def _expire(self) -> None:
-        """Give up the calls whose time is over, and the connection too if it is dead.
+        """Give up the calls whose time is over, and end the connection if it is dead.
 
-        The call that the timer was set for may have been answered long ago: it is set anew for the first that is left.
+        The call of this timer may have been answered long ago. So the timer is set again for the earliest deadline of
+        the remaining calls.
         """
         self._timer, self._timer_at = None, _NEVER
         now = self._loop.time()
         silent = False
         for number in [number for number, call in self._calls.items() if call.expires_at <= now + _EARLY_S]:
             if number not in self._calls:
-                continue  # What was done about another one has ended the connection.
+                continue  # The `done` of another call has ended the connection or this call.
             call, has_left = self._take(number)
             left_at = max(call.asked_at, self._resumed_at)
             silent |= has_left and now - max(left_at, self._heard_at) >= self._bounds.silence_s

@@ -1,6 +1,7 @@
 """The wire protocol of Hedwig, without a socket: frames, requests, responses, messages.
 
-Generated protobuf code stays inside this package and the record codec of metadata.zookeeper; above live these values.
+Generated protobuf code stays inside this package and the record codec of metadata.zookeeper. Other code uses the values
+of this package.
 """
 
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame

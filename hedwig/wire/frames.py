@@ -1,7 +1,7 @@
 """Frames: how a byte stream is cut into messages.
 
-A frame is a length in four bytes, unsigned, big-endian, and that many bytes of one message. A limit on the size counts
-the four bytes, as the original's `max_message_size` does.
+A frame is a length N in four bytes, unsigned, big-endian, and N bytes of one message. A limit on the size includes the
+four bytes, as the original's `max_message_size` does.
 
 Example: the frame of a body of six bytes, the answer to an UNSUBSCRIBE: 00 00 00 06 08 01 10 00 18 0c.
 """
@@ -15,10 +15,10 @@ __all__ = ["CLIENT_FRAME_BYTES_MAX", "HUB_FRAME_BYTES_MAX", "LENGTH_BYTES", "Fra
 
 LENGTH_BYTES: Final = 4
 HUB_FRAME_BYTES_MAX: Final = 1_258_291
-"""The original hub's limit on what clients send."""
+"""The original hub's limit on the frames of clients."""
 
 CLIENT_FRAME_BYTES_MAX: Final = 2_097_152
-"""The original client's limit on what hubs send: more, since a delivery wraps a message."""
+"""The original client's limit on the frames of hubs. It is larger, since a delivery wraps a message."""
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -34,13 +34,13 @@ def encode_frame(body: bytes, frame_bytes_max: int) -> bytes:
 
 _HTTP_ANSWER: Final = b"HTTP"
 _HTTP_REQUESTS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "})
-"""How HTTP begins. Read as the length of a frame, each is over 1 GB, and so over any limit."""
+"""The first bytes of HTTP. Read as the length of a frame, each is over 1 GB, and so over any limit."""
 
 
 class FrameDecoder:
-    """Cuts what a connection receives into the bodies of frames.
+    """Cuts the received bytes of a connection into the bodies of frames.
 
-    It holds at most one frame that is not complete, so its memory is bounded by the limit and the size of one read.
+    It holds at most one incomplete frame, so the limit and the size of one read bound its memory.
     """
 
     __slots__ = ("_buffer", "_frame_bytes_max", "_is_first", "is_http_request", "refusal")
@@ -49,17 +49,17 @@ class FrameDecoder:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
         self._is_first = True
-        """Whether no frame has come yet: only then the other end may be none of Hedwig's."""
+        """Whether no frame has arrived yet. Only then the other end may speak another protocol."""
         self.refusal: str | None = None
-        """Why nothing more can be read, once that is so."""
+        """Why nothing more can be read, once this is the case."""
         self.is_http_request = False
-        """Whether that is because the other end takes this for an HTTP server."""
+        """Whether the reason is that the other end sent an HTTP request."""
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the bodies that are complete now, in order.
 
-        What came whole before a frame that is over the limit is returned, and `refusal` set: how the bytes were cut on
-        their way must not decide what becomes of it.
+        If complete frames precede a frame over the limit, they are returned and `refusal` is set. So it makes no
+        difference how the network cut the bytes.
 
         Raises: RemoteProtocolError - a frame announces more than the limit; nothing can be read after it.
         """
@@ -94,15 +94,15 @@ class FrameDecoder:
         return f"a frame of {length} bytes was announced; at most {most} are allowed"
 
     def drop(self) -> None:
-        """Keep nothing of a frame that is not complete; nothing can be read after it."""
+        """Drop an incomplete frame; nothing can be read after it."""
         self._buffer = bytearray()
 
     @property
     def held_bytes(self) -> int:
-        """How much of a frame that is not complete is held."""
+        """Return the number of bytes of an incomplete frame that are held."""
         return len(self._buffer)
 
     @property
     def is_between_frames(self) -> bool:
-        """Say whether nothing of a further frame has arrived, so that the stream may end here."""
+        """Say whether no part of a further frame has arrived, so that the stream may end here."""
         return not self._buffer

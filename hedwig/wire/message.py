@@ -1,4 +1,4 @@
-"""A message: what is published, kept in a ledger, and delivered."""
+"""A message, as it is published, kept in a ledger, and delivered."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,20 +18,20 @@ _REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DEL
 _SEQ_ID_TAG: Final = bytes([pb.Message.MSGID_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _LOCAL_TAG: Final = bytes([pb.MessageSeqId.LOCALCOMPONENT_FIELD_NUMBER << 3])
 _LOCAL_BEGIN: Final = tuple(_SEQ_ID_TAG + varint(length + 1) + _LOCAL_TAG for length in range(11))
-"""What stands before the number of a position, by the length of that number."""
+"""The bytes before the number of a position, by the length of that number."""
 
 
 @lru_cache(maxsize=16)
 def _region_field(region: bytes) -> bytes:
-    """Return the field that names the region; a hub has one."""
+    """Return the field that names the region. The cache holds it, since a hub has only one region."""
     return _REGION_TAG + varint(len(region)) + region
 
 
 class Message:
-    """A message, immutable; fields of it that we do not know stay in its bytes.
+    """An immutable message. Fields that we do not know stay in its bytes.
 
-    `body` is the application's; `properties` are named values that filters read; `source_region` and `seq_id` are
-    filled in by the hub that accepts the message.
+    `body` belongs to the application. `properties` are named values that filters read. The hub that accepts the message
+    fills in `source_region` and `seq_id`.
     """
 
     __slots__ = ("_message",)
@@ -47,15 +47,14 @@ class Message:
 
     @classmethod
     def wrap(cls, message: pb.Message) -> Self:
-        """Return the message that a frame holds. For the modules of this package; `message` must not change
-        afterwards."""
+        """Return the message that a frame holds. For this package; `message` must not change afterwards."""
         made = cls.__new__(cls)
         made._message = message
         return made
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a stored message. Raises RemoteProtocolError if the bytes are none."""
+        """Read a stored message. Raises RemoteProtocolError if the bytes are no message."""
         try:
             message = pb.Message.FromString(data)
         except DecodeError as exc:
@@ -69,7 +68,7 @@ class Message:
         return self._message.SerializeToString()
 
     def accepted(self, seq_id: MessageSeqId, region: bytes) -> "Message":
-        """Return this message as a hub of `region` keeps it, at the position that the hub gave it."""
+        """Return this message as a hub of `region` keeps it, at the position that the hub assigned."""
         message = pb.Message()
         message.CopyFrom(self._message)
         message.srcRegion = region
@@ -79,8 +78,8 @@ class Message:
     def stored_bytes(self, local: int, region: bytes) -> bytes:
         """Return the bytes of `accepted` at the position `local`, which has no remote components.
 
-        A message that comes from an application has neither a position nor a region yet: then both are put behind its
-        bytes, which costs a third of building it anew. The order of fields means nothing in protobuf.
+        A message from an application has neither a position nor a region yet. Then both are appended to its bytes, at a
+        third of the cost of building it anew. The order of fields has no meaning in protobuf.
         """
         message = self._message
         if message.HasField("msgId") or message.HasField("srcRegion"):
@@ -99,7 +98,7 @@ class Message:
 
     @property
     def message_type(self) -> str | None:
-        """Return what the application calls this kind of message. Raises InvalidArgumentError if it is no text."""
+        """Return the application's name for this kind of message. Raises InvalidArgumentError if it is no text."""
         header = self._message.header
         return text_from("the type of a message", header.messageType) if header.HasField("messageType") else None
 
@@ -113,7 +112,7 @@ class Message:
 
     @property
     def remote(self) -> tuple[RegionSeqId, ...]:
-        """Return how far the streams of other regions had come, as the message says."""
+        """Return the positions of the streams of other regions, as the message states them."""
         return seq_id_from(self._message.msgId).remote if self._message.HasField("msgId") else ()
 
     def __eq__(self, other: object) -> bool:
@@ -127,13 +126,13 @@ class Message:
 
 
 class Received(Message):
-    """A message as a hub delivers it: it has its position in the topic."""
+    """A message as a hub delivers it, with its position in the topic."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a message that has a position as one that is known to have it."""
+        """Return `message`, which must have a position, as a Received."""
         return cls.wrap(message._message)
 
     @property

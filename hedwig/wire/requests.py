@@ -1,4 +1,4 @@
-"""What a client asks a hub: the requests as values, and their bytes."""
+"""The requests of a client to a hub, as values and as bytes."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class CreateOrAttach(enum.IntEnum):
-    """What a SUBSCRIBE wants of the subscription: that it is new, that it exists, or either."""
+    """What a SUBSCRIBE requires of the subscription: that it is new, that it exists, or either."""
 
     CREATE = 0
     ATTACH = 1
@@ -57,7 +57,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consume:
-    """Move the consume pointer to `seq_id`; it is not answered."""
+    """Move the consume pointer to `seq_id`. Hubs do not answer it."""
 
     subscriber: SubscriberId
     seq_id: MessageSeqId
@@ -79,7 +79,7 @@ class CloseSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that a hub answers with MALFORMED_REQUEST, and goes on; `reason` says what is wrong with it."""
+    """A request that a hub answers with MALFORMED_REQUEST, without ending the connection. `reason` names the fault."""
 
     reason: str
 
@@ -91,8 +91,8 @@ Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscript
 class Request:
     """One request about one topic.
 
-    `txn_id` is chosen by the client and comes back in the answer. `should_claim` is set after a redirect: the hub takes
-    an unowned topic at once. `tried` are the addresses of the hubs that redirected the request.
+    The client chooses `txn_id`, and the answer repeats it. `should_claim` is set after a redirect, so that the hub
+    takes an unowned topic at once. `tried` has the addresses of the hubs that redirected the request.
     """
 
     topic: Topic
@@ -103,11 +103,10 @@ class Request:
 
 
 def decode_request(body: bytes) -> Request:
-    """Return the request that a frame holds; its action is Malformed if the hub can still answer it.
+    """Return the request that a frame holds. Its action is Malformed if it is wrong, but the hub can answer it.
 
     Raises: RemoteProtocolError - not a request: bytes that cannot be parsed, a required field missing, a type or
-    version
-        that does not exist. The connection must be closed, since the sender does not speak our language.
+        version that does not exist. The hub must close the connection, since the sender does not speak our protocol.
     """
     if (refused := skim(body)) is not None:
         reason = f"a request has more than {FIELDS_MAX} fields"
@@ -119,7 +118,7 @@ def decode_request(body: bytes) -> Request:
     except DecodeError as exc:
         raise RemoteProtocolError(f"a frame of {len(body)} bytes is no request: {exc}") from exc
     if not request.IsInitialized():
-        # protobuf puts an enum value that it does not know among the unknown fields, so it ends here too.
+        # protobuf moves an unknown enum value to the unknown fields, so such a request is refused here too.
         raise RemoteProtocolError(
             f"a request of {len(body)} bytes lacks a required field, or has no known value in one"
         )
@@ -204,7 +203,7 @@ def encode_request(request: Request) -> bytes:
         case Malformed(reason):
             raise InvalidArgumentError(f"a malformed request is not to be sent: {reason}")
     if message.type != pb.CONSUME:
-        message.shouldClaim = request.should_claim  # As the original client: in all requests but this one.
+        message.shouldClaim = request.should_claim  # Like the original client, in all requests but CONSUME.
     return message.SerializeToString()
 
 

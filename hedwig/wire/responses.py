@@ -1,4 +1,4 @@
-"""What a hub tells a client: answers, deliveries and events as values, and their bytes."""
+"""The responses of a hub to a client: answers, deliveries and events, as values and as bytes."""
 
 import enum
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class Answer:
     """The answer to the request with the same `txn_id` on the same channel.
 
     `text` explains an error to people, but for NOT_RESPONSIBLE_FOR_TOPIC it is the owner's address, or empty.
-    `published` is set in the answer to a PUBLISH, `preferences` in the answer to a SUBSCRIBE: the effective ones, even
-    if none is set, or the original client believes that the hub cannot filter.
+    `published` is set in the answer to a PUBLISH. `preferences` is set in the answer to a SUBSCRIBE and has the
+    effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
     """
 
     txn_id: int
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message on its way to a subscriber; it is not answered."""
+    """A message on its way to a subscriber. Clients do not answer it."""
 
     topic: Topic
     subscriber: SubscriberId
@@ -60,7 +60,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """News about a subscription."""
+    """A change to a subscription that the hub reports."""
 
     topic: Topic
     subscriber: SubscriberId
@@ -71,7 +71,7 @@ Response: TypeAlias = Answer | Delivery | Event
 
 
 def decode_response(body: bytes) -> Response:
-    """Return what a frame holds. Raises RemoteProtocolError if it holds nothing that a hub sends."""
+    """Return the response that a frame holds. Raises RemoteProtocolError if a hub sends no such frame."""
     try:
         response = pb.PubSubResponse.FromString(body)
     except DecodeError as exc:
@@ -81,7 +81,7 @@ def decode_response(body: bytes) -> Response:
             f"a response of {len(body)} bytes lacks a required field, or has no known value in one"
         )
     topic, subscriber = Topic(response.topic), SubscriberId(response.subscriberId)
-    # The order in which the original client looks: a message first, then an event, and all else is an answer.
+    # The original client checks in this order: first for a message, then for an event; all else is an answer.
     if response.HasField("message"):
         return Delivery(topic=topic, subscriber=subscriber, message=Message.wrap(response.message))
     if response.responseBody.HasField("subscriptionEvent"):
@@ -136,9 +136,9 @@ def _success(txn_id: int) -> pb.PubSubResponse:
 
 
 def encode_published(txn_id: int, local: int) -> bytes:
-    """Return the body that answers a PUBLISH: what `encode_response` makes of Answer(txn_id, published=local).
+    """Return the body that answers a PUBLISH, as `encode_response` would for Answer(txn_id, published=local).
 
-    Written by hand because a hub makes as many of these as it stores messages; at a tenth of the cost.
+    It is written by hand at a tenth of the cost, because a hub sends one for each message that it stores.
     """
     number = varint(local)
     length = len(number)
@@ -146,10 +146,9 @@ def encode_published(txn_id: int, local: int) -> bytes:
 
 
 class DeliveryEncoder:
-    """Makes the frames' bodies for one subscription out of stored messages, without taking those apart.
+    """Builds the frames' bodies for one subscription from stored messages, without decoding those.
 
-    A delivery is the same for every message but for the message itself, which stands in it byte for byte as it is
-    stored.
+    All deliveries are equal but for the message itself, which they contain byte for byte as stored.
     """
 
     __slots__ = ("_names",)
@@ -164,7 +163,7 @@ class DeliveryEncoder:
 
 
 def _published_body(length: int) -> bytes:
-    """Return what stands between the number of a request and the position of its message, which has `length` bytes."""
+    """Return the bytes between the txn id of a request and the position of its message, which has `length` bytes."""
     position = bytes((pb.MessageSeqId.LOCALCOMPONENT_FIELD_NUMBER << 3,))
     for field, size in (
         (pb.PublishResponse.PUBLISHEDMSGID_FIELD_NUMBER, 1),

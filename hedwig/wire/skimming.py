@@ -1,7 +1,7 @@
-"""Skimming: whether a large frame has more fields than protobuf should make objects of.
+"""Skimming: checks whether a large frame has too many fields for protobuf to turn into objects.
 
 An empty field is two bytes. As an element of a repeated field it becomes an object, which takes a hundred bytes and
-microseconds. So a frame that is within the limit on bytes could hold up its receiver for seconds.
+microseconds. So a frame within the limit on bytes could block its receiver for seconds.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from hedwig.wire import pubsub_pb2 as pb
 __all__ = ["FIELDS_MAX", "TooManyFields", "skim"]
 
 FIELDS_MAX: Final = 4096
-"""The most fields of one request, with those inside of others. Each property, option or position counts as one."""
+"""The most fields of one request, including nested ones. Each property, option or position counts as one."""
 _FIELD_BYTES_MIN: Final = 2
 _VARINT_BYTES_MAX: Final = 10
 _CONTINUED: Final = 0x80
-"""A byte from here on is not the last of its number."""
+"""A byte of at least this value is not the last byte of its number."""
 _VARINT, _FIXED_64, _LENGTH_DELIMITED, _GROUP, _GROUP_END, _FIXED_32 = range(6)
 
 _Parts: TypeAlias = Mapping[int, "_Parts"]
@@ -28,7 +28,7 @@ _Parts: TypeAlias = Mapping[int, "_Parts"]
 
 
 def _parts_of(message: Descriptor) -> _Parts:
-    """Return the messages inside of a message. An element of a repeated field counts, and what is in it does not."""
+    """Return the messages inside of a message, except repeated ones. Their elements count, but not their content."""
     return {
         field.number: _parts_of(field.message_type)
         for field in message.fields
@@ -44,16 +44,16 @@ _TOPIC: Final = pb.PubSubRequest.TOPIC_FIELD_NUMBER
 
 @dataclass(frozen=True, slots=True)
 class TooManyFields:
-    """What a request with too many fields says of itself in front of them. Without `txn_id` nobody can answer it."""
+    """A request with too many fields, by its first fields. Without a `txn_id` among them no hub can answer it."""
 
     topic: bytes
     txn_id: int | None
 
 
 def skim(body: bytes) -> TooManyFields | None:
-    """Return None if a request has few enough fields to be decoded, which a small one has.
+    """Return None if a request has few enough fields to be decoded. A small request always has.
 
-    Nothing is read behind the last field that may be there, so what this costs is bounded.
+    Nothing is read behind the last allowed field, so the cost is bounded.
 
     Raises: RemoteProtocolError - the bytes are no fields.
     """
@@ -68,7 +68,7 @@ def skim(body: bytes) -> TooManyFields | None:
 def _skim(body: bytes) -> TooManyFields | None:
     left, loose = FIELDS_MAX, len(body)
     topic, txn_id = b"", None
-    # The request itself is read first, so its own fields are known before those inside of them are counted.
+    # The request itself is read first, so its own fields are known before the nested ones are counted.
     spans = [(0, len(body), _REQUEST)]
     for at, end, parts in spans:
         is_request, groups = parts is _REQUEST, 0
@@ -93,7 +93,7 @@ def _skim(body: bytes) -> TooManyFields | None:
                     continue
                 loose -= length
                 if loose <= _FIELD_BYTES_MIN * FIELDS_MAX:
-                    return None  # What is left is too short for more fields.
+                    return None  # The remaining bytes are too few for more fields.
                 if is_request and number == _TOPIC:
                     topic = body[start:at]
             elif kind == _VARINT:

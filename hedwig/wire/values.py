@@ -1,6 +1,6 @@
-"""The values that messages and stored records share, between our model and protobuf.
+"""Conversion between our model and protobuf, for the values that messages and stored records share.
 
-Fields that we do not know survive: reading keeps their bytes in `UnknownFields`, writing puts them back.
+Fields that we do not know survive: reading keeps their bytes in `UnknownFields`, and writing restores them.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ def seq_id_to(seq_id: MessageSeqId) -> pb.MessageSeqId:
 
 
 def named_values(entries: pb.Map) -> dict[str, bytes]:
-    """Return the entries of a map; on a repeated key the first entry counts.
+    """Return the entries of a map. If a key is repeated, its first entry counts.
 
     Raises: InvalidArgumentError - a key is no Unicode text.
     """
@@ -54,7 +54,7 @@ def named_values(entries: pb.Map) -> dict[str, bytes]:
 def text_from(what: str, text: str | bytes) -> str:
     """Return a text that a message holds.
 
-    protobuf does not check the texts of its second version as it reads them, and returns those that are none as bytes.
+    protobuf does not check the texts of its second version on reading, and returns invalid ones as bytes.
 
     Raises: InvalidArgumentError - it is no Unicode text.
     """
@@ -64,7 +64,7 @@ def text_from(what: str, text: str | bytes) -> str:
 
 
 def preferences_from(message: pb.SubscriptionPreferences) -> SubscriptionPreferences:
-    """Return preferences as they were sent or stored. Raises InvalidArgumentError if a text in them is none."""
+    """Return preferences as they were sent or stored. Raises InvalidArgumentError if a text in them is no Unicode."""
     message_filter = message.messageFilter if message.HasField("messageFilter") else None
     return SubscriptionPreferences(
         options=named_values(message.options),
@@ -88,7 +88,7 @@ def preferences_to(preferences: SubscriptionPreferences) -> pb.SubscriptionPrefe
 
 
 def unknown_of(message: ProtobufMessage) -> UnknownFields | None:
-    """Return what `message` holds beyond the fields that we know."""
+    """Return the fields of `message` that we do not know."""
     rest = type(message)()
     rest.CopyFrom(message)
     for descriptor, _ in rest.ListFields():
@@ -98,13 +98,13 @@ def unknown_of(message: ProtobufMessage) -> UnknownFields | None:
 
 
 def restore_unknown(message: ProtobufMessage, unknown: UnknownFields | None) -> None:
-    """Put the fields that this code did not understand back into `message`."""
+    """Add the fields that this code does not know to `message` again."""
     if unknown is not None and unknown.encoding == PROTOBUF:
         message.MergeFromString(unknown.payload)
 
 
 def varint(number: int) -> bytes:
-    """Return a protobuf number: seven bits a byte, the lowest first."""
+    """Return a protobuf number: seven bits per byte, the lowest first."""
     if number < 0x80:
         return _SHORT[number]
     encoded = bytearray()

@@ -1,4 +1,4 @@
-"""A session with ZooKeeper for asyncio, on kazoo, and the requests made in it; it needs the extra `zookeeper`."""
+"""A session with ZooKeeper for asyncio, on kazoo, and the requests made in it. It needs the extra `zookeeper`."""
 
 from hedwig.zookeeper.bridge import Bridge, Connection
 from hedwig.zookeeper.options import BridgeOptions

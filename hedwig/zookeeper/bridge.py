@@ -1,19 +1,22 @@
 """Kazoo's callbacks on one side, awaitable requests with deadlines on the other.
 
-How kazoo 2.11 treats a request, which is what the outcomes here rest on:
+The outcomes here rest on how kazoo 2.11 treats a request:
 
-- It goes into a queue, then over the socket, and its reply is matched first in, first out. So does ZooKeeper treat the
-  requests of a session: an answer to a later request proves that every earlier one took effect or never will. After a
-  loss, the server that a session or its successor connects to has settled what the old connection had sent.
-- When the connection or the session is lost, everything queued or unanswered fails, whether or not it was sent. What is
-  queued after that waits for the next connection and is sent then.
-- It asks a server that says nothing whether it is there only while nobody else asks that server anything.
-- Between the two steps by which an expired session is cleared, a request can vanish without any answer.
+- The request goes into a queue, then over the socket, and kazoo matches replies first in, first out. ZooKeeper treats
+  the requests of a session in the same order. So an answer to a later request proves that every earlier one took effect
+  or never will. After a loss, the next server of the session or of its successor has settled all requests that the old
+  connection had sent.
+- When the connection or the session is lost, every queued or unanswered request fails, whether or not it was sent. A
+  request that is queued after that waits for the next connection and is sent then.
+- Kazoo pings a silent server only while it has no other request for that server.
+- An expired session is cleared in two steps. Between them, a request can vanish without any answer.
 
-Therefore: nothing is submitted before there is a connection (NotAppliedError if there is none in time); whatever was
-submitted and not answered is OutcomeUnknownError, even if kazoo only had it queued; and what is still open when a new
-connection begins is given up too, so that nothing waits for an answer that cannot come. A server that answers none of
-the requests under way for two thirds of a session, as long as kazoo would wait, is left for another.
+Therefore:
+
+- A request is submitted only when there is a connection (NotAppliedError if there is none in time).
+- A request that was submitted and not answered is OutcomeUnknownError, even if kazoo had only queued it.
+- A request that is still open when a new connection begins is given up too, since its answer cannot come any more.
+- A server that answers no request under way for two thirds of a session is left for another. Kazoo would wait as long.
 """
 
 import asyncio
@@ -58,7 +61,7 @@ _LOST: Final = (
 _CLOSED: Final = "the session with ZooKeeper was closed"
 _TCP_MIN_S: Final = 1.0
 _TCP_SHARE: Final = 1 / 8
-"""Of the session: for how long a server whose machine may be off is waited for, so that there is time for another."""
+"""The share of a session to wait for a TCP connection. If the server's machine is off, there is time for another."""
 _SILENCE_SHARE: Final = 2 / 3
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REVIVE_PAUSE_S: Final = 1.0
@@ -66,7 +69,7 @@ _REVIVE_PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a connection began with: its session, and how long the server keeps that without hearing of it."""
+    """The session of a new connection, and for how long the server keeps a silent session."""
 
     session_id: int
     session_timeout_s: float
@@ -75,9 +78,9 @@ class Connection:
 class Bridge:
     """One ZooKeeper session after another, for many requests in flight at once.
 
-    `on_connected` is called in the event loop at the beginning of each connection, before any request is made of it.
-    Watches are set for a connection: whoever has one sets it anew then. A TreeWatch is told the events of each
-    connection from `listen` on, and of its end.
+    `on_connected` is called in the event loop at the beginning of each connection, before any request on it. Watches
+    belong to a connection, so the callback must set them anew. A TreeWatch receives the events of each connection from
+    `listen` on, and its end.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Bridge:
         self._client = self._start_client()
 
     async def connect(self) -> None:
-        """Wait for the first connection. Raises NotAppliedError, naming the hosts, if none comes in time."""
+        """Wait for the first connection. Raises NotAppliedError, naming the hosts, if there is none in time."""
         timeout_s = self._options.connect_timeout_s
         try:
             await self._wait_connected(Deadline.after(self._options.clock, timeout_s))
@@ -116,19 +119,19 @@ class Bridge:
 
     @property
     def connection(self) -> Connection | None:
-        """Return the connection that there is, as far as is known here; None between two."""
+        """Return the current connection, as far as the event loop knows; None between two connections."""
         return self._connection
 
     def drop_connection(self) -> None:
-        """Leave a server that is silent, for another in the same session; what is under way is OutcomeUnknownError.
+        """Leave a silent server for another, in the same session. Requests under way raise OutcomeUnknownError.
 
-        The bridge does so by itself, for whoever has time to wait for that.
+        The bridge does so by itself after two thirds of a session. This is for callers that cannot wait so long.
         """
         handler: PromptHandler = self._client.handler
         handler.drop_connection()
 
     def listen(self, watch: TreeWatch) -> None:
-        """Tell `watch` the events that come; it is set with `watch_tree`. Telling it once more changes nothing."""
+        """Pass events on to `watch`, which is set with `watch_tree`. A second call changes nothing."""
         if watch not in self._watches:
             self._watches = (*self._watches, watch)
 
@@ -138,12 +141,12 @@ class Bridge:
 
     @property
     def zxid_seen(self) -> int:
-        """Return a zxid such that everything up to it happened before now; 0 if none is known."""
+        """Return a zxid up to which everything has happened before now; 0 if none is known."""
         self._last_zxid = max(self._last_zxid, self._client.last_zxid)
         return self._last_zxid
 
     async def send(self, deadline: Deadline, *requests: Request) -> list[Any]:
-        """Submit `requests` back to back and return their results in order; an error answer is its exception.
+        """Submit `requests` back to back; return their results in order. An error answer is an exception as result.
 
         Raises: NotAppliedError - never submitted; OutcomeUnknownError - submitted, and one of them was not answered;
             AbortedError - the bridge was closed.
@@ -174,7 +177,7 @@ class Bridge:
             self._give_up(AbortedError(_CLOSED, sent=True))
             if self._silence is not None:
                 self._silence.cancel()
-            self._connected.set()  # Whoever waits for a connection finds that the bridge is closed.
+            self._connected.set()  # Callers that wait for a connection notice that the bridge is closed.
         await asyncio.shield(self._closing)
 
     # ------------------------------------------------------------------------------------------- before submission
@@ -212,18 +215,18 @@ class Bridge:
         request(self._client).rawlink(lambda done: self._post(lambda: self._settle(call, index, done)))
 
     def _post(self, handle: Callable[[], None]) -> None:
-        """Hand over to the event loop, from any thread: one wake-up for all that gathers until the loop gets to it."""
+        """Run `handle` in the event loop; from any thread. One wake-up serves all handles until the loop runs them."""
         self._inbox.append(handle)
         if not self._woken:
             self._woken = True
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                # The loop ended without close(); nobody waits any more.
+                # The loop ended without close(), so no caller waits any more.
                 return
 
     def _drain(self) -> None:
-        # Before taking: what is added from here on either is taken below or wakes the loop again.
+        # Reset before taking: a handle added from here on is either taken below or wakes the loop again.
         self._woken = False
         while self._inbox:
             self._inbox.popleft()()
@@ -240,7 +243,7 @@ class Bridge:
         )
 
     def _end_silence(self, answers: int, connection: Connection | None) -> None:
-        """Leave a server that has not answered anything since, though something was asked all the time."""
+        """Leave a server that has answered nothing since the timer was set, although requests were always under way."""
         self._silence = None
         if not self._calls or self._closing is not None:
             return
@@ -262,8 +265,8 @@ class Bridge:
     # ------------------------------------------------------------------------------------------------- the session
 
     def _start_client(self) -> KazooClient:
-        # A client that takes over from one that ended takes its session too: only a session that goes on, or that the
-        # server has expired, settles what was sent in it.
+        # A client that replaces an ended one continues its session. Requests are settled only if their session goes on
+        # or the server has expired it.
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._options.session_timeout_s,
@@ -277,14 +280,14 @@ class Bridge:
         return client
 
     def _hear(self, path: str) -> None:
-        """Hear of an event, in kazoo's thread."""
+        """Receive an event, in kazoo's thread."""
         for watch in self._watches:
             watch.note(path)
 
     def _listen(self, client: KazooClient, state: str) -> None:
-        """Hear of a state, in kazoo's thread: the session has to be noted before the next one can begin."""
+        """Receive a state, in kazoo's thread, since the session must be recorded before the next one can begin."""
         if state != KazooState.CONNECTED:
-            # Here and now: before there is another connection, on which a request could be answered.
+            # At once, before there is another connection on which a request could be answered.
             for watch in self._watches:
                 watch.lose(f"the connection to ZooKeeper at {self._hosts} was lost")
         session = client.client_id if state == KazooState.CONNECTED else None
@@ -306,7 +309,7 @@ class Bridge:
         log.warning("the connection to ZooKeeper at %s is %s", self._hosts, state.lower())
         self._connected.clear()
         self._connection = None
-        # Kazoo reconnects by itself, but for an answer that it cannot read: then its thread has ended for good.
+        # Kazoo reconnects by itself, except after an answer that it cannot read. Then its thread has ended for good.
         ended = client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
         if state == KazooState.LOST and ended and self._revival is None:
             self._revival = self._loop.create_task(self._revive())
@@ -325,7 +328,7 @@ class Bridge:
         await self._in_thread(_end_client, self._client)
 
     async def _in_thread(self, work: Callable[[KazooClient], None], client: KazooClient) -> None:
-        """Run what blocks in a thread of its own, which leaves none idle behind."""
+        """Run blocking work in a thread of its own, so that no idle thread stays behind."""
         done = asyncio.Event()
 
         def run() -> None:
@@ -338,7 +341,7 @@ class Bridge:
         thread = threading.Thread(target=run, name="zookeeper-close", daemon=True)
         thread.start()
         await done.wait()
-        thread.join()  # It has nothing left to do.
+        thread.join()  # The thread is at its end, so this does not block.
 
 
 class _Call:
@@ -353,7 +356,7 @@ class _Call:
         self.answer: asyncio.Future[list[Any]] = loop.create_future()
 
     def settle(self, index: int, result: Any) -> bool:
-        """Note one result; return whether all are there."""
+        """Record one result; return whether all have arrived."""
         self._results[index] = result
         self._missing -= 1
         if self._missing == 0 and not self.answer.done():
@@ -366,7 +369,7 @@ class _Call:
 
     def _conclude(self) -> None:
         for result in self._results:
-            # What is no error of ZooKeeper's is a reply that kazoo could not read.
+            # An exception that is no error of ZooKeeper means that kazoo could not read the reply.
             if isinstance(result, _LOST) or (isinstance(result, Exception) and not isinstance(result, ZookeeperError)):
                 lost = OutcomeUnknownError(
                     f"the connection to ZooKeeper at {self._hosts} was lost ({type(result).__name__})"

@@ -1,16 +1,16 @@
 """How kazoo's thread waits, reads, wakes and completes: kazoo's own handler with its slow or blocking parts replaced.
 
-- Kazoo wakes its connection thread through a socket pair, one byte per request, with a send that blocks: a few hundred
-  requests queued while a server hangs would stop the event loop that submits them. `_WakeUps` keeps the count in memory
+- Kazoo wakes its connection thread through a socket pair, with one byte per request and a send that blocks. If a server
+  hangs, a few hundred queued requests would stop the event loop that submits them. `_WakeUps` keeps the count in memory
   and at most one byte on the wire.
-- Kazoo makes eight and more system calls per request: an epoll object for every wait, a wait before every read and
-  write, two reads per reply. `_BufferedSocket` and `select` read what is there and write what has gathered in one call
-  each, and wait only when there is nothing left to do.
+- Kazoo makes eight or more system calls per request: an epoll object for every wait, a wait before every read and
+  write, two reads per reply. `_BufferedSocket` and `select` read all available bytes and write all gathered bytes in
+  one call each. They wait only when there is nothing else to do.
 - Kazoo completes a request through a condition, a queue and another thread. `_Completion` runs its callback at once, in
-  the connection thread, which is why a callback may only hand over and return.
+  the connection thread. So a callback may only hand the result over and return.
 
-Everything replaced is part of kazoo's documented handler interface (`kazoo.interfaces.IHandler`, `IAsyncResult`), but
-for `pending` of a socket, by which kazoo asks a TLS socket whether it need not wait.
+All replaced parts belong to kazoo's documented handler interface (`kazoo.interfaces.IHandler`, `IAsyncResult`). The one
+exception is `pending` of a socket, by which kazoo asks a TLS socket whether data can be read without waiting.
 """
 
 import contextlib
@@ -40,18 +40,18 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
     name = "prompt_handler"
 
     def __init__(self, tcp_timeout_s: float) -> None:
-        """Make a handler that tries one server for `tcp_timeout_s` before the next; kazoo would for a whole session."""
+        """Create a handler that tries a server for `tcp_timeout_s` before the next. Kazoo would try a whole session."""
         super().__init__()
         self._tcp_timeout_s = tcp_timeout_s
         self._connected: _BufferedSocket | None = None
 
     @property
     def session_timeout_s(self) -> float:
-        """Return how long the server keeps the session of the latest connection, which kazoo keeps to itself."""
+        """Return the session timeout of the latest connection, as the server set it. Kazoo does not expose it."""
         return 0.0 if self._connected is None else self._connected.session_timeout_s
 
     def drop_connection(self) -> None:
-        """End the latest connection as if the network had; kazoo makes another. From any thread."""
+        """End the latest connection as if the network had failed. Kazoo then makes another. From any thread."""
         if self._connected is not None:
             self._connected.shut_down()
 
@@ -70,7 +70,7 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait until a reader has something or a writer has room; all of them are objects of this module."""
+        """Wait until a reader has data or a writer has room. All of them are objects of this module."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             ready = [reader for reader in readers if reader.pending()]
@@ -82,13 +82,13 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
 
 def _wait(ends: Sequence[Any], until: float | None) -> bool:
-    """Send what has gathered, and wait until something can be read or more can be sent; False if time ran out."""
+    """Send the gathered bytes, and wait until data can be read or more can be sent; return False if time ran out."""
     poll = select.poll()
     by_number = {}
     for end in ends:
         poll.register(end, select.POLLIN | (0 if end.flush() else select.POLLOUT))
         by_number[end.fileno()] = end
-    # Rounded up: a wait cut short would look like a server that missed its time.
+    # Rounded up, since a wait that is too short would look like a server that missed its time.
     left_ms = None if until is None else max(0, math.ceil((until - time.monotonic()) * 1000))
     events = poll.poll(left_ms)
     for number, event in events:
@@ -98,7 +98,7 @@ def _wait(ends: Sequence[Any], until: float | None) -> bool:
 
 
 class _BufferedSocket:
-    """A connection that reads ahead, and sends what has gathered when its thread is about to wait."""
+    """A connection that reads ahead, and sends the gathered bytes when its thread is about to wait."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -111,7 +111,7 @@ class _BufferedSocket:
 
     @property
     def session_timeout_s(self) -> float:
-        """Return the session timeout in the answer to the connect request, which is the first on a connection."""
+        """Return the session timeout from the answer to the connect request, which is the first on a connection."""
         return _GREETING.unpack(self._greeting)[0] / 1000 if len(self._greeting) == _GREETING.size else 0.0
 
     def fileno(self) -> int:
@@ -124,14 +124,14 @@ class _BufferedSocket:
         return self._socket.getpeername()
 
     def pending(self) -> int:
-        """Return how much can be read without waiting; the end of the stream counts, since it must be read too."""
+        """Return how many bytes can be read without waiting. The end of the stream counts, as it must be read too."""
         return len(self._unread) - self._read_to or int(self._ended)
 
     def has_room(self) -> bool:
         return len(self._unsent) < _UNSENT_BYTES_MAX
 
     def fill(self) -> None:
-        """Read what is there. Raises OSError if the connection is lost."""
+        """Read the available bytes. Raises OSError if the connection is lost."""
         if self._read_to == len(self._unread) and not self._ended:
             try:
                 self._unread = self._socket.recv(_CHUNK_BYTES)
@@ -143,7 +143,7 @@ class _BufferedSocket:
                 self._greeting += self._unread[:missing]
 
     def recv(self, size: int) -> bytes:
-        """Return what `pending` announced, at most `size` bytes; nothing at the end of the stream."""
+        """Return at most `size` of the bytes that `pending` announced; nothing at the end of the stream."""
         self.fill()
         start = self._read_to
         self._read_to = min(start + size, len(self._unread))
@@ -154,7 +154,7 @@ class _BufferedSocket:
         return len(data)
 
     def flush(self) -> bool:
-        """Send as much as the connection takes; return whether that was all."""
+        """Send as many bytes as the connection takes; return whether all were sent."""
         if self._unsent:
             try:
                 del self._unsent[: self._socket.send(self._unsent)]
@@ -163,18 +163,18 @@ class _BufferedSocket:
         return not self._unsent
 
     def shut_down(self) -> None:
-        """Let both sides see the end of the stream. From any thread, also of a socket that is closed already."""
+        """Let both sides see the end of the stream. From any thread, also after `close`."""
         with self._closing, contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        # Not in the middle of a shutdown, whose number another socket might have by then.
+        # Not in the middle of a shutdown: by then another socket might have the same file descriptor.
         with self._closing:
             self._socket.close()
 
 
 class _WakeUps:
-    """Both ends of kazoo's wake-up pipe: `send` never blocks, `recv` takes back one send."""
+    """Both ends of kazoo's wake-up pipe. `send` never blocks; `recv` removes one send."""
 
     def __init__(self) -> None:
         self._near, self._far = socket.socketpair()
@@ -188,7 +188,7 @@ class _WakeUps:
         return self._count
 
     def fill(self) -> None:
-        """Nothing is to be read ahead: the count is in memory."""
+        """Do nothing: there is nothing to read ahead, since the count is in memory."""
 
     def flush(self) -> bool:
         return True
@@ -215,10 +215,10 @@ class _WakeUps:
 
 
 class _Completion:
-    """The outcome of one request, given to each callback exactly once, in the thread that learns it last.
+    """The outcome of one request, passed to each callback exactly once.
 
-    Needs no lock: the flag is set before the callbacks are taken, a callback is added before the flag is read, and
-    taking one from a list is atomic.
+    A callback runs in the thread that sets the outcome, or in the one that adds it later. No lock is needed: the flag
+    is set before the callbacks are taken, a callback is added before the flag is read, and `list.pop` is atomic.
     """
 
     __slots__ = ("_callbacks", "_ready", "exception", "value")
@@ -246,7 +246,7 @@ class _Completion:
         self._call_back()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Return the value or raise the exception of a request that is done; kazoo asks for it in callbacks only."""
+        """Return the value or raise the exception of a finished request. Kazoo calls it only in callbacks."""
         if not self._ready:
             raise KazooTimeoutError(f"not done yet; block={block} and timeout={timeout} are not served here")
         if self.exception is not None:

@@ -1,4 +1,4 @@
-"""How to keep a session with ZooKeeper."""
+"""The options of a session with ZooKeeper."""
 
 from dataclasses import dataclass, field
 
@@ -10,11 +10,12 @@ __all__ = ["BridgeOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeOptions:
-    """What a session is asked for.
+    """The options of a session.
 
-    `session_timeout_s` is proposed to the server, which answers with the one that holds; a session that only asks
-    and writes needs none in particular, it decides how soon a silent server is left. `in_flight_max` bounds how many
-    calls wait for ZooKeeper at once (more wait their turn here). `connect_timeout_s` bounds the first connection.
+    `session_timeout_s` is proposed to the server, which answers with the timeout in force. It decides how soon the
+    client leaves a silent server; a session that only reads and writes needs no particular value. `in_flight_max`
+    bounds how many calls wait for ZooKeeper at once; further ones wait their turn here. `connect_timeout_s` bounds the
+    first connection.
     """
 
     session_timeout_s: float = 10.0

@@ -1,6 +1,6 @@
-"""The requests that are made of ZooKeeper, ready for `Bridge.send`, and how a transaction says that it was refused.
+"""The requests to ZooKeeper, ready for `Bridge.send`, and how to recognize that a transaction was refused.
 
-An error answer is a result too: it says so where a request names one.
+An error answer is a result too, so the functions here "return" errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ ANY_VERSION: Final = -1
 
 
 def get(path: str) -> Request:
-    """Return (data, stat), or NoNodeError; as the server at hand has it, which a `sync` in front brings up to date."""
+    """Return (data, stat), or NoNodeError, as the connected server knows it. Send a `sync` first for the latest."""
     return lambda client: client.get_async(path)
 
 
@@ -46,14 +46,14 @@ def children(path: str, on_change: Callable[[Any], None] | None = None) -> Reque
 
 
 def sync(path: str) -> Request:
-    """Let the server that we talk to catch up with the leader, before the requests that follow are served."""
+    """Let the connected server catch up with the leader before it serves the requests that follow."""
     return lambda client: client.sync_async(path)
 
 
 def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Request:
     """Return the path, NodeExistsError, or NoNodeError if the parent is missing.
 
-    With `sequence`, ZooKeeper appends digits to the path; it is the whole one that is returned.
+    With `sequence`, ZooKeeper appends digits to the path, and the result is the whole path.
     """
     return lambda client: client.create_async(path, data, ephemeral=ephemeral, sequence=sequence)
 
@@ -64,12 +64,12 @@ def set_at(path: str, data: bytes, version: int) -> Request:
 
 
 def delete(path: str, version: int = ANY_VERSION) -> Request:
-    """Return True, NoNodeError or NotEmptyError; with a version BadVersionError, too."""
+    """Return True, NoNodeError or NotEmptyError; with a version also BadVersionError."""
     return lambda client: client.delete_async(path, version)
 
 
 def transaction(fill: Callable[[TransactionRequest], object]) -> Request:
-    """Commit the operations that `fill` adds, all or none; return their results in order, see `refusal_of`."""
+    """Commit the operations that `fill` adds, all or none; return their results in order (see `refusal_of`)."""
 
     def submit(client: KazooClient) -> Any:
         operations = client.transaction()
@@ -80,17 +80,17 @@ def transaction(fill: Callable[[TransactionRequest], object]) -> Request:
 
 
 def commit_nothing(path: str = "/") -> Request:
-    """Commit a transaction that only asks whether there is a node at `path`.
+    """Commit a transaction that only checks whether there is a node at `path`.
 
-    Answered like other transactions, refused or not, a majority of the servers has it, and the server that we talk to
-    has applied all that was committed before. So the requests that follow see that. A `sync` does not do: a leader
-    answers it without asking anybody, also when the others follow another leader already.
+    Once it is answered, refused or not, a majority of the servers has it. The connected server has then applied all
+    that was committed before, so the requests that follow see it. A `sync` is not enough: a leader answers it alone,
+    even if the other servers already follow another leader.
     """
     return transaction(lambda operations: operations.check(path, ANY_VERSION))
 
 
 def refusal_of(results: Sequence[Any] | ZookeeperError) -> ZookeeperError | None:
-    """Return the error that rolled a transaction back, or None if it was done."""
+    """Return the error that rolled a transaction back, or None if it was committed."""
     if isinstance(results, ZookeeperError):
         return results
     errors = [result for result in results if isinstance(result, ZookeeperError)]

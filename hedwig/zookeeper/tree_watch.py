@@ -1,18 +1,19 @@
-"""A watch over a whole tree of nodes, by which a server of release 3.6 or later tells every change below one node.
+"""A watch over a whole tree of nodes, by which a server of release 3.6 or later reports every change below one node.
 
-Kazoo 2.11 does not know such watches, so three things are added to it here: the requests that set and end one, the
-error that there is none, and an ear for its events. Kazoo takes an event to those who watch exactly its path; those of
-a tree have any path below its root, so `hear_events` listens in front of that.
+Kazoo 2.11 does not support such watches. This module adds the requests that set and end one, the error that there is
+none, and the reception of its events. Kazoo passes an event to the watchers of exactly its path. Events of a tree have
+any path below its root, so `hear_events` receives them before kazoo does that.
 
-What a TreeWatch rests on:
+A TreeWatch rests on these facts:
 
-- Kazoo reads a connection in one thread, in the order in which the server wrote to it, and says in that thread too that
-  it was lost, before it begins another. So whoever has the answer to a request has had every event before that answer.
-- A server writes the events of a change to the connection when it applies the change, and answers a request that it
-  serves later after that. Changes are applied one by one, in the order that the whole ensemble has.
-- A watch is one connection's. What happens between two connections, a server tells for other watches when they are set
-  again, but for no tree: it is lost. A server that loses its leader, and is brought up to date by the next one, ends
-  all connections first.
+- Kazoo reads a connection in one thread, in the order in which the server wrote to it. In the same thread it reports
+  the loss of a connection, before it begins another. So when the answer to a request arrives, every event before that
+  answer has arrived.
+- A server writes the events of a change to the connection when it applies the change. It answers a request that it
+  serves later after that. All servers apply changes one by one, in the same order.
+- A watch belongs to one connection. When other watches are set again, a server reports the changes between two
+  connections, but for trees it does not: they are lost. If a server loses its leader and the next leader brings it up
+  to date, it ends all connections first.
 """
 
 import threading
@@ -32,19 +33,20 @@ _NO_WATCHER: Final = -121
 _RECURSIVE: Final = 1
 _ANY: Final = 3
 _ROOM_OF_A_PATH: Final = 128
-"""About what a path takes besides its own characters, in bytes."""
+"""The approximate memory of a path besides its own characters, in bytes."""
 
 
 class TreeWatch:
-    """The paths below `root` at which something was created, deleted or set, while one connection told all of them.
+    """The paths of nodes below `root` that were created, deleted or set, as long as one connection reports all of them.
 
-    It has its root and its bounds for good, and is begun anew after each loss. Safe to use from any thread.
+    Its root and its bounds are fixed. The user begins it anew after each loss. Any thread may use it.
     """
 
     def __init__(self, root: str, wants: Callable[[str], bool], *, paths_max: int, bytes_max: int) -> None:
-        """`wants` says which paths are kept; it runs in kazoo's thread, and must neither wait nor fail.
+        """`wants` says which paths to keep. It runs in kazoo's thread, and must neither wait nor fail.
 
-        Up to `paths_max` paths, and `bytes_max` bytes of memory, are kept; with more, all are given up as lost.
+        At most `paths_max` paths, and `bytes_max` bytes of memory, are kept. Beyond that, all paths are dropped as
+        lost.
         """
         self.root = root
         self._below = f"{root}/"
@@ -58,17 +60,17 @@ class TreeWatch:
 
     @property
     def loss(self) -> str | None:
-        """Return why paths since `begin` are missing, or None: none is."""
+        """Return why paths since `begin` are missing; None if none is missing."""
         return self._loss
 
     def begin(self) -> None:
-        """Forget what was told so far, also that it was not all."""
+        """Drop all paths so far, and the loss of any."""
         with self._lock:
             self._clear()
             self._loss = None
 
     def note(self, path: str) -> None:
-        """Take one event."""
+        """Record the path of one event."""
         if not path.startswith(self._below) or not self._wants(path):
             return
         with self._lock:
@@ -80,13 +82,13 @@ class TreeWatch:
                 self._lose(f"more than {len(self._paths) - 1:,} records were changed, which is as many as are kept")
 
     def lose(self, why: str) -> None:
-        """Take it that events may be missing from now on."""
+        """Record that events may be missing from now on."""
         with self._lock:
             if self._loss is None:
                 self._lose(why)
 
     def take(self, most: int) -> list[str] | None:
-        """Return up to `most` paths, and forget them; None if some that were told are lost."""
+        """Return at most `most` paths, and drop them; None if some paths are lost."""
         with self._lock:
             if self._loss is not None:
                 return None
@@ -104,7 +106,7 @@ class TreeWatch:
 
 
 def hear_events(client: KazooClient, hear: Callable[[str], None]) -> None:
-    """Have `hear` told the path of every event, in kazoo's thread. To be called before the client is started."""
+    """Call `hear` with the path of every event, in kazoo's thread. Must be called before the client is started."""
     connection = client._connection
     read_on = connection._read_watch_event
 
@@ -118,15 +120,15 @@ def hear_events(client: KazooClient, hear: Callable[[str], None]) -> None:
 
 
 def watch_tree(root: str) -> Request:
-    """Set the watch, which a connection may have already. Answered None, or with an error by older servers.
+    """Set the watch, which a connection may have already. Servers answer None, or older ones with an error.
 
-    Those that have no such watches (UnimplementedError) end the connection behind their answer.
+    A server without such watches (UnimplementedError) ends the connection after its answer.
     """
     return lambda client: _call(client, _AddWatch(root))
 
 
 def leave_tree(root: str) -> Request:
-    """End the watch. Answered None, or with NoWatcherError."""
+    """End the watch. Servers answer None or NoWatcherError."""
     return lambda client: _call(client, _RemoveWatches(root))
 
 
@@ -136,13 +138,13 @@ class NoWatcherError(ZookeeperError):  # type: ignore[misc]  # kazoo has no type
     code = _NO_WATCHER
 
 
-# A code that it does not know ends kazoo's thread.
+# An unknown code would end kazoo's thread.
 if _NO_WATCHER not in EXCEPTIONS:
     EXCEPTIONS[_NO_WATCHER] = NoWatcherError
 
 
 class _WatchRequest:
-    """A request of a path and a number, whose answer has no content."""
+    """A request with a path and a number. Its answer has no content."""
 
     type: int
     number: int
@@ -155,7 +157,7 @@ class _WatchRequest:
 
     @staticmethod
     def deserialize(_reply: bytes, _offset: int) -> None:
-        """Take the answer, which says all by being no error."""
+        """Accept the answer, which has no content: it means success."""
 
 
 class _AddWatch(_WatchRequest):
@@ -170,6 +172,6 @@ class _RemoveWatches(_WatchRequest):
 
 def _call(client: KazooClient, request: _WatchRequest) -> Any:
     result = client.handler.async_result()
-    # As kazoo's own requests do; the sessions here have no chroot.
+    # Like kazoo's own requests, but without a chroot, which the sessions here do not have.
     client._call(request, result)
     return result

@@ -1,1 +1,1 @@
-"""The admin endpoint of a hub: what operators see and do, over HTTP."""
+"""The admin endpoint of a hub: views and actions for operators, over HTTP."""

@@ -1,4 +1,4 @@
-"""The topics of a hub that most is published to, found when somebody asks: no message pays for it."""
+"""The topics of a hub with the most publishes. The hub finds them on request, so that no publish pays for it."""
 
 import asyncio
 import heapq
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["BusyTopics"]
 
 _SLICE: Final = 5000
-"""How many topics are looked at before others have a turn."""
+"""How many topics a look visits before it lets other tasks run."""
 _RECENT_S: Final = 60
 _KEPT_MAX: Final = 100_000
-"""Of how many topics the last id is kept from one look to the next, a few megabytes."""
+"""For how many topics the last id is kept from one look to the next; a few megabytes."""
 
 
 class BusyTopics:
-    """Compares the ids of topics with those of the look before, of topics that were used within the last minute."""
+    """Compares the last ids of topics with those of the look before.
+
+    It visits topics that have attached subscribers, or were used within the last minute.
+    """
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
@@ -30,9 +33,9 @@ class BusyTopics:
         self._at: float | None = None
 
     async def look(self, limit: int) -> Mapping[str, Any]:
-        """Return the busiest topics, at most `limit`: by messages per second since the look before, then by lag.
+        """Return at most `limit` of the busiest topics: by messages per second since the look before, then by lag.
 
-        At the first look, and of a topic that was not used before, the rate is None.
+        The rate is None at the first look, and for a topic that the look before did not visit.
         """
         now, before_at, before = self._hub.clock.monotonic(), self._at, self._before
         seconds = None if before_at is None else now - before_at
@@ -74,7 +77,7 @@ class BusyTopics:
 
 
 def _attached_lag(topic: OwnedTopic) -> int:
-    """Return how many messages all attached subscriptions of a topic together have not consumed."""
+    """Return the sum of the unconsumed messages of all attached subscriptions of a topic."""
     last_id = topic.log.last_id
     attached = (each for each in (topic.subscriptions or {}).values() if each.cursor is not None)
     return sum(max(0, last_id - each.consumed) for each in attached)

@@ -1,7 +1,8 @@
-"""Which requests the admin endpoint answers by where they come from: none that a page of another site has sent.
+"""Checks where requests to the admin endpoint come from: it answers none that a page of another site has sent.
 
-Any page can have a browser send requests to this machine. It can read the answers only if its own name leads here (DNS
-rebinding): the browser then takes the hub for the page's site. So the endpoint answers to names of its own only.
+Any page can make a browser send requests to this machine. It can read the answers only if its own name resolves to this
+machine (DNS rebinding). The browser then takes the hub for the page's site. So the endpoint answers only to its own
+names.
 """
 
 import re
@@ -15,21 +16,21 @@ __all__ = ["Callers"]
 
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
-"""What Sec-Fetch-Site says of requests that no page of another site has sent; a sibling's page counts as another's."""
+"""The values of Sec-Fetch-Site for requests that no page of another site sent; a sibling domain is another site."""
 
 
 class Callers:
-    """Tells who may ask a hub that is known by some names, besides localhost and addresses."""
+    """Checks the requests to a hub that answers to some names, to localhost, and to addresses."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset({"localhost", *(_plain(name) for name in names)})
 
     def check(self, request: web.Request) -> None:
-        """Raise HTTPForbidden for what a page of another site may have sent, HTTPBadRequest if it cannot be told."""
+        """Raise HTTPForbidden if a page of another site may have sent the request, HTTPBadRequest if it is unclear."""
         hosts = request.headers.getall("Host", [])
         if len(hosts) > 1:
             raise web.HTTPBadRequest(reason="there are several Host headers; send one")
-        for host in hosts:  # Every browser sends it; probes that speak HTTP/1.0 do not.
+        for host in hosts:  # Every browser sends one; probes that speak HTTP/1.0 do not.
             # A request line with a whole URL names a host too.
             for name in {host, request.host}:
                 self._check_name(name)
@@ -56,10 +57,10 @@ class Callers:
 
 
 def _plain(host: str) -> str:
-    """Return the name in a Host header as it is compared: without a port, in lower case, without the root's dot."""
+    """Return the name in a Host header in the form to compare: without port, in lower case, without the final dot."""
     host = host.strip().lower()
     found = _HOST.fullmatch(host)
-    # What is no host and port is compared as it is: some send an IPv6 address without brackets.
+    # A text that is no host and port is compared as it is, because some clients send an IPv6 address without brackets.
     name = found[1] if found is not None else host
     return name.removesuffix(".")
 

@@ -1,7 +1,7 @@
-"""A connection to the admin endpoint, which is cut once a request has too many bytes or an answer is not taken.
+"""A connection to the admin endpoint. The hub cuts it if a request has too many bytes, or the client reads no answer.
 
-The HTTP library bounds each line, and the endpoint the content of the body. Neither bounds what a chunked body has
-besides, nor the time that an answer waits for its client to read.
+The HTTP library bounds each line, and the endpoint bounds the content of the body. Neither bounds the other bytes of a
+chunked body, nor the time that an answer waits for its client to read it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _TAKE_S: Final = 30.0
 
 
 class AdminConnection(asyncio.Protocol):
-    """Hands the bytes of a connection to `http`, as long as they are within the bounds."""
+    """Passes the bytes of a connection to `http`, as long as they are within the bounds."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class AdminConnection(asyncio.Protocol):
         opened: "Callable[[AdminConnection], None]",
         lost: "Callable[[AdminConnection], None]",
     ) -> None:
-        """Prepare for one connection; `opened` is called as it begins, and `lost` at its end."""
+        """Prepare for one connection; `opened` is called at its start, and `lost` at its end."""
         self._http = http
         self._opened = opened
         self._lost = lost
@@ -34,16 +34,16 @@ class AdminConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def received(self) -> None:
-        """Begin to count anew: a request is here as a whole, so what comes from now on is the next one."""
+        """Restart the count of bytes: a request is complete, so all further bytes belong to the next one."""
         self._received = 0
 
     def cut(self) -> None:
-        """End the connection at once, whatever was not sent yet."""
+        """End the connection at once, and drop the unsent output."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, too, and does not say so.
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is one, though not by its type.
         self._opened(self)
         self._http.connection_made(transport)
 

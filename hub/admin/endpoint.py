@@ -1,4 +1,4 @@
-"""The admin endpoint of a hub: what it is, what it does, and the few things that can be asked of it, over HTTP."""
+"""The admin endpoint of a hub: its state, its counters, and a few actions of operators, over HTTP."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ __all__ = ["AdminEndpoint"]
 
 
 class AdminEndpoint:
-    """Answers about one hub, at a port of its own."""
+    """Answers requests about one hub, on its own port."""
 
     def __init__(self, hub: "Hub", origins: Mapping[str, str]) -> None:
         self._hub = hub
@@ -39,17 +39,17 @@ class AdminEndpoint:
         self._server = AdminServer(self._routes(), hub.options.operation_timeout_s, hub.options.admin_names)
 
     async def listen(self) -> int:
-        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        """Bind the address, and return the port. Raises: ConfigurationError - the address cannot be used."""
         options = self._hub.options
         return await self._server.listen(options.admin_host, options.admin_port)
 
     async def serve(self) -> None:
-        """Answer from now on."""
+        """Start to answer requests."""
         await self._server.serve()
         self._tasks.start(self._load.run())
 
     async def close(self) -> None:
-        """Stop answering."""
+        """Stop answering requests."""
         await self._server.close()
         await self._tasks.cancel()
         await self._orphans.close()
@@ -78,7 +78,7 @@ class AdminEndpoint:
     # ------------------------------------------------------------------------------------------------- the hub
 
     async def _health(self, _: web.Request) -> web.Response:
-        """Say that the process answers, and what hinders it: for whoever restarts processes that do not."""
+        """Say that the process answers, and what hinders it. Supervisors restart processes that do not answer."""
         hub = self._hub
         hindrances = await self._hindrances()
         return json_response(
@@ -92,7 +92,7 @@ class AdminEndpoint:
         )
 
     async def _ready(self, _: web.Request) -> web.Response:
-        """Say whether a publish and a subscription would be accepted now."""
+        """Say whether the hub would accept a publish and a subscription now."""
         hindrances = await self._hindrances()
         return json_response({"ready": not hindrances, "hindrances": hindrances}, 503 if hindrances else 200)
 
@@ -150,7 +150,7 @@ class AdminEndpoint:
         return json_response(self._orphans.state())
 
     async def _delete_orphans(self, request: web.Request) -> web.Response:
-        """Begin to delete those of some ledgers that no record names."""
+        """Start to delete those of the given ledgers that no record names."""
         ledger_ids = ledgers_of(request)
         if self._hub.options.is_clustered:
             raise BadRequestError("this hub's ledgers are on bookies: use hedwig-admin ledger delete-orphans")
@@ -168,14 +168,14 @@ class AdminEndpoint:
         return json_response(self._hub.freezing.state())
 
     async def _freeze(self, _: web.Request) -> web.Response:
-        """Answer once this hub writes nothing to the metadata any more; who froze the store asks for it."""
+        """Answer once this hub writes no more metadata; the migration that froze the store requests it."""
         try:
             return json_response(await self._hub.freezing.freeze(self._hub.incarnation))
         except NotFrozenError as exc:
             raise ConflictError(str(exc)) from exc
 
     async def _thaw(self, _: web.Request) -> web.Response:
-        """Go on at once if the store is not frozen any more."""
+        """Thaw the hub at once if the store is no longer frozen."""
         try:
             return json_response(await self._hub.freezing.thaw())
         except StillFrozenError as exc:

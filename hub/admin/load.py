@@ -1,4 +1,4 @@
-"""What a hub has to do: its counters, and how fast they moved over the last minute."""
+"""The load of a hub: its counters, and their rates over the last minute."""
 
 import asyncio
 from collections import deque
@@ -12,24 +12,24 @@ __all__ = ["Load"]
 
 _INTERVAL_S: Final = 5.0
 _SLICE: Final = 5000
-"""How many subscriptions are looked at before others have a turn."""
+"""How many subscriptions `attached_lag` visits before it lets other tasks run."""
 _SAMPLES: Final = 13
-"""A minute, and the sample that it begins with."""
+"""The samples of a minute, and the one at its start."""
 
 
 class Load:
-    """Reads the plain counters of a hub every few seconds: no message pays for it."""
+    """Reads the plain counters of a hub every 5 s, so that no message pays for it."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
         self._samples: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_SAMPLES)
 
     def counters(self) -> Mapping[str, int]:
-        """Return what only goes up, since the start."""
+        """Return the counters that only grow, since the start of the hub."""
         return self._hub.counters()
 
     def levels(self) -> Mapping[str, int]:
-        """Return what goes up and down, as it is now."""
+        """Return the present values that may rise and fall."""
         hub = self._hub
         return {
             "topics": len(hub.topics),
@@ -46,7 +46,7 @@ class Load:
         }
 
     async def attached_lag(self) -> int:
-        """Return how many messages all attached subscriptions together have not consumed."""
+        """Return the sum of the unconsumed messages of all attached subscriptions."""
         lag = looked_at = 0
         for channel in list(self._hub.channels):
             for subscription in list(channel.subscriptions.values()):
@@ -57,11 +57,11 @@ class Load:
         return lag
 
     def rates_per_s(self) -> tuple[float, Mapping[str, float]]:
-        """Return seconds, and how much each counter moved per second in them; a minute, less after the start."""
+        """Return a number of seconds, and the rate of each counter in them; a minute, or less after the start."""
         now, counters = self._sample()
         then, before = self._samples[0] if self._samples else (now, counters)
         seconds = now - then
-        # Of a moment there is no rate.
+        # Over zero seconds there is no rate.
         return seconds, {key: (counters[key] - before[key]) / seconds if seconds else 0.0 for key in counters}
 
     async def run(self) -> None:

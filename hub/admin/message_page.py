@@ -1,4 +1,4 @@
-"""Stored messages as the admin endpoint shows them: read past all subscriptions, which notice nothing."""
+"""Stored messages as the admin endpoint shows them. The read does not affect subscriptions."""
 
 import base64
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["message_page"]
 
 _BYTES_MAX: Final = 1 << 20
-"""How many bytes of messages one answer holds, but for the last of them."""
+"""How many bytes of messages one answer holds, except for the last message."""
 
 
 async def message_page(hub: "Hub", topic: OwnedTopic, first: int, limit: int) -> Mapping[str, Any]:
-    """Return up to `limit` messages of `topic` from the id `first` on, or from the first one that is kept.
+    """Return up to `limit` messages of `topic` from the id `first` on, or from the first one that still exists.
 
-    Fewer if they are large; `next` is where the following page begins, None behind the last message.
+    It returns fewer if they are large. `next` is where the following page begins; None after the last message.
 
-    Raises: InvalidArgumentError - the topic keeps no messages; LedgerError; TimeoutError.
+    Raises: InvalidArgumentError - the topic is not durable; LedgerError; TimeoutError.
     """
     if not topic.is_durable:
         raise InvalidArgumentError(f"topic '{show_name(topic.name)}' is not durable: its messages are not kept")

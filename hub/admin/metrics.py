@@ -1,4 +1,4 @@
-"""The metrics of a hub as Prometheus reads them, from the counters that the hub has anyway."""
+"""The metrics of a hub for Prometheus, from the counters that the hub has anyway."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -61,7 +61,7 @@ _LEDGERS: Final[Mapping[str, str]] = {
 
 
 class Metrics(Collector):
-    """Renders the metrics of one hub; nothing is counted twice, and nothing per message."""
+    """Renders the metrics of one hub. It counts nothing twice, and nothing per message."""
 
     def __init__(self, hub: "Hub", load: Load) -> None:
         self._hub = hub

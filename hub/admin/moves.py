@@ -1,9 +1,9 @@
-"""Moves: how a hub gets a topic that an operator wants here, and gives one to the hub that shall have it.
+"""Moves: how a hub claims a topic that an operator wants here, and hands a topic over to another hub.
 
-The owner closes the log of the topic and then names the other hub in the owner record, by compare-and-set: there is no
-moment without an owner, in which a client that comes back could have any hub claim the topic. The other hub finds
-itself named, claims that record as it would its own, and shuts out whoever wrote the last ledger before it serves. So a
-crash anywhere in between leaves the old owner on record or the new one, and of a dead one any hub takes the topic over.
+The owner closes the log of the topic, and then names the other hub in the owner record, by compare-and-set. So there is
+no moment without an owner, in which a returning client could make any hub claim the topic. The other hub finds itself
+named, and claims that record as it would its own. Before it serves, it shuts out the hub that wrote the last ledger. A
+crash in between leaves the old owner on record, or the new one. If that owner is dead, any hub takes the topic over.
 """
 
 import asyncio
@@ -25,15 +25,16 @@ _TRIES: Final = 5
 
 
 class Moves:
-    """Claims topics for this hub and hands them over, as operators ask. All methods raise ConflictError, as they say,
-    and MetadataError, LedgerError and ServiceDownError as a claim does.
+    """Claims topics for this hub and hands them over, on request of operators.
+
+    All methods raise ConflictError as documented, and MetadataError, LedgerError and ServiceDownError as a claim does.
     """
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
 
     def check_takes(self) -> None:
-        """Raise ConflictError if this hub would not keep a topic, or not serve it, that is moved here."""
+        """Raise ConflictError if this hub would not keep or not serve a topic that is moved here."""
         hub = self._hub
         self.check_writes()
         if hub.is_closing:
@@ -56,17 +57,17 @@ class Moves:
             )
 
     def check_writes(self) -> None:
-        """Raise ServiceDownError while nothing may be written: a topic would be released, and claimed by nobody."""
+        """Raise ServiceDownError while the metadata is frozen: no hub could claim a topic that this hub releases."""
         if self._hub.freezing.why is not None:
             raise ServiceDownError(self._hub.freezing.why)
 
     async def claim(self, name: Topic, expected: Version | None = None) -> OwnedTopic:
-        """Return the topic once this hub owns it, on the way that a client takes which was sent here.
+        """Return the topic once this hub owns it; claim it as for a client that another hub redirected here.
 
-        That this hub gave it up a moment ago for others to have does not count.
+        It ignores that this hub may just have given up the topic for the balance.
 
-        Raises: ConflictError - another hub that lives owns it; the owner record is not at version `expected`; this hub
-            is drained, and the record does not name it.
+        Raises: ConflictError - another live hub owns it, the owner record is not at version `expected`, or this hub is
+            drained and the record does not name it.
         """
         if expected is not None:
             found = await self._record(name)
@@ -81,9 +82,9 @@ class Moves:
         raise ServiceDownError(f"topic '{show_name(name)}' goes from hub to hub; try again")
 
     async def hand_over(self, name: Topic, target: HubInfo, expected: Version | None = None) -> bool:
-        """Have `target` own a topic of this hub's; return whether the owner record is known to name it now.
+        """Make `target` the owner of a topic of this hub; return whether the owner record is known to name it now.
 
-        Raises: ConflictError - `target` does not live, or is this hub; the owner record does not name this hub, or is
+        Raises: ConflictError - `target` is not alive or is this hub, or the owner record does not name this hub or is
             not at version `expected`.
         """
         self.check_writes()
@@ -102,7 +103,8 @@ class Moves:
             version = found.version
         if expected is not None and version != expected:
             raise _is_at(name, version, expected)
-        # A record that names this hub for a topic that it does not serve: it must not begin to while that is changed.
+        # If the record names this hub but it does not serve the topic, claim it first. So this hub cannot start to
+        # serve it while the record changes.
         return await self._hub.topics.hand_over(topic or await self.claim(name), target)
 
     async def _acquired(self, name: Topic) -> OwnedTopic:
@@ -120,7 +122,10 @@ class Moves:
         return await acquired
 
     async def _check_may_have(self, name: Topic, redirect: NotResponsibleForTopicError) -> None:
-        """Return if a refused claim is worth another attempt: it was sent to where this hub chose, not to an owner."""
+        """Return if a refused claim is worth another attempt: the redirect was this hub's choice, not to an owner.
+
+        Raises: ConflictError - another hub owns the topic, or this hub is drained.
+        """
         found = await self._record(name)
         if found is not None and found.value.address == redirect.text:
             raise ConflictError(

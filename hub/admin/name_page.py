@@ -1,4 +1,4 @@
-"""A page of names in their order, out of many that have none."""
+"""A sorted page of names out of many unsorted ones."""
 
 import base64
 from typing import Final, Generic, TypeVar
@@ -8,11 +8,11 @@ __all__ = ["NamePage", "page_token", "start_of"]
 T = TypeVar("T")
 
 _SLACK: Final = 4096
-"""How many more than a page are kept before they are sorted: seldom enough, and never many."""
+"""How many names beyond a page are kept before they are sorted, so that sorts are rare and memory is bounded."""
 
 
 class NamePage(Generic[T]):
-    """Keeps the first `limit` of the names after `start_after` that it is given, each with a value."""
+    """Keeps the first `limit` of the offered names after `start_after`, each with a value."""
 
     def __init__(self, limit: int, start_after: bytes = b"") -> None:
         self._limit = limit
@@ -21,10 +21,10 @@ class NamePage(Generic[T]):
         self._ceiling: bytes | None = None
         """No name from this one on can be on the page."""
         self.is_cut = False
-        """Whether there are names behind the page."""
+        """Whether there are names after the page."""
 
     def offer(self, name: bytes, value: T) -> None:
-        """Take a name, if it may be on the page."""
+        """Keep a name if it may be on the page."""
         if name <= self._start_after:
             return
         if self._ceiling is not None and name >= self._ceiling:
@@ -48,12 +48,12 @@ class NamePage(Generic[T]):
 
 
 def page_token(last: bytes) -> str:
-    """Return the text that asks for what comes after the name `last`."""
+    """Return the token of the page that begins after the name `last`."""
     return base64.urlsafe_b64encode(last).rstrip(b"=").decode()
 
 
 def start_of(token: str) -> bytes:
-    """Return the name of a token. Raises ValueError if it is none."""
+    """Return the name of a token. Raises: ValueError - the text is no token."""
     try:
         return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except ValueError as exc:

@@ -1,10 +1,10 @@
-"""Deleting ledgers on a standalone hub's disk that no record names, when an operator asks for it.
+"""Deletes ledgers on a standalone hub's disk that no record names, when an operator requests it.
 
-Never by itself: a hub that is started on wiped or foreign metadata would delete all its messages. And never on the word
-of whoever asks: the hub looks through all records of its own metadata.
+The hub never does this by itself: started on wiped or foreign metadata, it would delete all its messages. It also does
+not trust the request, but reads all records of its own metadata.
 
-A ledger comes on record only by the log that made it, or is on one already. So one that was there and not in the
-making when a pass over all records began, and that the pass did not meet, is on none for good.
+Only the log that made a ledger puts it on record. So take a ledger that exists, and is not being made, when a pass over
+all records begins. If the pass does not find it on a record, no record will ever name it.
 """
 
 import logging
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class OrphanDeletion:
-    """Deletes orphans of one hub, one job at a time."""
+    """Deletes orphan ledgers of one hub, one job at a time."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
@@ -39,7 +39,10 @@ class OrphanDeletion:
         self._error: str | None = None
 
     def begin(self, ledger_ids: Iterable[int]) -> None:
-        """Begin to look at these ledgers, and to delete those that no record names. Raises ConflictError."""
+        """Start a job that deletes those of these ledgers that no record names.
+
+        Raises: ConflictError - another job is running.
+        """
         if self._is_running:
             raise ConflictError("others have ledgers deleted here at this moment; try again", reason="running")
         self._job += 1
@@ -47,7 +50,7 @@ class OrphanDeletion:
         self._tasks.start(self._run(set(ledger_ids)))
 
     def state(self) -> Mapping[str, Any]:
-        """Return what is to be shown of the job, or of the last one."""
+        """Return the state of the present job, or of the last one."""
         return {
             "job": self._job,
             "running": self._is_running,
@@ -58,7 +61,7 @@ class OrphanDeletion:
         }
 
     async def close(self) -> None:
-        """End the job. What was not deleted by then stays."""
+        """End the job. The ledgers that it has not deleted stay."""
         await self._tasks.cancel()
 
     async def _run(self, ledger_ids: set[int]) -> None:
@@ -77,9 +80,9 @@ class OrphanDeletion:
             self._is_running = False
 
     async def _orphans(self, ledger_ids: set[int]) -> set[int]:
-        """Return those of some ledgers that are there, and that nobody refers to or is about to."""
+        """Return those of the given ledgers that exist, and that no record names or will name."""
         hub = self._hub
-        # With a higher id it was made under other metadata, of which these know nothing.
+        # A ledger with a higher id was made under other metadata, whose records this hub cannot read.
         ours = [each for each in ledger_ids if each < first_ledger_id(hub.me.epoch + 1)]
         suspects = {each for each in ours if await self._exists(each)}
         suspects -= await hub.incarnation.ledgers_in_the_making()
@@ -95,7 +98,7 @@ class OrphanDeletion:
         self._records += records
 
     async def _exists(self, ledger_id: int) -> bool:
-        """Say whether a ledger is there that can be read: what comes to be later is somebody's."""
+        """Say whether a ledger exists and can be read. One that is made later belongs to a log."""
         try:
             await self._hub.ledgers.last_entry_id(ledger_id)
         except LedgerError:
@@ -103,7 +106,7 @@ class OrphanDeletion:
         return True
 
     async def _check_may_delete(self) -> None:
-        """Raise ServiceDownError if these are not the metadata that say what is to be kept, or not any more."""
+        """Raise ServiceDownError if this metadata no longer decides which ledgers this hub keeps."""
         hub = self._hub
         if hub.freezing.why is not None:
             raise ServiceDownError(hub.freezing.why)

@@ -1,4 +1,4 @@
-"""The parameters of requests to the admin endpoint, read and checked; whatever makes no sense is a BadRequestError."""
+"""Reads and checks the parameters of requests to the admin endpoint. A bad value raises BadRequestError."""
 
 import base64
 from typing import Final
@@ -50,7 +50,7 @@ def state_of(request: web.Request) -> bool:
 
 
 def flag_of(request: web.Request, name: str) -> bool:
-    """Return a parameter that is on or off, and off if it is not given."""
+    """Return a parameter that is on or off; off if it is not given."""
     flag = _STATES.get(request.query.get(name, "off"))
     if flag is None:
         raise BadRequestError(f"{name} is {request.query[name]!r}; it must be on or off")
@@ -58,12 +58,12 @@ def flag_of(request: web.Request, name: str) -> bool:
 
 
 def topic_of(request: web.Request) -> Topic:
-    """Return the topic that a request is about. Raises InvalidArgumentError too: it is no name of a topic."""
+    """Return the topic that a request is about. Raises: InvalidArgumentError - it is no name of a topic."""
     return as_topic(_name_of(request, "topic"))
 
 
 def subscriber_of(request: web.Request) -> SubscriberId:
-    """Return the subscriber that a request is about. Raises InvalidArgumentError too: it is no subscriber's name."""
+    """Return the subscriber that a request is about. Raises: InvalidArgumentError - it is no subscriber's name."""
     return as_subscriber(_name_of(request, "subscriber"))
 
 
@@ -73,7 +73,7 @@ def has_subscriber(request: web.Request) -> bool:
 
 
 def hub_of(request: web.Request) -> HubInfo | None:
-    """Return the hub, and the start of it, that a request is to; None if it names none."""
+    """Return the incarnation of a hub that a request names as its target; None if it names none."""
     address = request.query.get("to")
     if (address is None) != ("epoch" not in request.query):
         raise BadRequestError("name a hub, and which start of it: to=HOST:PORT:SSLPORT&epoch=NUMBER")
@@ -90,7 +90,7 @@ def version_of(request: web.Request) -> Version | None:
 
 
 def number_of(request: web.Request, name: str) -> int:
-    """Return a parameter that is the id of a message, or 0."""
+    """Return a parameter that is a number from 0 on, such as the id of a message or an epoch."""
     text = request.query.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _NUMBER_MAX):
         raise BadRequestError(f"{name} is {text!r}; it must be a number from 0 to {_NUMBER_MAX}")
@@ -106,7 +106,7 @@ def ledgers_of(request: web.Request) -> list[int]:
 
 
 def limit_of(request: web.Request) -> int:
-    """Return how many rows are asked for."""
+    """Return the number of rows that a request asks for."""
     text = request.query.get("limit", str(_LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _LIMIT_MAX):
         raise BadRequestError(f"limit is {text!r}; it must be from 1 to {_LIMIT_MAX}")
@@ -114,7 +114,7 @@ def limit_of(request: web.Request) -> int:
 
 
 def page_of(request: web.Request) -> tuple[int, bytes]:
-    """Return how many rows are asked for, and the name after which they begin."""
+    """Return the number of rows that a request asks for, and the name after which they begin."""
     text, token = request.query.get("start_after"), request.query.get("token")
     if text is not None and token is not None:
         raise BadRequestError("give start_after or token, not both")

@@ -1,4 +1,4 @@
-"""The HTTP side of the admin endpoint: connections, deadlines, and every error as JSON that says what to do."""
+"""The HTTP side of the admin endpoint: connections, deadlines, and errors as JSON that says what to do."""
 
 import asyncio
 import json
@@ -21,29 +21,29 @@ _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.addFilter(lambda record: not _is_up_to_the_client(record))
 
 _CONNECTIONS_MAX: Final = 64
-"""Within the descriptors that hub.descriptors keeps for all but clients."""
+"""These fit into the descriptors that hub.connections.descriptors reserves for everything but clients."""
 _REQUESTS_MAX: Final = 16
 _LINE_BYTES_MAX: Final = 64 << 10
-"""Room for the longest name of a topic, every byte of it escaped twice."""
+"""Room for the longest name of a topic with each byte escaped twice."""
 _BODY_BYTES_MAX: Final = 4096
 _BODY_S: Final = 10.0
 _IDLE_S: Final = 30.0
-"""From one answer to the last header of the next request."""
+"""The maximum time from one answer to the last header of the next request."""
 _LINGER_S: Final = 1.0
-"""How long the rest of a refused request is dropped, so that its sender comes to read the answer."""
+"""How long the server drops the rest of a refused request, so that the client can read the answer."""
 _END_S: Final = 2.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Handler, frozenset[str]]
-"""Method, path, what answers, and the parameters that it knows."""
+"""Method, path, handler, and the parameters that it knows."""
 
 
 class BadRequestError(Exception):
-    """A request that makes no sense; the text says what to send instead."""
+    """A malformed request; the text says what to send instead."""
 
 
 class NotFoundError(Exception):
-    """What a request names is not here; the text says what to do, and `facts` what it is, for programs."""
+    """The target of a request does not exist here; the text says what to do, and `facts` are for programs."""
 
     def __init__(self, text: str, **facts: Any) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class NotFoundError(Exception):
 
 
 class ConflictError(Exception):
-    """A request that does not fit what is there; the text says how, and `facts` what is there, for programs."""
+    """A request that conflicts with the present state; the text says how, and `facts` give the state to programs."""
 
     def __init__(self, text: str, **facts: Any) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class ConflictError(Exception):
 
 
 class AdminServer:
-    """Answers the requests of operators and their programs: few at once, each within its deadline."""
+    """Answers the requests of operators and their programs: at most 16 at once, each within a deadline."""
 
     def __init__(self, routes: Sequence[Route], deadline_s: float, names: Iterable[str] = ()) -> None:
         """Prepare to answer under `names`, besides localhost and addresses."""
@@ -67,7 +67,7 @@ class AdminServer:
         self._callers = Callers(names)
         self._running = 0
         self._connections: dict[AdminConnection, None] = {}
-        """Those that are open, the oldest first."""
+        """The open connections, the oldest first."""
         self._parameters: dict[tuple[str, str], frozenset[str]] = {}
         application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
         for method, path, handler, known in routes:
@@ -89,7 +89,7 @@ class AdminServer:
         self._address = "", 0
 
     async def listen(self, host: str, port: int) -> int:
-        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        """Bind the address, and return the port. Raises: ConfigurationError - the address cannot be used."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
@@ -107,12 +107,12 @@ class AdminServer:
         return bound
 
     async def serve(self) -> None:
-        """Answer from now on. Raises: ConfigurationError - something else has begun to listen there."""
+        """Start to answer requests. Raises: ConfigurationError - another program has begun to listen there."""
         assert self._listener is not None, "it listens"
         await serve(self._listener, *self._address)
 
     async def close(self) -> None:
-        """Stop listening, and end the requests at hand."""
+        """Stop listening, and end the requests under way."""
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
@@ -124,7 +124,7 @@ class AdminServer:
 
     def _opened(self, connection: AdminConnection) -> None:
         if len(self._connections) >= _CONNECTIONS_MAX:
-            # The oldest one goes: whoever keeps connections open for nothing must not lock operators out.
+            # Close the oldest one. Clients that keep idle connections must not lock operators out.
             oldest = next(iter(self._connections))
             self._lost(oldest)
             oldest.cut()
@@ -166,7 +166,7 @@ class AdminServer:
                 return _error(503, f"not answered within {self._deadline_s:g} s; nothing was changed: ask again")
             return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
         except HedwigError as exc:
-            # 504 is for all of which it is not known whether it was done.
+            # 504 means that it is unknown whether the request was done.
             return _error(503 if exc.definite or _reads(request) else 504, str(exc))
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
@@ -178,7 +178,7 @@ class AdminServer:
         resource = request.match_info.route.resource
         known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
         if known is None:
-            return  # Whoever routes says what is wrong.
+            return  # The router reports what is wrong.
         for name in request.query:
             if name not in known:
                 choice = f"it has {', '.join(sorted(known))}" if known else "it has none"
@@ -188,7 +188,7 @@ class AdminServer:
 
 
 def _is_up_to_the_client(record: logging.LogRecord) -> bool:
-    """Say whether a line of the HTTP library is about a request without sense or a client that has gone."""
+    """Say whether a log line of the HTTP library is about a malformed request, or a client that has gone."""
     error = record.exc_info[1] if record.exc_info else None
     return isinstance(error, HttpProcessingError | ConnectionError)
 
@@ -209,7 +209,7 @@ async def _receive(request: web.Request) -> None:
 
 
 def _reads(request: web.Request) -> bool:
-    """Say whether a request changes nothing, whatever becomes of it."""
+    """Say whether a request changes nothing, whatever its outcome."""
     return request.method in ("GET", "HEAD")
 
 

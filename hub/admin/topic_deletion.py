@@ -1,7 +1,7 @@
-"""Deleting the last of a topic, its persistence record, and then the ledgers that it named.
+"""Deletes the last record of a topic, its persistence record, and then the ledgers that it named.
 
-On a standalone hub's disk nobody else can delete them. Nothing but the record says which ledgers these are, as this hub
-read it at the version that it then deleted: what became of a ledger elsewhere is nobody's guess.
+No other program can delete ledgers on a standalone hub's disk. Only the record says which ledgers these are, as this
+hub read it at the version that it then deleted. The hub guesses nothing about other ledgers.
 """
 
 from typing import TYPE_CHECKING
@@ -18,11 +18,12 @@ __all__ = ["delete_topic"]
 
 
 async def delete_topic(hub: "Hub", name: Topic, version: Version) -> LedgerRanges:
-    """Delete a topic that has neither owner nor subscriptions any more, and return the ranges that it had.
+    """Delete a topic without owner and subscriptions, and return the ranges that it had.
 
-    Its ledgers are being deleted when this returns, and that goes on for as long as the hub lives.
+    The hub then deletes its ledgers in the background, for as long as it lives.
 
-    Raises: ConflictError - it is used; BadVersionError, NoRecordError - it is not at `version`; another MetadataError.
+    Raises: ConflictError - the topic has an owner or subscriptions; BadVersionError, NoRecordError - the record is not
+        at `version`; another MetadataError.
     """
     await _check_unused(hub, name)
     return await hub.topics.delete(name, version)

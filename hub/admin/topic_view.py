@@ -1,4 +1,4 @@
-"""What the admin endpoint shows of topics and subscriptions."""
+"""The views of topics and subscriptions at the admin endpoint."""
 
 import asyncio
 import base64
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["lag_of", "lag_page", "topic_name", "topic_page", "topic_view"]
 
 _SLICE: Final = 5000
-"""How many topics are looked at before others have a turn."""
+"""How many topics a page visits before it lets other tasks run."""
 _RANGES_MAX: Final = 1000
 
 
 async def topic_page(hub: "Hub", limit: int, start_after: bytes) -> Mapping[str, Any]:
-    """Return a page of the owned topics, in the order of their names."""
+    """Return a page of the owned topics, sorted by name."""
     page: NamePage[OwnedTopic] = NamePage(limit, start_after)
     for index, topic in enumerate(list(hub.topics)):
         if index % _SLICE == _SLICE - 1:
@@ -38,7 +38,7 @@ async def topic_page(hub: "Hub", limit: int, start_after: bytes) -> Mapping[str,
 
 
 def topic_view(hub: "Hub", topic: OwnedTopic, limit: int) -> Mapping[str, Any]:
-    """Return all about one owned topic; at most `limit` of its attached subscriptions."""
+    """Return all details of one owned topic, with at most `limit` of its attached subscriptions."""
     page: NamePage[Mapping[str, Any]] = NamePage(limit)
     for subscriber, subscription in (topic.subscriptions or {}).items():
         if subscription.cursor is not None:
@@ -67,7 +67,7 @@ def topic_view(hub: "Hub", topic: OwnedTopic, limit: int) -> Mapping[str, Any]:
 
 
 async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes) -> Mapping[str, Any]:
-    """Return how far a page of the subscriptions of a topic are, attached or not, and the largest lag of all.
+    """Return the lag of a page of the subscriptions of a topic, attached or not, and the largest lag of all.
 
     Raises: MetadataError.
     """
@@ -84,7 +84,7 @@ async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes
     if topic.is_durable:
         async for subscriber, found in hub.metadata.subscriptions.read_subscriptions(topic.name):
             take(subscriber, found.value.state.consumed.local if found.value.state is not None else 0)
-    else:  # Its subscriptions are in memory only.
+    else:  # The subscriptions of a non-durable topic are in memory only.
         for subscriber, subscription in list((topic.subscriptions or {}).items()):
             take(subscriber, subscription.stored)
     rows = page.rows()
@@ -99,7 +99,7 @@ async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes
 
 
 async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Mapping[str, Any]:
-    """Return how far one subscription of a topic is, as `lag_page` does; it is the only row.
+    """Return the lag of one subscription of a topic, in the form of `lag_page` with one row.
 
     Raises: ClientNotSubscribedError; MetadataError.
     """
@@ -124,7 +124,7 @@ async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Map
 
 
 def _lag(topic: OwnedTopic, subscriber: SubscriberId, stored: int) -> Mapping[str, Any]:
-    """Return how far a subscription is whose pointer is stored at `stored`; in memory it may be further."""
+    """Return the lag of a subscription whose stored pointer is `stored`; in memory it may be further."""
     held = topic.subscription(subscriber)
     consumed = stored if held is None else max(stored, held.consumed)
     return {
@@ -159,7 +159,7 @@ def topic_name(name: Topic) -> Mapping[str, str]:
 
 
 def _name(field: str, name: Topic | SubscriberId) -> Mapping[str, str]:
-    """Return a name as people see it, and its bytes in base64 beside it if they are not UTF-8."""
+    """Return a name in readable form, and its bytes in base64 beside it if they are not UTF-8."""
     fields = {field: show_name(name)}
     try:
         name.decode()

@@ -1,4 +1,4 @@
-"""What the admin endpoint tells of topics and subscriptions, and does to them."""
+"""The routes of the admin endpoint about topics and subscriptions: views and actions."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ _EDGES: Final = {edge.value: edge for edge in Edge}
 
 
 class TopicRoutes:
-    """The routes that concern topics, most of which only their owner can answer."""
+    """The routes about topics. Only the owner of a topic can answer most of them."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
@@ -104,19 +104,19 @@ class TopicRoutes:
     # ----------------------------------------------------------------------------------------------- ownership
 
     async def _would_claim(self, _: web.Request) -> web.Response:
-        """Say whether this hub takes topics that are moved here, before another gives one up for it."""
+        """Say whether this hub takes topics that are moved here. Operators ask before another hub gives one up."""
         self._moves.check_takes()
         me = self._hub.me
         return json_response({"takes": True, "address": me.address, "epoch": me.epoch})
 
     async def _claim(self, request: web.Request) -> web.Response:
-        """Have this hub own the topic."""
+        """Make this hub the owner of the topic."""
         topic = await self._moves.claim(topic_of(request), version_of(request))
         facts = {"owner": self._hub.me.address, "owner_version": str(topic.owner_version)}
         return json_response({**_names(topic.name), "claimed": True, **facts})
 
     async def _release(self, request: web.Request) -> web.Response:
-        """Have this hub own the topic no longer: nobody does, or the hub that is named."""
+        """Release the topic, or hand it over to the hub that the request names."""
         name, expected, target = topic_of(request), version_of(request), hub_of(request)
         if target is not None:
             is_named = await self._moves.hand_over(name, target, expected)
@@ -134,7 +134,7 @@ class TopicRoutes:
         return json_response({"topic": show_name(topic.name), "released": True})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        """Delete the last record of a topic and the ledgers that it names, which are on a disk of this hub."""
+        """Delete the last record of a topic, and the ledgers on this hub's disk that it names."""
         name, version = topic_of(request), version_of(request)
         if self._hub.options.is_clustered:
             raise BadRequestError(
@@ -189,7 +189,7 @@ class TopicRoutes:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Have what concerns one subscription answered by what it is, for programs."""
+    """Answer errors about one subscription with facts for programs."""
     try:
         yield
     except TopicBusyError as exc:
@@ -207,7 +207,7 @@ def _told() -> Iterator[None]:
 
 
 def _names(topic: Topic, subscriber: SubscriberId | None = None) -> Mapping[str, Any]:
-    """Return names as people see them, each with its bytes in base64 beside it if they are not UTF-8."""
+    """Return names in readable form, each with its bytes in base64 beside it if they are not UTF-8."""
     fields: dict[str, str] = {}
     for noun, name in (("topic", topic), ("subscriber", subscriber)):
         if name is None:

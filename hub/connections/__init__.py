@@ -1,1 +1,1 @@
-"""Connections of clients: how they are accepted, bounded and read, and the channel that each becomes."""
+"""Connections of clients: how the hub accepts, bounds and reads them, and the channel of each."""

@@ -1,7 +1,8 @@
-"""The gates through which requests go whose answers may be much larger than they are.
+"""The gates for requests whose answers may be much larger than the requests.
 
-A SUBSCRIBE of thirty bytes is answered with all the preferences of the subscription, up to half a megabyte. A client
-that sends thousands and reads nothing would have the hub keep all those answers; behind its gate they wait as requests.
+The answer to a SUBSCRIBE of thirty bytes has all the preferences of the subscription, up to half a megabyte. A client
+that sends thousands and reads nothing would make the hub hold all those answers. Behind the gate of its channel, the
+requests wait instead.
 """
 
 import asyncio
@@ -13,23 +14,23 @@ __all__ = ["AnswerGate", "AnswerTurns"]
 
 _INSIDE_MAX: Final = 48
 _INSIDE_ALL_GATES_MAX: Final = 96
-"""Each of them may have read half a megabyte, which nothing else counts until it is answered."""
+"""Each request inside may have read half a megabyte, which is not counted elsewhere until the answer."""
 _SMALL_BYTES: Final = 4096
-"""An answer that is worth no second try."""
+"""Answers up to this size are always sent; a second try would not be worth it."""
 
 
 class AnswerTurns:
-    """Lets so many requests in at once through all gates together; gates have turns, one request each."""
+    """Bounds the requests inside all gates together; gates have turns, one request each."""
 
     __slots__ = ("_free", "_gates")
 
     def __init__(self) -> None:
         self._free = _INSIDE_ALL_GATES_MAX
         self._gates: deque[AnswerGate] = deque()
-        """Those where somebody waits for a turn, each once."""
+        """The gates where a request waits for a turn, each once."""
 
     def take(self) -> bool:
-        """Take a turn at once, if nobody waits for one."""
+        """Take a turn at once, if one is free and no gate waits; return whether it was taken."""
         if self._gates or not self._free:
             return False
         self._free -= 1
@@ -40,13 +41,13 @@ class AnswerTurns:
         self.go_on()
 
     def wait(self, gate: "AnswerGate") -> None:
-        """Have `gate` let one in when it is its turn."""
+        """Queue `gate`, which lets one request in when its turn comes."""
         if not gate.is_in_line:
             gate.is_in_line = True
             self._gates.append(gate)
 
     def go_on(self) -> None:
-        """Let in whoever waits, as far as there is room."""
+        """Let in waiting requests while there is room."""
         while self._free and self._gates:
             gate = self._gates.popleft()
             gate.is_in_line = False
@@ -56,9 +57,9 @@ class AnswerTurns:
 
 
 class AnswerGate:
-    """Lets so many requests of a channel in at once, in the order in which they came.
+    """Bounds the requests of a channel inside at once, and lets them in in the order of arrival.
 
-    `has_room` says whether its client has taken so much that answers of a number of bytes may be made.
+    `has_room_for` says whether the client has read enough that the hub may make answers of a given number of bytes.
     """
 
     __slots__ = ("_expected", "_has_room_for", "_inside", "_turns", "_waiting", "is_in_line")
@@ -68,12 +69,12 @@ class AnswerGate:
         self._has_room_for = has_room_for
         self._inside = 0
         self._expected = 0
-        """How large an answer may well be, since others have been."""
+        """The expected size of an answer, estimated from recent answers."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.is_in_line = False
 
     async def enter(self, *, again: bool = False) -> None:
-        """Wait for room, `again` in front of all others; call `leave` after the answer."""
+        """Wait for room; with `again`, before all others. Call `leave` after the answer."""
         if not self._waiting and self._has_room() and self._turns.take():
             self._inside += 1
             return
@@ -87,36 +88,36 @@ class AnswerGate:
             await waiting
         except BaseException:
             if waiting.done() and not waiting.cancelled():
-                self.leave()  # It was let in, and left in the same moment.
+                self.leave()  # It was let in and cancelled at the same moment.
             raise
 
     def leave(self) -> None:
-        """Make room."""
+        """Free the place of one request."""
         self._inside -= 1
         self.line_up()
         self._turns.give_back()
 
     def may_answer(self, size: int) -> bool:
-        """Say whether a request inside may be answered with so many bytes now; else it has to enter again.
+        """Say whether a request inside may be answered with `size` bytes now; if not, it must enter again.
 
-        It is let in only with room for what others have got, so it hardly happens twice. The last one inside always may
-        be answered, so one of them is.
+        The gate lets a request in only with room for an answer of the expected size, so this rarely happens twice. The
+        last request inside may always be answered, so at least one makes progress.
         """
         self._expected = max(size, self._expected // 2)
         return size <= _SMALL_BYTES or self._inside <= 1 or self._has_room_for(size)
 
     def go_on(self) -> None:
-        """Let in whoever waits, as far as there is room."""
+        """Let in waiting requests while there is room."""
         self.line_up()
         self._turns.go_on()
 
     def line_up(self) -> None:
-        """Wait for a turn, if somebody waits who may have one."""
+        """Queue for a turn, if a request waits and there is room for it."""
         if self._waiting and self._has_room():
             self._turns.wait(self)
 
     def let_one_in(self) -> bool:
-        """Let the first one in who still waits, if there is room; return whether anybody was let in."""
+        """Let in the first request that still waits, if there is room; return whether one was let in."""
         while self._waiting and self._has_room():
             waiting = self._waiting.popleft()
             if not waiting.done():

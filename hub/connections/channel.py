@@ -1,4 +1,4 @@
-"""A channel: one connection of a client, with what it waits for and what is served on it."""
+"""A channel: one connection of a client, with its requests, its answers and its deliveries."""
 
 import asyncio
 import contextlib
@@ -36,93 +36,93 @@ _log = logging.getLogger(__name__)
 _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
-"""A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
+"""The kernel probes a peer that is silent for a minute, and gives up a vanished machine a minute later."""
 _TOLD_MAX: Final = 4096
-"""How many subscriptions of a channel others may take over before it is closed."""
+"""How many subscriptions of a channel others may take over before the hub closes it."""
 _CLOSE_S: Final = 5.0
-"""How long a peer may take to read what was sent to it before its connection was closed."""
+"""How long a peer may take to read what the hub sent before it closed the connection."""
 _TO_HTTP: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is a Hedwig hub's port for its clients. HTTP is for its admin endpoint: admin_port, 4081 by default.\n"
 )
-"""What somebody gets who takes a hub for an HTTP server."""
+"""The answer to a client that takes the hub for an HTTP server."""
 _FRAME_BYTES_MAX: Final = 1 << 30
-"""No limit of ours on what we send: a stored message was within the limits when it came."""
+"""The hub has no limit of its own on frames that it sends: a stored message was within the limits on arrival."""
 
 
 class Waiter(Protocol):
-    """What is told to go on once the channel has room for deliveries."""
+    """A cursor that goes on once the channel has room for deliveries."""
 
     def go_on(self) -> None: ...
 
 
 class ChannelOwner(Protocol):
-    """Who is told what happens on a channel, and has what channels share."""
+    """The owner of channels: it receives their events, and holds what they share."""
 
     @property
     def unsent(self) -> Unsent:
-        """What counts the bytes that channels have to send."""
+        """The counter of the bytes that channels have to send."""
         ...
 
     @property
     def answer_turns(self) -> AnswerTurns:
-        """What the gates of channels have turns at."""
+        """The turns of the gates of all channels."""
         ...
 
     @property
     def reading(self) -> FairReading:
-        """What shares the time for requests among the channels."""
+        """Shares the time for requests among the channels."""
         ...
 
     @property
     def frames(self) -> UnfinishedFrames:
-        """What is held of requests that are not complete, or not begun, of all channels."""
+        """The bytes of requests of all channels that are incomplete, or not begun."""
         ...
 
     def admit(self, channel: "Channel") -> bool:
-        """Take note of a new connection; return whether it may stay, so that `gone` will tell of its end."""
+        """Record a new connection; return whether it may stay. If so, `gone` reports its end."""
         ...
 
     def opened(self, channel: "Channel") -> None:
-        """Take note of a new channel: requests may come."""
+        """Record a new channel, on which requests may now arrive."""
         ...
 
     def heard(self, channel: "Channel") -> None:
-        """Take note of the first request on a channel."""
+        """Record the first request on a channel."""
         ...
 
     def handle(self, channel: "Channel", request: Request, size: int) -> None:
-        """Carry out a request; every one but CONSUME gets its answer once, through the channel."""
+        """Run a request, and answer it once through the channel. A CONSUME has no answer unless it is refused."""
         ...
 
     def answered(self, size: int) -> None:
-        """Take note that a request of `size` bytes is over."""
+        """Record that a request of `size` bytes is over."""
         ...
 
     def may_answer(self) -> bool:
-        """Say whether what was to be sent may still be sent: not by a hub that others may believe dead."""
+        """Say whether the hub may still send; it may not while other hubs may believe it dead."""
         ...
 
     def ended(self, channel: "Channel") -> None:
-        """Take note that nothing more comes or goes on the channel."""
+        """Record that no more requests or answers pass on the channel."""
         ...
 
     def gone(self, channel: "Channel") -> None:
-        """Take note that the connection is closed, and what was sent before its end is on its way."""
+        """Record that the connection is closed, and that the data sent before is on its way."""
         ...
 
 
 class Channel(asyncio.Protocol):
-    """Cuts what arrives into requests, and collects what is sent in one turn of the event loop into one write.
+    """Splits received data into requests, and collects the output of one turn of the event loop into one write.
 
-    Deliveries wait while `is_full`. Requests wait, unread, while too many are unanswered, or while the client does not
-    read the answers: so neither side can fill the hub's memory.
+    Deliveries wait while `is_full`. Requests wait unread while too many are unanswered, or while the client does not
+    read the answers. So neither side can fill the hub's memory.
 
-    The transport is given more only after its socket has taken all that it had. So what the socket has not taken is
-    known, and most of it is here, where it can be held back yet.
+    The channel gives the transport more only after the socket has taken all before. So the channel knows what the
+    socket has not taken. Most of that is still here, where the channel can hold it back.
     """
 
-    # With more than thirty attributes, objects share no keys any more: each access takes longer, and each channel more.
+    # With over thirty attributes, objects no longer share keys: each access takes longer, and each channel more memory.
     __slots__ = (
         "_abort",
         "_answer_bytes",
@@ -162,9 +162,9 @@ class Channel(asyncio.Protocol):
     def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "?"
         self._connection: socket.socket | None = None
-        """The connection before its TLS handshake is over."""
+        """The connection until its TLS handshake is over."""
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
-        """What is attached to this channel."""
+        """The subscriptions that are attached to this channel."""
         self.is_closed = False
         self.had_s = 0.0
         self._owner = owner
@@ -173,45 +173,45 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(options.frame_bytes_max)
         self._bodies: list[bytes] = []
-        """The requests that were read and are not begun, the last one first."""
+        """The requests that are read and not begun, the last one first."""
         self._is_behind = False
-        """Whether there are such that wait for a later turn of the loop; meanwhile nothing is read."""
+        """Whether such requests wait for a later turn of the loop. Meanwhile the channel reads nothing."""
         self._is_silent = True
         self._is_holding = False
-        """Whether there are requests that are not complete, or not begun, and they are counted."""
+        """Whether the channel has counted requests that are incomplete, or not begun."""
         self._unsent = owner.unsent
         self._own_bytes = owner.unsent.own_bytes
         self._out: list[bytes] = []
         self._bytes = 0
-        """What is to be sent and the socket has not taken, here and in the transport."""
+        """The bytes to send that the socket has not taken, here and in the transport."""
         self._answer_bytes = 0
-        """The part of it that is answers, roughly."""
+        """The approximate bytes of answers among them."""
         self._left_bytes = self._left_answer_bytes = 0
-        """What of both the socket left in the transport."""
+        """The parts of both that the socket left in the transport."""
         self._counted = 0, 0
-        """Both as `Unsent` counts them: nothing of what goes out at the end of this turn."""
+        """Both as `Unsent` counts them, without what goes out at the end of this turn."""
         self._flushing = False
         self._blocked = False
         self._unanswered = 0
         self._unanswered_bytes = 0
         self._is_paused = False
         self._is_parting = False
-        """Whether the channel ends once nothing is unanswered."""
+        """Whether the channel ends once all requests are answered."""
         self._waiting: dict[Waiter, None] = {}
         self._abort: asyncio.TimerHandle | None = None
         self._told: set[int] | None = None
-        """Hashes of the pairs that have had an event. Names would take more, and two of one hash do no harm."""
+        """The hashes of the pairs that had an event. Names would take more memory; a hash collision does no harm."""
         self._gate: AnswerGate | None = None
         self._is_mute = False
 
     # ------------------------------------------------------------------------------------------- the connection
 
     def accepted(self, connection: socket.socket) -> bool:
-        """Take note of a connection whose TLS handshake is to come; return whether it may stay."""
+        """Record a connection before its TLS handshake; return whether it may stay."""
         try:
             self.peer = _peer_of(connection.getpeername())
         except OSError:
-            return False  # It is over already.
+            return False  # The connection is over already.
         self._connection = connection
         return self._owner.admit(self)
 
@@ -222,7 +222,8 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # Tell of each write that is not taken at once, and when it is. One byte: zero has TLS tell of every write.
+        # Report each write that the socket does not take at once, and when it has. With zero instead of one byte, TLS
+        # reports every write.
         self._transport.set_write_buffer_limits(high=1)
         if self._connection is not None:
             self._connection = None
@@ -250,7 +251,7 @@ class Channel(asyncio.Protocol):
         try:
             bodies = self._decoder.receive(data)
         except RemoteProtocolError:
-            bodies = []  # It stays refused, which is looked at behind what came before.
+            bodies = []  # The decoder keeps its refusal, which `begin_next` handles after the earlier requests.
         bodies.reverse()
         if bodies and (self._is_silent or self._is_holding):
             self._complete()
@@ -266,7 +267,7 @@ class Channel(asyncio.Protocol):
             self._count_held()
 
     def _complete(self) -> None:
-        """Take note that a request has arrived in full."""
+        """Record that a request has arrived in full."""
         if self._is_silent:
             self._is_silent = False
             self._owner.heard(self)
@@ -274,7 +275,7 @@ class Channel(asyncio.Protocol):
             self._owner.frames.over(self)
 
     def begin_next(self) -> bool:
-        """Begin the next request that was read; return whether there is another."""
+        """Begin the next request that is read; return whether there is another."""
         bodies = self._bodies
         try:
             if bodies and not self.is_closed:
@@ -288,7 +289,7 @@ class Channel(asyncio.Protocol):
             self._end_badly(exc)
         except BaseException:
             if self._transport is not None:
-                self._transport.abort()  # As transports do themselves where a protocol fails at what it is given.
+                self._transport.abort()  # As transports do themselves if a protocol raises.
             raise
         bodies.clear()
         if self._is_behind:
@@ -302,7 +303,7 @@ class Channel(asyncio.Protocol):
         self._part_if_done()
 
     def _count_held(self) -> None:
-        """Count what is held of requests that are not complete, or not begun."""
+        """Count the bytes of requests that are incomplete, or not begun."""
         if self.is_closed:
             return
         held = self._decoder.held_bytes + sum(map(len, self._bodies))
@@ -313,7 +314,7 @@ class Channel(asyncio.Protocol):
             self._owner.frames.over(self)
 
     def _drop_held(self) -> None:
-        """Keep nothing of requests that are not complete, or not begun."""
+        """Drop the requests that are incomplete, or not begun."""
         self._bodies.clear()
         if self._is_holding:
             self._is_holding = False
@@ -321,7 +322,7 @@ class Channel(asyncio.Protocol):
             self._decoder.drop()
 
     def _end_badly(self, error: RemoteProtocolError) -> None:
-        """End the channel of a client that does what none may."""
+        """End the channel of a client that violates the protocol."""
         _log.warning("%s: closing the connection: %s", self.peer, error)
         if self._decoder.is_http_request and self._transport is not None and not self.is_closed:
             self._transport.write(_TO_HTTP)
@@ -332,14 +333,14 @@ class Channel(asyncio.Protocol):
             _log.info("%s: the connection ended inside a frame", self.peer)
         while self._bodies and self.begin_next():
             pass
-        # Not left to the transport, which would wait for a client that ended its half and does not read the other.
+        # The transport would wait for a client that has closed its half and does not read the other, so close here.
         self.close()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         if self._abort is not None:
-            self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
+            self._abort.cancel()  # Else the timer would keep this channel in memory.
         self._out.clear()
         self._leave(0, 0)
         self._waiting.clear()
@@ -365,11 +366,11 @@ class Channel(asyncio.Protocol):
         self._let_cursors_go_on()
 
     def close(self) -> None:
-        """End the channel after what was sent; its subscriptions are detached at once."""
+        """Close the connection once what was sent has left; detach its subscriptions at once."""
         if self.is_closed:
             return
         self._write_out()
-        if self.is_closed:  # What was to be sent could not be any more.
+        if self.is_closed:  # `_write_out` ended the channel, since the hub may not send any more.
             return
         self.is_closed = True
         if self._abort is not None:
@@ -383,9 +384,10 @@ class Channel(asyncio.Protocol):
         self._owner.ended(self)
 
     def mute(self) -> None:
-        """Send nothing any more but refusals: whatever else was to be sent may be another hub's to say.
+        """Send only refusals from now on: another hub may own the topics that other output is about.
 
-        A connection that does not take what it was given ends here and now: that cannot be taken back in another way.
+        If the socket has not taken all earlier output, the connection ends at once. That output cannot be taken back in
+        any other way.
         """
         if self._is_mute or self.is_closed:
             return
@@ -396,7 +398,7 @@ class Channel(asyncio.Protocol):
             self.abort()
 
     def cut_off(self) -> None:
-        """End the connection here and now: others need the memory of the answers that its client does not take."""
+        """End the connection at once: others need the memory of the answers that its client does not read."""
         _log.warning(
             "%s: closing the connection: it has not taken its answers for longest, and all connections together have "
             "left more than half of %d bytes of answers",
@@ -408,7 +410,7 @@ class Channel(asyncio.Protocol):
         self.abort()
 
     def part(self) -> None:
-        """End the channel once all that was read on it is answered; what takes too long is left without an answer."""
+        """End the channel once all its requests are answered, or after `_CLOSE_S` without the missing answers."""
         if not (self._unanswered or self._bodies):
             self.close()
         elif not self.is_closed and not self._is_parting:
@@ -427,7 +429,7 @@ class Channel(asyncio.Protocol):
 
     @property
     def unanswered(self) -> tuple[int, int]:
-        """How many requests are not answered, and their bytes."""
+        """The number of unanswered requests, and their bytes."""
         return self._unanswered, self._unanswered_bytes
 
     def _end(self, size: int, body: bytes, *, is_refusal: bool = False) -> None:
@@ -436,7 +438,7 @@ class Channel(asyncio.Protocol):
         self.end_unanswered(size)
 
     def end_unanswered(self, size: int) -> None:
-        """Take note that a request of `size` bytes, which `begin` counted, is over and gets no answer."""
+        """Record that a request of `size` bytes, which `begin` counted, is over."""
         self._unanswered -= 1
         self._unanswered_bytes -= size
         self._owner.answered(size)
@@ -447,7 +449,7 @@ class Channel(asyncio.Protocol):
 
     def _part_if_done(self) -> None:
         if self._is_parting and not (self._unanswered or self._bodies):
-            self._loop.call_soon(self.close)  # The last answer itself is still to be sent.
+            self._loop.call_soon(self.close)  # Later, because the last answer itself is not sent yet.
 
     def _pause(self) -> None:
         if not self._is_paused and self._transport is not None and not self.is_closed:
@@ -457,7 +459,7 @@ class Channel(asyncio.Protocol):
                 self._owner.frames.pause(self)
 
     def _read_on(self) -> None:
-        """Read again, once half of what stopped it has gone."""
+        """Read again, once at most half of the limit that stopped it is in use."""
         options = self._options
         if (
             self._is_paused
@@ -476,7 +478,7 @@ class Channel(asyncio.Protocol):
 
     @property
     def gate(self) -> AnswerGate:
-        """The gate for requests whose answers may be large. Nobody waits there once the channel is closed."""
+        """The gate for requests whose answers may be large. No request waits there once the channel is closed."""
         if self._gate is None:
             self._gate = AnswerGate(self._owner.answer_turns, self._has_room_for_answers)
         return self._gate
@@ -493,7 +495,7 @@ class Channel(asyncio.Protocol):
         self._end(size, encode_response(answer))
 
     def answer_encoded(self, size: int, body: bytes) -> None:
-        """Answer a request of `size` bytes with a body that is encoded."""
+        """Answer a request of `size` bytes with an encoded body."""
         self._end(size, body)
 
     def answer_published(self, size: int, txn_id: int, local: int) -> None:
@@ -501,7 +503,7 @@ class Channel(asyncio.Protocol):
         self._end(size, encode_published(txn_id, local))
 
     def answer_error(self, size: int, txn_id: int, error: HedwigError) -> None:
-        """Answer a request with what became of it."""
+        """Answer a request of `size` bytes with `error`."""
         status = error.status if error.definite else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
         self._end(size, encode_response(Answer(txn_id=txn_id, status=status, text=text)), is_refusal=True)
@@ -509,12 +511,12 @@ class Channel(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------------- sending
 
     def deliver(self, body: bytes) -> None:
-        """Send a delivery, together with whatever else is sent in this turn."""
+        """Send a delivery, in one write with the other output of this turn."""
         if not self._is_mute:
             self._put(body)
 
     def _owe(self, body: bytes) -> None:
-        """Send an answer, or an event, whether the client takes it or not."""
+        """Send an answer or an event, whether the client reads it or not."""
         if self.is_closed:
             return
         self._answer_bytes += len(body)
@@ -535,11 +537,11 @@ class Channel(asyncio.Protocol):
             self._loop.call_soon(self._flush_soon)
 
     def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """Tell the client that another took its subscription over.
+        """Send the client the event that another took its subscription over.
 
-        A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses
-        (a defect of the original), so `was_told` says not to. A channel with more such pairs than are kept is closed:
-        both clients recover from that by themselves.
+        A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses (a
+        defect of the original). `was_told` lets the hub avoid that. The hub closes a channel with more such pairs than
+        it keeps. Both clients recover from that by themselves.
         """
         if self._told is None:
             self._told = set()
@@ -562,16 +564,16 @@ class Channel(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many bytes of deliveries are worth reading now."""
+        """How many bytes of deliveries a cursor should read now."""
         return max(1, self._unsent.share - self._bytes)
 
     @property
     def untaken_bytes(self) -> int:
-        """How many bytes the transport has that its socket has not taken."""
+        """How many bytes in the transport its socket has not taken."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def wait_for_room(self, cursor: Waiter) -> None:
-        """Have `cursor` go on once there is room."""
+        """Call `go_on` of `cursor` once there is room."""
         self._waiting[cursor] = None
 
     def forget_waiting(self, cursor: Waiter) -> None:
@@ -580,14 +582,14 @@ class Channel(asyncio.Protocol):
     def _flush_soon(self) -> None:
         self._flushing = False
         if self._blocked:
-            return  # It goes on once the socket has taken what it was given.
+            return  # `resume_writing` goes on once the socket has taken the earlier output.
         self._write_out()
         self._let_answers_go_on()
         if self._waiting:
             self._let_cursors_go_on()
 
     def _write_out(self) -> None:
-        """Give the transport all that is to be sent."""
+        """Give the transport all output."""
         if self._out and self._transport is not None and not self.is_closed:
             if not (self._is_mute or self._owner.may_answer()):
                 self.mute()
@@ -602,13 +604,13 @@ class Channel(asyncio.Protocol):
                 self._bytes = self._answer_bytes = 0
 
     def _leave(self, size: int, answer_size: int) -> None:
-        """Take note that the socket has left so many bytes, some of them of answers, and nothing else is to be sent."""
+        """Record that the socket left `size` bytes, `answer_size` of them answers, and that no other output waits."""
         self._bytes = self._left_bytes = size
         self._answer_bytes = self._left_answer_bytes = answer_size
         self._count()
 
     def _count(self) -> None:
-        """Have `Unsent` count what this channel has now."""
+        """Update the counts of `Unsent` with the bytes of this channel."""
         unsent, (size, answer_size) = self._unsent, self._counted
         self._counted = self._bytes, self._answer_bytes
         unsent.bytes += self._bytes - size
@@ -631,12 +633,12 @@ def _peer_of(name: object) -> str:
 
 
 def _probe(connection: socket.socket) -> None:
-    """Have the kernel find out that a client's machine vanished: else its subscriptions would stay attached for ever.
+    """Make the kernel detect that a client's machine has vanished; else its subscriptions would stay attached for ever.
 
-    No TCP_USER_TIMEOUT: it would also end connections of clients that live, and do not read for so long.
+    TCP_USER_TIMEOUT is not set, because it would also end connections of live clients that do not read for that long.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     settings = {"TCP_KEEPIDLE": _PROBE_AFTER_S, "TCP_KEEPINTVL": _PROBE_EVERY_S, "TCP_KEEPCNT": _PROBES}
     for name, value in settings.items():
-        if hasattr(socket, name):  # Not every system has each.
+        if hasattr(socket, name):  # Some systems lack some of them.
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

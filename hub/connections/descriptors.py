@@ -1,7 +1,7 @@
-"""File descriptors: how many connections fit under the limit of the process, beside what the hub itself opens.
+"""File descriptors: how many connections fit under the limit of the process, beside the files of the hub itself.
 
-A connection that takes the last descriptor does harm to all: the next segment of the ledgers cannot be made, and
-publishes fail. So the hub refuses connections before.
+A connection that takes the last descriptor harms all clients: the ledger store cannot make its next segment, and
+publishes fail. So the hub refuses connections before that.
 """
 
 import logging
@@ -14,22 +14,22 @@ __all__ = ["ConnectionLimits"]
 _log = logging.getLogger(__name__)
 
 _OWN: Final = 128
-"""For the ledgers, the metadata, the admin endpoint and the interpreter."""
+"""Descriptors for the ledgers, the metadata, the admin endpoint and the interpreter."""
 _BACKLOG: Final = 4096
 _BACKLOG_SHARE: Final = 4
-"""The part of few descriptors that is for connections which the system has accepted, and the hub not seen yet."""
+"""If descriptors are few, one in N is for connections that the system has accepted and the hub has not seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """At most `connections` are served at once, and `backlog` of them wait in the system to be accepted."""
+    """The hub serves at most `connections` at once, and at most `backlog` more wait in the system to be accepted."""
 
     connections: int
     backlog: int
 
     @classmethod
     def fit(cls, connections_max: int) -> Self:
-        """Return the limits of a hub that would serve `connections_max`; raise the process's own, as far as it may."""
+        """Return the limits of a hub that should serve `connections_max`; raise the process's own limit if possible."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = connections_max + _BACKLOG + _OWN
         if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,8 +1,8 @@
-"""Fair reading: what channels have read is begun a share after the other, and never for a whole turn of the event loop.
+"""Fair reading: shares the time for requests among channels, and never takes a whole turn of the event loop.
 
-A read of 256 KiB may hold ten thousand requests, and hundreds of channels may have read in one turn. While there is
-more to begin than one turn has time for, the channel that has had least of the processor is next. So whoever asks for
-little is served at once, beside any number of channels that ask for much.
+A read of 256 KiB may hold ten thousand requests, and hundreds of channels may have read in one turn. If one turn has
+too little time for all, the channel that has had the least processor time is next. So a channel with few requests is
+served at once, beside any number of channels with many.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from hedwig.clock import Clock
 __all__ = ["FairReading", "Reader"]
 
 _TURN_S: Final = 0.02
-"""How much of one turn of the event loop may be spent on requests that were read."""
+"""How long the requests that were read may take in one turn of the event loop."""
 _SHARE_S: Final = 0.001
-"""How long a channel may go on before it is looked which one is next."""
+"""How long a channel may go on before the next one is chosen."""
 
 
 class Reader(Protocol):
     """A channel that has read requests."""
 
     had_s: float
-    """What FairReading has noted of it, at first 0: the processor's time that it had while others waited."""
+    """The processor time that it had while others waited, at first 0. FairReading sets it."""
 
     def begin_next(self) -> bool:
         """Begin the next request that was read; return whether there is another."""
@@ -34,25 +34,25 @@ class Reader(Protocol):
 
 
 class FairReading:
-    """Has channels begin the requests that they have read: at once if there is time, else the neediest first."""
+    """Makes channels begin the requests that they have read: at once if there is time, else the neediest first."""
 
     def __init__(self, clock: Clock, processor_s: Callable[[], float] = time.thread_time) -> None:
-        """`processor_s` counts the seconds that this thread has had. Time that others took must not be laid to it."""
+        """`processor_s` returns the processor seconds of this thread; the time of other threads must not count."""
         self._clock = clock
         self._processor_s = processor_s
         self._waiting: list[tuple[float, int, Reader]] = []
-        """A heap: those who have had least come first, and of equals who came first."""
+        """A heap: the channels with the least time come first, and of equals the first to arrive."""
         self._numbers = itertools.count()
         self._least_s = 0.0
-        """What the last one in turn had had. Nobody gets more for having asked for nothing up to now."""
+        """The time of the last channel chosen. A channel gets no credit for having been idle before."""
         self._end = 0.0
-        """When the time for requests in this turn of the loop is over."""
+        """When the time for requests in this turn of the loop ends."""
         self._is_turn_begun = False
 
     def begin(self, reader: Reader) -> bool:
-        """Have `reader` begin what it has read, and return whether that is done.
+        """Make `reader` begin its requests; return whether it has begun them all.
 
-        If it is not, the rest follows in later turns, and `reader` must not come here again before that is done.
+        If not, the rest follows in later turns. Do not call this again for `reader` before that is done.
         """
         now = self._clock.monotonic()
         if not self._is_turn_begun:
@@ -87,7 +87,7 @@ class FairReading:
             now = self._clock.monotonic()
 
     def _go_on(self, reader: Reader, until: float) -> bool:
-        """Have `reader` begin requests until that time, one at the least; return whether none is left."""
+        """Make `reader` begin requests until `until`, at least one; return whether none is left."""
         while reader.begin_next():
             if self._clock.monotonic() >= until:
                 return False

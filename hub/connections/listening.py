@@ -1,4 +1,4 @@
-"""How a listener that took its address at the start begins to answer there."""
+"""Start to answer on an address that a listener bound at the start of the hub."""
 
 import errno
 import os
@@ -12,15 +12,15 @@ __all__ = ["Listener", "serve"]
 
 
 class Listener(Protocol):
-    """What has taken an address, as an asyncio.Server does."""
+    """A listener that has bound an address, such as an asyncio.Server."""
 
     @property
     def sockets(self) -> Sequence[socket.socket]:
-        """Those that it listens with."""
+        """The sockets that it listens with."""
         ...
 
     async def start_serving(self) -> None:
-        """Answer from now on. Raises OSError."""
+        """Start to answer. Raises: OSError."""
         ...
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class Listener(Protocol):
 async def serve(server: Listener, host: str, port: int) -> None:
     """Answer on the address that `server` was bound to.
 
-    Sockets that were bound and do not listen yet share a port, so another of them may have come before.
+    Sockets that are bound and do not listen yet can share a port, so another process may have been first.
 
     Raises: ConfigurationError - something else listens there.
     """
@@ -47,5 +47,5 @@ async def serve(server: Listener, host: str, port: int) -> None:
 
 
 def _listens(listener: socket.socket | None) -> bool:
-    # uvloop raises nothing where it cannot listen: it closes the socket, and says that there is none.
+    # If uvloop cannot listen, it does not raise: it closes the socket, and returns None for it.
     return listener is not None and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1

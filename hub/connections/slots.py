@@ -1,4 +1,4 @@
-"""Places: who may have one of the connections that a hub can serve at once, when they become scarce."""
+"""Places: which clients get one of the connections that a hub can serve at once, when these become scarce."""
 
 import logging
 import socket
@@ -11,15 +11,15 @@ __all__ = ["Guest", "Slots"]
 _log = logging.getLogger(__name__)
 
 _STEEPNESS: Final = 56
-"""An address may have so many times left² / limit connections. One alone gets 7/8 of all places, for the simple clients
-of the original take a connection for each subscription. The square has the last places go slowly: in proportion to what
-is left, five addresses, one after the other, would take all of 16,000. So the tenth leaves 44 of them."""
+"""An address may have N * left² / limit connections. One address alone gets 7/8 of all places, because the simple
+clients of the original take a connection for each subscription. The square makes the last places go slowly: of 16,000,
+the tenth address leaves 44. With a bound in proportion to the places left, five addresses in turn would take all."""
 _SILENT_S: Final = 2.0
-"""How long a connection may be without a request before it makes place for another, where there is no other place."""
+"""How long a connection may send no request before the hub may close it to make place for another."""
 _NETWORK_BYTES: Final = 8
-"""Whoever has an address of IPv6 has the whole network of 64 bits that it is in."""
+"""A client with an IPv6 address has the whole 64-bit network of that address."""
 _MAPPED: Final = "::ffff:"
-"""How an address of IPv4 begins that is written as one of IPv6."""
+"""The prefix of an IPv4 address that is written as an IPv6 address."""
 
 
 class Guest(Protocol):
@@ -34,7 +34,7 @@ class Guest(Protocol):
 
 
 class Slots:
-    """The places of one hub. As long as many are left, whoever comes gets one."""
+    """The places of one hub. While many are left, every client gets one."""
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -42,11 +42,11 @@ class Slots:
         self._guests: set[Guest] = set()
         self._by_address: Counter[str | bytes] = Counter()
         self._silent: dict[Guest, float] = {}
-        """When those came who have not sent a request yet, in this order."""
+        """The connections without a request yet, and when each arrived, in this order."""
         self.refused = 0
-        """How many connections found no place."""
+        """How many connections got no place."""
         self.displaced = 0
-        """How many had sent no request, and made place for others."""
+        """How many connections without a request made place for others."""
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -55,7 +55,7 @@ class Slots:
         return guest in self._guests
 
     def take(self, guest: Guest) -> bool:
-        """Give a place to whoever has just connected; return whether there is one."""
+        """Give a place to a new connection; return whether it got one."""
         address = _address(guest.peer)
         left = self._limit - len(self._guests)
         bound = _STEEPNESS * left * left / self._limit
@@ -78,11 +78,11 @@ class Slots:
         return True
 
     def heard(self, guest: Guest) -> None:
-        """Take note of the first request of a guest."""
+        """Record the first request of a guest."""
         self._silent.pop(guest, None)
 
     def leave(self, guest: Guest) -> None:
-        """Take note that a connection is closed, if it has a place."""
+        """Free the place of a closed connection, if it has one."""
         if guest not in self._guests:
             return
         self._guests.remove(guest)
@@ -93,7 +93,7 @@ class Slots:
             del self._by_address[address]
 
     def _displace(self) -> bool:
-        """Have whoever is silent for longest make place; return whether there is anybody who must."""
+        """Close the connection that is silent for longest, if it is silent for `_SILENT_S`; return whether it did."""
         guest = next(iter(self._silent), None)
         if guest is None or self._monotonic() - self._silent[guest] < _SILENT_S:
             return False
@@ -105,7 +105,7 @@ class Slots:
 
 
 def _address(peer: str) -> str | bytes:
-    """Return what the connections of one machine have in common."""
+    """Return the part of the address that all connections of one machine share."""
     host = peer.rpartition(":")[0]
     if ":" not in host:
         return host

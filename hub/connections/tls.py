@@ -9,14 +9,14 @@ __all__ = ["tls_context"]
 
 
 def tls_context(options: HubOptions) -> ssl.SSLContext | None:
-    """Return the TLS settings of the hub, None for no TLS listener. Raises ConfigurationError."""
+    """Return the TLS settings of the hub; None for no TLS listener. Raises: ConfigurationError."""
     if options.tls_port < 0:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # The original client's TLS layer fails at random with TLS 1.3.
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Without a password OpenSSL would ask for one on the terminal, and the hub would wait for it.
+        # Without a password, OpenSSL would ask for one on the terminal, and the hub would wait for it.
         context.load_cert_chain(options.tls_certificate, options.tls_key or None, password="")
     except (OSError, ssl.SSLError) as exc:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The TLS listener of a hub: its connections count from when they are accepted, not only after their handshake."""
+"""The TLS listener of a hub. Its connections count from the accept on, not only from the end of their handshake."""
 
 import asyncio
 import logging
@@ -15,18 +15,19 @@ __all__ = ["TlsListener"]
 _log = logging.getLogger(__name__)
 
 _ACCEPTED_MAX: Final = 8
-"""How many connections are accepted in one turn of the event loop."""
+"""How many connections the hub accepts in one turn of the event loop."""
 _HANDSHAKES_MAX: Final = 1024
-"""How many handshakes go on at once, since each takes some 50 KiB. The oldest makes room for the next."""
+"""How many handshakes may run at once, because each takes some 50 KiB. The oldest makes room for the next."""
 _REST_S: Final = 1.0
-"""How long none is accepted after the system could give none."""
+"""How long the hub accepts no connection after an accept failed."""
 _FOR_EVER_S: Final = 365 * 86_400.0
 
 
 class TlsListener:
-    """Listens as an asyncio.Server does, which tells of a connection only once its handshake is over.
+    """Listens as an asyncio.Server does, but reports each connection at its accept.
 
-    Until then, nobody could count it, or say what became of it.
+    An asyncio.Server reports a connection only once its handshake is over. Until then the hub could not count it, or
+    log its end.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class TlsListener:
         backlog: int,
         handshake_s: float,
     ) -> None:
-        """Take sockets that are bound. `bind` is the door."""
+        """Take bound sockets. Use `bind` to make a listener."""
         self.sockets = sockets
         self.failed = 0
         """How many handshakes failed, took too long, or made room for others."""
@@ -60,8 +61,8 @@ class TlsListener:
         backlog: int,
         handshake_s: float,
     ) -> Self:
-        """Take the address; `start_serving` answers. A handshake may take 0 seconds: for ever. Raises OSError."""
-        # It knows which sockets a name of a host comes to.
+        """Bind the address; `start_serving` then answers. `handshake_s` of 0 means no limit. Raises: OSError."""
+        # The server resolves the host name to sockets.
         server = await asyncio.get_running_loop().create_server(
             asyncio.Protocol, host, port, reuse_address=True, start_serving=False
         )
@@ -75,17 +76,17 @@ class TlsListener:
 
     @property
     def handshakes(self) -> int:
-        """How many handshakes go on."""
+        """How many handshakes are running."""
         return len(self._handshakes)
 
     async def start_serving(self) -> None:
-        """Accept connections from now on. Raises OSError."""
+        """Accept connections from now on. Raises: OSError."""
         for each in self.sockets:
             each.listen(self._backlog)
             self._loop.add_reader(each, self._accept, each)
 
     def close(self) -> None:
-        """Accept nothing any more, and end the handshakes that go on."""
+        """Accept no more connections, and end the running handshakes."""
         for each in self.sockets:
             self._loop.remove_reader(each)
             each.close()
@@ -155,6 +156,6 @@ class TlsListener:
                 "%s: closing the connection: the TLS handshake failed: %s", channel.peer, error.reason or error
             )
         else:
-            # Whoever only looks whether somebody listens ends it so, and so does the hub itself.
+            # A program that only checks whether the port is open ends its connection this way, and so does the hub.
             _log.debug("%s: the connection ended before its TLS handshake", channel.peer)
         channel.connection_lost(error)

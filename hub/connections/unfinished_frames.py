@@ -1,4 +1,4 @@
-"""Frames that have not arrived in full: how long each may take, and what all together may hold."""
+"""Frames that have not arrived in full: how long each may take, and how many bytes all may hold together."""
 
 import asyncio
 import logging
@@ -11,9 +11,9 @@ __all__ = ["FrameSender", "UnfinishedFrames"]
 _log = logging.getLogger(__name__)
 
 _FREE: Final = 16 * 1024
-"""What a frame may hold without being counted."""
+"""How many bytes a frame may hold without being counted."""
 _STALLED_S: Final = 1.0
-"""A frame of which the hub has had nothing for so long, though it reads the connection, has stalled."""
+"""A frame has stalled if the hub reads its connection and has received nothing for N seconds."""
 
 
 class FrameSender(Protocol):
@@ -27,10 +27,10 @@ class FrameSender(Protocol):
 
 
 class UnfinishedFrames:
-    """Counts what is held of frames that are not complete, and ends the connections of those that others wait for.
+    """Counts the bytes of incomplete frames, and ends connections whose frames take too long or too much memory.
 
-    When all hold too much, the oldest goes, and not the newcomer's; one that has stalled goes before any that arrives
-    slowly. The time in which the hub does not read a connection is not its sender's.
+    When all frames hold too much, the connection of the oldest ends, not that of the newest. A stalled frame goes
+    before any that arrives slowly. Time in which the hub does not read a connection does not count.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, frame_s: float, bytes_max: int) -> None:
@@ -39,19 +39,19 @@ class UnfinishedFrames:
         self._bytes_max = bytes_max
         self._deadlines = Deadlines(loop, frame_s, self._end_late)
         self._sizes: dict[FrameSender, int] = {}
-        """What those hold that count, the oldest first."""
+        """The bytes of each counted frame, the oldest first."""
         self._read: dict[FrameSender, float] = {}
-        """When the last bytes came of those that count and are read, in this order."""
+        """When the last bytes of each counted frame arrived whose connection the hub reads, in this order."""
         self.bytes = 0
         self.late = 0
-        """How many connections were ended since a frame took too long."""
+        """How many connections ended because a frame took too long."""
         self.displaced = 0
-        """How many connections were ended since all frames held too much."""
+        """How many connections ended because all frames held too much."""
 
     def grow(self, sender: FrameSender, size: int, *, is_read: bool) -> None:
-        """Take note that `size` bytes of a frame are there, and whether the hub reads on.
+        """Record that `size` bytes of a frame have arrived, and whether the hub reads on.
 
-        Whole frames before it that are not begun count as its own: the hub does not read on meanwhile.
+        Complete frames before it that are not begun count as part of it. The hub does not read on meanwhile.
         """
         if is_read:
             self._deadlines.begin(sender)
@@ -68,19 +68,19 @@ class UnfinishedFrames:
             self._displace()
 
     def over(self, sender: FrameSender) -> None:
-        """Take note that a frame is complete, or is given up."""
+        """Record that a frame is complete, or given up."""
         self._deadlines.end(sender)
         if sender in self._sizes:
             self.bytes -= self._sizes.pop(sender)
             self._read.pop(sender, None)
 
     def pause(self, sender: FrameSender) -> None:
-        """Take note that the hub does not read the connection any more, in the middle of a frame."""
+        """Record that the hub has stopped reading the connection in the middle of a frame."""
         self._deadlines.end(sender)
         self._read.pop(sender, None)
 
     def go_on(self, sender: FrameSender) -> None:
-        """Take note that the hub reads it again. It has all of its time again, since how much it used is not known."""
+        """Record that the hub reads the connection again. The frame gets its full time, as its used time is unknown."""
         self._deadlines.begin(sender)
         if sender in self._sizes:
             self._touch(sender)

@@ -1,4 +1,4 @@
-"""Counting ledgers from outside: which there are, whose they are, and which of some exist. No ledger is opened."""
+"""Count ledgers from outside: list them, find their makers, check which of some exist. No ledger is opened."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +11,12 @@ __all__ = ["LedgerCensus", "LedgerEntry"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What is on record of a ledger.
+    """What the store records about a ledger.
 
-    `last_entry_id` is -1 for an empty ledger, and None for one that nobody closed. `made_ms` is when it was made, in ms
-    since 1970, None if nothing says so; `about` is what its maker wrote there. `version` is that of the record, None
-    where a ledger cannot be deleted from outside. `error` says that the record cannot be read.
+    `last_entry_id` is -1 for an empty ledger, and None for one that is not closed. `made_ms` is the time at which it
+    was made, in ms since 1970; None if the record has no time. `about` is what its maker wrote into the record.
+    `version` is the version of the record; None where a ledger cannot be deleted from outside. `error` is set if the
+    record cannot be read, and says why.
     """
 
     ledger_id: int
@@ -30,14 +31,16 @@ class LedgerCensus(Protocol):
     """Knows which ledgers there are."""
 
     async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
-        """Return what is on record of some ledgers, in their order; None for one that does not exist.
+        """Return the records of some ledgers, in the order of `ledger_ids`; None for one that does not exist.
 
         Raises: LedgerStoreUnavailableError.
         """
         ...
 
     def pages(self) -> AsyncIterator[list[LedgerEntry]]:
-        """Iterate over all ledgers, ascending, page by page; those made or deleted meanwhile may be among them or not.
+        """Iterate over all ledgers, ascending, page by page.
+
+        A ledger that is made or deleted meanwhile may be included or not.
 
         Raises: LedgerStoreUnavailableError.
         """
@@ -51,8 +54,8 @@ class LedgerCensus(Protocol):
         ...
 
     async def delete(self, entry: LedgerEntry) -> bool:
-        """Delete a ledger if its record is still as `entry` says; say whether it is gone.
+        """Delete a ledger if its record is unchanged since `entry` was read; return whether it is gone.
 
-        Raises: LedgerStoreUnavailableError - it may be gone all the same; look again.
+        Raises: LedgerStoreUnavailableError - the ledger may be gone all the same, so look again.
         """
         ...

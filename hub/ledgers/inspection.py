@@ -1,4 +1,4 @@
-"""Looking at ledgers from outside: whoever has them open notices nothing, and no ledger is ever fenced by it."""
+"""Read ledgers from outside. The process that has a ledger open notices nothing, and no ledger is ever fenced."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,8 +10,8 @@ __all__ = ["LedgerFacts", "LedgerInspector"]
 class LedgerFacts:
     """What is known of a ledger from outside.
 
-    `last_entry_id` is -1 for none; of a ledger that is not closed it is the last one that could be seen, and there may
-    be more. `stored_bytes` are those of its entries, None if that is not known before it is closed.
+    `last_entry_id` is -1 for an empty ledger. For a ledger that is not closed, it is the last entry that could be seen,
+    and there may be more. `stored_bytes` is the size of its entries; None if that is unknown before the ledger closes.
     """
 
     is_closed: bool
@@ -20,21 +20,22 @@ class LedgerFacts:
 
 
 class LedgerInspector(Protocol):
-    """Reads ledgers that others write. It changes nothing, also no ledger that nobody closed."""
+    """Reads ledgers that others write. It changes no ledger, not even one that is not closed."""
 
     async def facts(self, ledger_id: int) -> LedgerFacts:
         """Return what is known of a ledger. Raises: NoSuchLedgerError; LedgerStoreUnavailableError."""
         ...
 
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
-        """Return payloads from `first_entry_id` on, without gap; maybe fewer, and none only behind the last one seen.
+        """Return payloads from `first_entry_id` on, without gap.
 
-        At most `entries_max` and, from the second on, `bytes_max`.
+        The list has at most `entries_max` payloads, and at most `bytes_max` bytes unless its first payload is larger.
+        It may be shorter. It is empty only behind the last entry seen.
 
         Raises: NoSuchLedgerError; CorruptEntryError; LedgerStoreUnavailableError.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything. May be called twice."""
+        """Release all resources. May be called twice."""
         ...

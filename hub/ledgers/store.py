@@ -1,4 +1,4 @@
-"""What a ledger store does, wherever it keeps the ledgers: the only door to messages on disk."""
+"""The interface of every ledger store. Hubs reach messages on disk only through it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -8,15 +8,15 @@ from typing import Protocol, TypeAlias
 __all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats"]
 
 InDoubt: TypeAlias = Callable[[int, int], None]
-"""Takes the id of a ledger that may have been made, and the token by which it was to be made."""
+"""Receives the id of a ledger that may have been made, and the token of the attempt to make it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStoreStats:
     """What a store holds at this moment.
 
-    `live_bytes` is what rewriting would keep, as it was last counted; `damaged_places` counts unreadable places met;
-    `is_full` says that no new ledger can be made now. None is what a store would have to ask others for.
+    `live_bytes` is what a rewrite would keep, as last counted. `damaged_places` counts the unreadable places found.
+    `is_full` says that no ledger can be made now. A value is None if the store would have to ask a server for it.
     """
 
     ledgers: int | None
@@ -32,65 +32,70 @@ class LedgerStoreStats:
 class LedgerStore(Protocol):
     """Append-only ledgers with one writer each; entry ids are 0, 1, 2 ... without gap.
 
-    A ledger is open for append in the process that made it, until it is closed, fenced or deleted; never again after
-    that. No operation has a deadline of its own: a caller that cannot wait for a slow disk uses `asyncio.timeout`. A
+    A ledger is open for append only in the process that made it, until it is closed, fenced or deleted. It never opens
+    again. No operation has a deadline of its own; a caller that cannot wait for a slow disk uses `asyncio.timeout`. A
     cancelled append, close or delete has an unknown outcome, and leaves the store usable.
     """
 
     async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
         """Return the id of a new ledger, open for append by this process. An id is never given twice.
 
-        `about` is for people and tools that look at ledgers from outside; a store may leave it out. If this fails or is
-        cancelled, and a ledger may have been made all the same, `in_doubt` is called once before: `undo` deletes it.
+        `about` is for people and tools that look at ledgers from outside; a store may leave it out. If this call fails
+        or is cancelled but may have made a ledger, it calls `in_doubt` once before it raises. `undo` deletes that
+        ledger.
 
-        Raises: LedgerStoreUnavailableError - nothing was made that anybody will be given.
+        Raises: LedgerStoreUnavailableError - no caller receives the id of a ledger that this call may have made.
         """
         ...
 
     async def undo(self, ledger_id: int, token: int) -> None:
-        """Delete a ledger that a `create` in doubt may have made; one that is another's, or none, is fine.
+        """Delete a ledger that a `create` in doubt may have made.
 
-        None can come of that `create` afterwards. Any store of the same ledgers may be asked; this may be repeated.
+        It is no error if there is no such ledger, or if another `create` made it. Afterwards that `create` in doubt can
+        no longer make a ledger. Any store of the same ledgers can do this. May be repeated.
 
-        Raises: LedgerStoreUnavailableError - it is not known; repeat it.
+        Raises: LedgerStoreUnavailableError - the outcome is unknown, so repeat it.
         """
         ...
 
     async def open_and_fence(self, ledger_id: int) -> int:
         """Take the ledger over: shut its writer out, seal it, and return its last entry id, -1 for an empty one.
 
-        From then on nobody appends to it, and the answer never changes. May be repeated.
+        From then on no process can append to it, and the answer never changes. May be repeated.
 
-        Raises: NoSuchLedgerError; LedgerStoreUnavailableError - the writer is shut out all the same; repeat it to learn
-            the last entry id.
+        Raises: NoSuchLedgerError - it does not exist; LedgerStoreUnavailableError - the writer is shut out all the
+            same, so repeat it to learn the last entry id.
         """
         ...
 
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
-        """Begin what `append` does, and return its outcome to come; for callers with more appends than tasks.
+        """Begin an `append` and return its future; for callers that have more appends than tasks.
 
-        The future carries the errors of `append`; cancelling it is cancelling the append.
+        The future carries the errors of `append`. Cancelling the future cancels the append.
         """
         ...
 
     async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """Append the entry; return once it survives a crash of the process and of the machine.
 
-        Calls may overlap: they take effect in the order in which they began, and are acknowledged in that order per
-        ledger. If one fails, those behind it on the ledger fail too, and the first that failed is the next to append.
+        Calls may overlap. They take effect in the order in which they began; the store acknowledges them in that order
+        per ledger. If one fails, the later ones on that ledger fail too. The caller then appends the first that failed
+        next.
 
         Raises: EntryOrderError - `entry_id` is not the next one; LedgerFencedError - taken over, or never open here;
-            LedgerClosedError - sealed; NoSuchLedgerError; InvalidArgumentError - the payload is too large;
-            LedgerStoreFullError - surely not stored, may be tried again; LedgerWriteError - not known whether stored.
+            LedgerClosedError - sealed; NoSuchLedgerError - it does not exist; InvalidArgumentError - the payload is too
+            large; LedgerStoreFullError - surely not stored, may be tried again; LedgerWriteError - unknown whether
+            stored.
         """
         ...
 
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
         """Return the payloads of acknowledged entries from `first_entry_id` on, without gap.
 
-        At most `entries_max` and, from the second on, `bytes_max`; maybe fewer. Empty only behind the last entry.
+        The list has at most `entries_max` payloads, and at most `bytes_max` bytes unless its first payload is larger.
+        It may be shorter: a damaged entry behind the first ends it. It is empty only behind the last entry.
 
-        Raises: NoSuchLedgerError; CorruptEntryError - the first one is damaged; one behind it ends the answer.
+        Raises: NoSuchLedgerError - it does not exist; CorruptEntryError - the first entry is damaged.
         """
         ...
 
@@ -99,28 +104,28 @@ class LedgerStore(Protocol):
         ...
 
     async def close(self, ledger_id: int) -> int:
-        """Seal the ledger after the appends at hand, and return its last entry id. May be repeated.
+        """Seal the ledger after the appends in progress, and return its last entry id. May be repeated.
 
         Raises: as `open_and_fence`; nothing can be appended afterwards in any case.
         """
         ...
 
     def let_go(self, ledger_id: int) -> None:
-        """Append no more to a ledger that was made here, and keep nothing of it; one that is not open here is fine.
+        """Stop appending to a ledger that was made here, and drop its state. One that is not open here is fine.
 
-        It is left as it is, for whoever takes it over; what is at hand is uncertain.
+        The ledger stays as it is, for the hub that takes it over. The outcome of appends in progress is uncertain.
         """
         ...
 
     async def delete(self, ledger_id: int) -> None:
-        """Remove the ledger, for good; one that does not exist is fine. Its space is given back later.
+        """Remove the ledger for good; one that does not exist is fine. The store frees its space later.
 
         Raises: LedgerStoreUnavailableError.
         """
         ...
 
     def ledgers(self) -> AsyncIterator[int]:
-        """Yield the ids of all ledgers, ascending; those made or deleted meanwhile may be among them or not."""
+        """Yield the ids of all ledgers, ascending. One that is made or deleted meanwhile may be included or not."""
         ...
 
     async def stats(self) -> LedgerStoreStats:
@@ -128,5 +133,5 @@ class LedgerStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Finish what was begun, refuse what waits, and let go of everything. May be called twice."""
+        """Finish the operations in progress, refuse those that wait, release all resources. May be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""Which hubs are alive, by ZooKeeper: this hub's own right to serve, and the other hubs' incarnations."""
+"""Liveness by ZooKeeper: this hub's own right to serve, and which incarnations of other hubs are alive."""
 
 from hedwig.hub.liveness.cluster import ClusterLiveness
 from hedwig.hub.liveness.directory import read_hubs

@@ -1,4 +1,4 @@
-"""Questions to ZooKeeper, and what it means that one is not answered: that something cannot be told."""
+"""Requests to ZooKeeper. A request without an answer raises ServiceDownError, since its question stays open."""
 
 from typing import Any
 
@@ -13,9 +13,11 @@ __all__ = ["answer", "ask", "read"]
 
 
 async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request) -> list[Any]:
-    """Return the results of requests sent together; an error answer is its exception.
+    """Return the results of requests sent together; the result of an error answer is its exception.
 
-    Raises: ServiceDownError - one was not answered; the text begins with `what`, which cannot be done.
+    `what` names the action that cannot be done if this fails. It begins the error text.
+
+    Raises: ServiceDownError - ZooKeeper did not answer one of them.
     """
     try:
         return await bridge.send(deadline, *requests)
@@ -24,13 +26,13 @@ async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request)
 
 
 def answer(what: str, result: Any, *expected: type[ZookeeperError]) -> Any:
-    """Return a result, or an error that was to be expected. Raises ServiceDownError for any other error."""
+    """Return a result, or an expected error. Raises: ServiceDownError - the result is any other error."""
     if isinstance(result, ZookeeperError) and not isinstance(result, expected):
         raise ServiceDownError(f"cannot {what}: ZooKeeper answers {type(result).__name__} {result}".rstrip())
     return result
 
 
 async def read(bridge: Bridge, deadline: Deadline, what: str, request: Request, *expected: type[ZookeeperError]) -> Any:
-    """Return the answer to one request, or an error that was to be expected. Raises ServiceDownError."""
+    """Return the answer to one request, or an expected error. Raises: ServiceDownError."""
     (result,) = await ask(bridge, deadline, what, request)
     return answer(what, result, *expected)

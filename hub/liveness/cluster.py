@@ -1,4 +1,4 @@
-"""The liveness of a hub of a cluster, from its start to its end: one registration after another."""
+"""The liveness of a hub of a cluster, from start to end: one registration after another."""
 
 import asyncio
 import contextlib
@@ -31,28 +31,34 @@ __all__ = ["ClusterLiveness"]
 _log = logging.getLogger(__name__)
 
 _BEAT_SHARE: Final = 1 / 6
-"""Of the session: how often ZooKeeper is told that this hub lives, and hears its load."""
+"""The part of a session between two beats, which write this hub's load to ZooKeeper and prove that it is alive."""
 _SILENCE_SHARE: Final = 1 / 4
 _SILENCE_AT_FIRST_SHARE: Final = 1 / 8
-"""Of the session: how long an answer, and a connection, may take before another server is tried.
+"""The parts of a session that an answer, and a connection, may take before the hub tries another server.
 
-From one answer on, a lease lasts for the pause until the next beat, one that is not answered, and a first attempt to
-connect that is none, which kazoo may well make at the same silent server; together 0.54, of two thirds.
+After an answer, a lease covers the pause until the next beat, one unanswered beat, and one failed attempt to connect.
+kazoo may make that attempt at the same silent server. Together these take 0.54 of a session, and a lease lasts two
+thirds.
 """
 _RETRY_S: Final = 0.25
 _MILLISECOND_S: Final = 0.001
 
 
 class ClusterLiveness:
-    """Registers this hub, proves that it lives, and knows who else does. For one event loop.
+    """Registers this hub, proves that it is alive, and follows the other hubs. For one event loop.
 
-    `hub` is this hub as clients reach it, without an epoch; `admin` is host:port of its admin endpoint. `on_registered`
-    is called with each new registration, the first one included, `on_lost` once with each one that is over; then
-    another one is made, with a new epoch. An incarnation that has ended is never used again, even if its session turns
-    out to live: its nodes are replaced. `on_failed` is called, with a sentence, once a defect has ended the work by
-    which this hub registers, or knows the others: it is to be closed then. All are called in the event loop, and must
-    not block; `close` calls none of them.
-    What serves under a registration asks that very one whether it is proven, who is alive and whom to choose.
+    `hub` is this hub as clients reach it, without an epoch. `admin` is host:port of its admin endpoint.
+
+    `on_registered` is called with each new registration, including the first. `on_lost` is called once with each
+    registration that is over. Then this class makes another one, with a new epoch. It never reuses an incarnation that
+    has ended, even if its session turns out to be alive: it replaces its nodes.
+
+    `on_failed` is called with a sentence once a defect has ended the work of registering, or of following the other
+    hubs. The caller must then close this object. All callbacks run in the event loop, and must not block. `close` calls
+    none of them.
+
+    Code that serves under a registration must ask that registration whether it is proven, which hubs are alive, and
+    which to choose.
     """
 
     def __init__(
@@ -79,11 +85,11 @@ class ClusterLiveness:
         self._why_not = "it has not started"
         self._is_failed = False
         self._settled_s = 0.0
-        """For how long ZooKeeper keeps a session that is silent, as it said last."""
+        """For how long ZooKeeper keeps a silent session, according to its last answer."""
         self._first = asyncio.Event()
-        """Set once there was a registration, or none can come any more."""
+        """Set once there was a registration, or no registration is possible any more."""
         self._woken = asyncio.Event()
-        """Set when the registration is over, and when a proof of life should not wait until it is due."""
+        """Set when the registration is over, and when the next beat should be sent at once."""
         self._places = HubPaths(options.prefix)
         self._bridge = Bridge(
             options.zookeeper,
@@ -105,7 +111,7 @@ class ClusterLiveness:
     # ----------------------------------------------------------------------------------------------- for the hub
 
     async def start(self) -> Registration:
-        """Register for the first time, within `options.start_timeout_s`; close it also if this fails.
+        """Register for the first time, within `options.start_timeout_s`. Call `close` even if this fails.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address.
         """
@@ -116,7 +122,7 @@ class ClusterLiveness:
                 await self._first.wait()
                 if self._is_failed:
                     raise ServiceDownError(self._why_not)
-                # Before that, this hub would take every topic for want of others.
+                # Before that, this hub would know no other hub, and claim every topic.
                 await self._live_set.known()
         except TimeoutError:
             raise ServiceDownError(
@@ -127,28 +133,28 @@ class ClusterLiveness:
 
     @property
     def registration(self) -> Registration:
-        """Return the registration that holds. Raises ServiceDownError while there is none that is proven."""
+        """The registration that holds. Raises: ServiceDownError - none is proven now."""
         if self._registration is None or not self._registration.is_proven():
             raise ServiceDownError(f"hub {self._hub.address} is not registered: {self._why_not}")
         return self._registration
 
     def is_proven(self) -> bool:
-        """Say whether a registration holds; work begun under an earlier one has to ask that one."""
+        """Say whether a registration holds. Work that began under an earlier one must ask that one."""
         return self._registration is not None and self._registration.is_proven()
 
     @property
     def live(self) -> tuple[LiveHub, ...]:
-        """Return the hubs that are alive, as far as is known here, with their loads; by address."""
+        """The hubs that are alive, as far as this hub knows, with their loads; sorted by address."""
         return self._live_set.hubs
 
     async def refresh(self, within_s: float) -> None:
-        """Read `live` and the loads anew, unless that was done so lately. Raises ServiceDownError if it cannot."""
+        """Read `live` and the loads again, unless they are at most `within_s` old. Raises: ServiceDownError."""
         await self._live_set.refresh(within_s)
 
     def set_load(self, load: int, *, at_once: bool = False) -> None:
         """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often.
 
-        With `at_once`, which may not, the next beat is now.
+        With `at_once`, the beat is sent now; do not use that often.
         """
         self._load = load
         if self._registration is not None:
@@ -157,7 +163,7 @@ class ClusterLiveness:
             self._woken.set()
 
     async def leave(self) -> None:
-        """Have the load that was set last known to the other hubs at once. Raises ServiceDownError."""
+        """Make the other hubs read the load that was set last at once. Raises: ServiceDownError."""
         await self._registrar.leave(self._load)
 
     async def close(self) -> None:
@@ -219,11 +225,11 @@ class ClusterLiveness:
                 return registration, lease, enrolment
 
     async def _keep(self, lease: Lease, enrolment: Enrolment) -> None:
-        """Prove again and again that the registration lives, until it is over."""
+        """Send beats, which prove that the registration is alive, until it is over."""
         session_s = enrolment.connection.session_timeout_s
         clock = self._options.clock
         while lease.is_proven():
-            # What wakes it from here on waits for the next beat, unless this one tells it already.
+            # A wake-up from here on causes the next beat, even if this one already sends the new load.
             self._woken.clear()
             next_at_s = clock.monotonic() + session_s * _BEAT_SHARE
             await self._beat(lease, enrolment.epoch, session_s)
@@ -233,10 +239,10 @@ class ClusterLiveness:
                     await self._woken.wait()
 
     async def _beat(self, lease: Lease, epoch: int, session_s: float) -> None:
-        """Write the load into the host node, which proves that the session that made it lives.
+        """Write the load into the host node, which proves that the session that made the node is alive.
 
-        A write, and not a read or a `sync`: only what a majority of the servers has agreed to proves that the leader
-        that could let the session expire has not done so.
+        It is a write, not a read or a `sync`. Only an agreement of a majority of the servers proves that the leader,
+        which could let the session expire, has not done so.
         """
         path = self._places.host(self._hub.address)
         before = self._bridge.connection
@@ -254,7 +260,7 @@ class ClusterLiveness:
             (stat,) = await self._bridge.send(Deadline.after(self._options.clock, timeout_s), submit)
         except (NotAppliedError, OutcomeUnknownError, AbortedError) as exc:
             _log.info("hub %s could not show that it lives: %s", self._hub.address, exc)
-            # Not if it was lost or made meanwhile: the present one has only begun.
+            # Keep a connection that was made meanwhile, because it has only begun.
             if self._bridge.connection is before:
                 self._bridge.drop_connection()
             return
@@ -267,10 +273,10 @@ class ClusterLiveness:
             lease.confirm(sent_at_s, connection.session_timeout_s)
 
     def _say_if_other(self, session_s: float) -> None:
-        """Log, once, that ZooKeeper has settled for another session than was proposed.
+        """Log, once, that ZooKeeper has granted another session timeout than the hub proposed.
 
-        The hub goes on: all that it computes goes by what holds, and the bounds are the servers', which may be
-        configured anew while it runs. A hub that refused them would not come back from its next restart.
+        The hub goes on, and computes with the granted timeout. The servers set the bounds, and an operator may change
+        them while the hub runs. A hub that refused them would not come back from its next restart.
         """
         proposed_s = self._options.session_timeout_s
         if session_s != self._settled_s and abs(session_s - proposed_s) >= _MILLISECOND_S:

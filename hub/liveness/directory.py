@@ -1,4 +1,4 @@
-"""The hubs of a deployment as their nodes show them."""
+"""The hubs of a deployment, read from their nodes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +19,14 @@ __all__ = ["read_endpoints", "read_hosts", "read_hubs"]
 async def read_hubs(
     bridge: Bridge, prefix: str, *, clock: Clock | None = None, timeout_s: float = 10.0
 ) -> tuple[LiveHub, ...]:
-    """Return the hubs that are alive now under `prefix`, by address, with their admin endpoints.
+    """Return the hubs that are alive now under `prefix`, sorted by address, with their admin endpoints.
 
-    For whoever is no hub: it registers nothing. Raises ServiceDownError if ZooKeeper does not answer.
+    It is for programs that are no hubs, and registers nothing. Raises: ServiceDownError - ZooKeeper does not answer.
     """
     places = HubPaths(prefix)
     deadline = Deadline.after(clock or SystemClock(), timeout_s)
     what = f"list the hubs under {places.hosts}"
-    # Whoever is not listed is taken for dead.
+    # Callers take a hub that is not listed for dead, so the list must be current.
     await read(bridge, deadline, what, commit_nothing())
     endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, places, deadline)}
     return tuple(
@@ -38,9 +38,9 @@ async def read_hubs(
 async def read_hosts(
     bridge: Bridge, places: HubPaths, deadline: Deadline, on_change: Callable[[Any], None] | None = None
 ) -> tuple[LiveHub, ...]:
-    """Return the hubs whose host nodes the server that we talk to knows. Raises ServiceDownError.
+    """Return the hubs whose host nodes the connected server knows. Raises: ServiceDownError.
 
-    `on_change` is called, in a thread of kazoo's, when a hub has come, gone or begun to leave since.
+    `on_change` is called, in a thread of kazoo, when a hub has registered, ended, or begun to leave since.
     """
     what = f"list the hubs under {places.hosts}"
     listed = [children(places.hosts, on_change)]
@@ -61,7 +61,7 @@ async def read_hosts(
         try:
             info = HubInfo.at(name, epoch=stat.czxid)
         except InvalidArgumentError:
-            continue  # Not a hub's: no topic can be redirected there.
+            continue  # It is not the node of a hub, so no client can be redirected there.
         hubs.append(LiveHub(info, decode_load(data)))
     return tuple(hubs)
 
@@ -69,7 +69,7 @@ async def read_hosts(
 async def read_endpoints(
     bridge: Bridge, places: HubPaths, deadline: Deadline, address: str | None = None
 ) -> list[tuple[str, Endpoint, int]]:
-    """Return the endpoint nodes, those of `address` if it is given: name, content, czxid. Raises ServiceDownError.
+    """Return the endpoint nodes, or those of `address`: name, content, czxid. Raises: ServiceDownError.
 
     The czxid is that of the host node made in the same transaction.
     """

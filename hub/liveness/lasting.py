@@ -1,4 +1,4 @@
-"""Work that goes on for as long as its owner does, and whose end before that is a defect."""
+"""Work that runs for as long as its owner. Its end before that is a defect."""
 
 import asyncio
 import logging
@@ -11,17 +11,17 @@ _log = logging.getLogger(__name__)
 
 
 class LastingTask:
-    """One task from `start` to `end`. `on_failed` is called once if it ends before, whatever the reason."""
+    """One task from `start` to `end`. `on_failed` is called once if the task ends before, for any reason."""
 
     def __init__(self, what: str, on_failed: Callable[[str], None]) -> None:
-        """`what` names the work in the log; `on_failed` is given the same in a sentence."""
+        """`what` names the work in the log; `on_failed` gets it in a sentence."""
         self._what = what
         self._on_failed = on_failed
         self._task: asyncio.Task[None] | None = None
         self._is_ending = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin. Once."""
+        """Start the work. Call this once."""
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._ended)
 

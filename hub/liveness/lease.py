@@ -1,10 +1,12 @@
 """The right to serve that a session gives, counted by this hub's own clock.
 
-ZooKeeper lets a session expire when it has not heard of it for the session timeout. It heard of it at the earliest when
-a request that was answered had been sent; so much later, less a margin, this hub stops by itself, whatever it could ask
-or could not. The margin of a third is for what is between a server and its leader: a follower answers a request, and
-passes on that the session lives within half a tick only; if it is lost in between, the leader counts from the request
-before. A session lasts two ticks at least, so that is a quarter of it; the rest is for answers on their way.
+ZooKeeper ends a session that it has not heard of for the session timeout. It cannot have received an answered request
+before the hub sent it. So the hub stops by itself one timeout after it sent that request, less a margin of a third. It
+needs no message for that.
+
+The margin is for the way between a server and its leader. A follower answers a request, but tells the leader only
+within half a tick that the session is alive. If the follower fails before that, the leader counts from the request
+before. A session lasts at least two ticks, so this takes at most a quarter of it. The rest is for answers on their way.
 """
 
 from collections.abc import Callable
@@ -16,9 +18,9 @@ _MARGIN_SHARE: Final = 1 / 3
 
 
 class Lease:
-    """Proven from its first confirmation until the last one has run out; then it is over for good.
+    """Proven from its first confirmation until the last one has run out. Then it is over for good.
 
-    `on_end` is called once, as soon as anybody finds that it is over.
+    `on_end` is called once, as soon as a check finds that it is over.
     """
 
     __slots__ = ("_is_over", "_now_s", "_on_end", "_until_s")
@@ -32,19 +34,19 @@ class Lease:
         self._until_s = _end(sent_at_s, session_s)
 
     def is_proven(self) -> bool:
-        """Say whether the session surely lives; one look at the clock."""
+        """Say whether the session is surely alive. It costs one read of the clock."""
         if self._now_s() < self._until_s and not self._is_over:
             return True
         self.end()
         return False
 
     def confirm(self, sent_at_s: float, session_s: float) -> None:
-        """Note that a request sent at that time was answered. Changes nothing once the lease is over."""
+        """Record that a request sent at `sent_at_s` was answered. This changes nothing once the lease is over."""
         if self.is_proven():
             self._until_s = _end(sent_at_s, session_s)
 
     def end(self) -> None:
-        """End it now."""
+        """End the lease now."""
         if not self._is_over:
             self._is_over = True
             self._on_end()

@@ -1,6 +1,7 @@
-"""A hub as its nodes in ZooKeeper show it, and what is written there.
+"""A hub as its nodes in ZooKeeper show it, and the content of these nodes.
 
-The host node is the original's, text-format HubLoadData. The endpoint node is ours and JSON; the original never looks.
+The host node is the original's, a HubLoadData in text format. The endpoint node is ours, in JSON. The original never
+reads it.
 """
 
 import json
@@ -16,15 +17,16 @@ from hedwig.wire import pubsub_pb2 as pb
 __all__ = ["DRAINING_LOAD", "Endpoint", "LiveHub", "decode_load", "encode_load"]
 
 DRAINING_LOAD: Final = 1 << 40
-"""The load of a hub that gives its topics up: hubs of ours pass it over, and the original's find it the most loaded.
+"""The load of a hub that gives up its topics. Our hubs pass it over, and for the original's it is the most loaded one.
 
-Small enough that the original, which adds up the loads of all hubs in 64 bits, finds a large mean and keeps its topics.
+The original adds up the loads of all hubs in 64 bits. This load is small enough for that: the original finds a large
+mean, and keeps its topics.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LiveHub:
-    """An incarnation of a hub, its load in topics, and host:port of its admin endpoint if that is known."""
+    """An incarnation of a hub, its load in topics, and host:port of its admin endpoint if known."""
 
     info: HubInfo
     load: int = 0
@@ -37,7 +39,7 @@ class LiveHub:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What the second node of a hub says: host:port of its admin endpoint, and which process it is."""
+    """The content of a hub's endpoint node: host:port of its admin endpoint, and which process it is."""
 
     admin: str | None
     process: ProcessMark | None
@@ -54,7 +56,7 @@ class Endpoint:
 
     @classmethod
     def decode(cls, data: bytes) -> "Endpoint":
-        """Read the content of a node. What cannot be read is left out: it may come from a newer release."""
+        """Read the content of a node. Leave out parts that cannot be read: they may come from a newer release."""
         try:
             content = json.loads(data)
         except ValueError:
@@ -71,7 +73,7 @@ def encode_load(load: int) -> bytes:
 
 
 def decode_load(data: bytes) -> int:
-    """Return the load that a host node shows: a message, or a bare number; 0 if it cannot be read."""
+    """Return the load in a host node, which holds a message or a bare number; 0 if it cannot be read."""
     try:
         text = data.decode().strip()
         if text.isascii() and text.isdigit():

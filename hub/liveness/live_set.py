@@ -23,9 +23,9 @@ _RETRY_S = 0.5
 
 
 class LiveSet:
-    """Reads all host nodes when a hub comes, goes or leaves, at each connection, and for their loads every so often.
+    """Reads all host nodes when a hub registers, ends or begins to leave, at each connection, and every `refresh_s`.
 
-    What it shows may be some time behind. Without a connection the last that was known stays.
+    The set may lag behind. Without a connection, it keeps the hubs that were read last.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class LiveSet:
         options: LivenessOptions,
         on_failed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_failed` is told, in a sentence, when it follows no more, which only a defect can bring about."""
+        """`on_failed` is called with a sentence when the set is no longer updated, which only a defect can cause."""
         self._bridge = bridge
         self._places = places
         self._options = options
@@ -43,7 +43,7 @@ class LiveSet:
         self._hubs: tuple[LiveHub, ...] = ()
         self._read_on: Connection | None = None
         self._read_at_s: float | None = None
-        """When what is shown was asked for."""
+        """When the present set was asked for."""
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
         self._known = asyncio.Event()
@@ -51,43 +51,46 @@ class LiveSet:
 
     @property
     def hubs(self) -> tuple[LiveHub, ...]:
-        """Return the hubs that were alive when they were last read, by address."""
+        """The hubs that were alive at the last read, sorted by address."""
         return self._hubs
 
     @property
     def is_watched(self) -> bool:
-        """Say whether the watch stands, so that a change would be heard of."""
+        """Whether the watches are set on the present connection, so that a change is reported."""
         return self._read_on is not None and self._read_on is self._bridge.connection
 
     def has(self, hub: HubInfo) -> bool:
-        """Say whether this very incarnation is in the set."""
+        """Say whether this incarnation is in the set."""
         return self.find(hub) is not None
 
     def find(self, hub: HubInfo) -> LiveHub | None:
-        """Return this very incarnation as it was last read, or None."""
+        """Return this incarnation as it was last read, or None."""
         return next((it for it in self._hubs if (it.info.epoch, it.info.address) == (hub.epoch, hub.address)), None)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start to follow the hubs."""
         self._following.start(self._follow())
 
     async def known(self) -> None:
-        """Wait until it has been read once."""
+        """Wait until the set has been read once."""
         await self._known.wait()
 
     def poke(self) -> None:
-        """Read anew."""
+        """Read the set again soon."""
         self._changed.set()
 
     async def refresh(self, within_s: float) -> None:
-        """Read anew, unless that was done so lately. Raises ServiceDownError - ZooKeeper does not answer."""
+        """Read the set again, unless it is at most `within_s` old.
+
+        Raises: ServiceDownError - ZooKeeper does not answer.
+        """
         async with self._reading:
             read_at_s = self._read_at_s
             if not self.is_watched or read_at_s is None or self._options.clock.monotonic() - read_at_s > within_s:
                 await self._read()
 
     async def aclose(self) -> None:
-        """Follow no more. May be called twice."""
+        """Stop following the hubs. May be called twice."""
         await self._following.end()
 
     async def _follow(self) -> None:
@@ -108,7 +111,7 @@ class LiveSet:
                 pause_s = 0.0
 
     async def _read(self) -> None:
-        # Cleared first: a change from here on shows in what is read, or sets it again.
+        # Clear it first. A change from here on shows in the result, or sets it again.
         self._changed.clear()
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
@@ -116,7 +119,7 @@ class LiveSet:
         try:
             self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
         except BaseException:
-            # What it was woken for is yet to be read, whoever has tried.
+            # The change is not read yet, so the follower must read again.
             self._read_on = None
             self._changed.set()
             raise
@@ -133,5 +136,5 @@ class LiveSet:
         try:
             self._loop.call_soon_threadsafe(self._changed.set)
         except RuntimeError:
-            # The loop ended before the session; nobody follows any more.
+            # The loop ended before the session, so no task follows any more.
             return

@@ -1,4 +1,4 @@
-"""How a hub proves that it is alive, and how it learns who else is."""
+"""Options: how a hub proves that it is alive, and how it follows the other hubs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ _SESSION_MIN_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivenessOptions:
-    """Where ZooKeeper is, and how closely it is asked.
+    """Where ZooKeeper is, and the intervals and limits of requests to it.
 
-    `zookeeper` is host:port[,host:port…]; `prefix` is that of the deployment there, such as /hedwig/standalone, which
-    all of its hubs share. `session_timeout_s` is proposed to ZooKeeper, which may settle for another within its own
-    bounds: topics of a hub that was killed wait that long. `operation_timeout_s` bounds each question,
-    `start_timeout_s` the first registration. Loads of other hubs are read anew every `refresh_s`. `placement` says how
-    a hub is chosen for a topic without an owner. `verdicts_max` bounds how many dead incarnations are remembered.
+    `zookeeper` is host:port[,host:port…]. `prefix` is that of the deployment, such as /hedwig/standalone; all its hubs
+    share it. The hub proposes `session_timeout_s` to ZooKeeper, which may grant another within its own bounds. The
+    topics of a killed hub wait that long. `operation_timeout_s` bounds each request, and `start_timeout_s` the first
+    registration. The hub reads the loads of other hubs every `refresh_s`. `placement` says how it chooses a hub for a
+    topic without an owner. It keeps at most `verdicts_max` dead incarnations.
 
     `boot_time_s` is the clock by which this hub counts its own right to serve: seconds, also while the process or the
     machine sleeps.

@@ -1,4 +1,4 @@
-"""Where the nodes of hubs are, under the prefix of their deployment."""
+"""The paths of the nodes of hubs, under the prefix of their deployment."""
 
 from collections.abc import Iterator
 
@@ -13,19 +13,19 @@ class HubPaths:
         self.endpoints = f"{prefix}/endpoints"
 
     def host(self, address: str) -> str:
-        """Return the host node of the hub at `address` (host:port:sslport)."""
+        """Return the path of the host node of the hub at `address` (host:port:sslport)."""
         return f"{self.hosts}/{address}"
 
     def endpoint(self, name: str) -> str:
-        """Return the endpoint node of that name."""
+        """Return the path of the endpoint node `name`."""
         return f"{self.endpoints}/{name}"
 
     def endpoint_name(self, address: str, token: str) -> str:
-        """Return the name of the endpoint node that one registration makes: never the same twice."""
+        """Return the name of the endpoint node of one registration, which never repeats."""
         return f"{address}@{token}"
 
     def leaving(self, address: str, token: str) -> str:
-        """Return the node by which a hub tells that it takes no topics from now on: it is no endpoint of any hub."""
+        """Return the path of the node by which a hub announces that it takes no more topics; it is no endpoint node."""
         return f"{self.endpoints}/leaving-{token}@{address}"
 
     def is_endpoint_of(self, name: str, address: str) -> bool:
@@ -33,7 +33,7 @@ class HubPaths:
         return name.rpartition("@")[0] == address
 
     def above(self) -> Iterator[str]:
-        """Yield the nodes that must be there before a hub can register, outermost first."""
+        """Yield the nodes that must exist before a hub can register, outermost first."""
         parts = self.hosts.split("/")[1:-1]
         for number in range(1, len(parts) + 1):
             yield "/" + "/".join(parts[:number])

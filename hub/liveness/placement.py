@@ -1,4 +1,4 @@
-"""Which of the hubs that are alive should own a topic that has no owner."""
+"""Chooses the live hub that should own a topic without an owner."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,18 +10,21 @@ from hedwig.hub.liveness.live_hub import LiveHub
 __all__ = ["Placement", "choose"]
 
 _FLOOR_SHARE: Final = 0.25
-"""Of the mean load: a hub with nothing draws most topics to it, but not all at once, since loads are seconds old."""
+"""The part of the mean load that is added to each load.
+
+An empty hub then gets most topics, but not all at once, because the known loads are seconds old.
+"""
 
 
 class Placement(StrEnum):
-    """How to choose."""
+    """How to choose a hub."""
 
     UNIFORM = "uniform"
     BY_LOAD = "load"
 
 
 def choose(hubs: Sequence[LiveHub], placement: Placement, random: Random) -> LiveHub:
-    """Return one of `hubs`, of which there is at least one; a hub that is draining only if all are."""
+    """Return one of `hubs`, which must not be empty; a draining hub only if all are draining."""
     candidates = [hub for hub in hubs if not hub.is_draining] or list(hubs)
     if placement is Placement.UNIFORM or len(candidates) == 1:
         return random.choice(candidates)

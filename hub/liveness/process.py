@@ -1,4 +1,4 @@
-"""Which process a hub is, told so that another one on the same machine can prove that it has ended."""
+"""The identity of a hub's process, by which another process on the same machine can prove that it has ended."""
 
 import os
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ _PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """A process among all that ever were: `boot` names one start of one machine, `pid_namespace` a container of it.
+    """The unique identity of a process: `boot` names one start of one machine, `pid_namespace` a container on it.
 
-    `started` is the time of the process's start, in clock ticks since that of the machine.
+    `started` is the start time of the process, in clock ticks since the start of the machine.
     """
 
     boot: str
@@ -25,7 +25,7 @@ class ProcessMark:
 
 
 def this_process() -> ProcessMark | None:
-    """Return the mark of this process; None where the system does not tell."""
+    """Return the mark of this process; None if the system does not provide it."""
     try:
         boot, namespace, pid = _BOOT.read_text().strip(), str(_PID_NAMESPACE.readlink()), os.getpid()
         started, _ = _look(pid)
@@ -35,7 +35,7 @@ def this_process() -> ProcessMark | None:
 
 
 def has_ended(process: ProcessMark) -> bool:
-    """Say whether it is certain that a process will never do anything again; False if that cannot be told from here."""
+    """Say whether a process has certainly ended; False if this process cannot find out."""
     here = this_process()
     if here is None or (here.boot, here.pid_namespace) != (process.boot, process.pid_namespace):
         return False
@@ -44,7 +44,7 @@ def has_ended(process: ProcessMark) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        pass  # It is another user's, and may be the one or its successor.
+        pass  # The PID belongs to another user. It may be that process, or a later one.
     try:
         started, is_remains = _look(process.pid)
     except (OSError, ValueError):
@@ -53,8 +53,8 @@ def has_ended(process: ProcessMark) -> bool:
 
 
 def _look(pid: int) -> tuple[int, bool]:
-    """Return the start of a process, and whether all but its exit status is gone. Raises OSError, ValueError."""
-    # After the name, which is in parentheses and may hold any character.
+    """Return the start of a process, and whether only its exit status remains. Raises: OSError; ValueError."""
+    # The fields after the name, which is in parentheses and may hold any character.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     if len(fields) < 20:
         raise ValueError(f"/proc/{pid}/stat has only {len(fields)} fields after the name")

@@ -1,14 +1,16 @@
-"""Making the nodes of this hub, and never beside another hub at the same address.
+"""Makes the nodes of this hub, and never beside another hub at the same address.
 
-Two nodes are made in one transaction: the host node, whose creation zxid is the epoch, and an endpoint node, whose name
-is new each time. A host node that is there already is deleted in that same transaction, together with its endpoint
-node, which proves that it is still the one that was looked at; and only if whoever made it cannot think to be
-registered:
+The registrar makes two nodes in one transaction: the host node and an endpoint node. The creation zxid of the host node
+is the epoch. The name of the endpoint node is new each time.
 
-- a session of this registrar made it: it registers one incarnation after the other, and the former one is over;
-- the endpoint node names a process of this machine that has ended.
+If a host node exists already, the same transaction deletes it together with its endpoint node. That the endpoint node
+still exists proves that the host node is the one that was read. The registrar does this only if the hub that made the
+node cannot believe that it is registered:
 
-Otherwise the hub waits until ZooKeeper deletes it at the end of its session.
+- A session of this registrar made it. The registrar makes one incarnation after the other, and the former one is over.
+- The endpoint node names a process of this machine that has ended.
+
+Otherwise the hub waits until ZooKeeper deletes the node at the end of its session.
 """
 
 import secrets
@@ -48,7 +50,7 @@ _REMOVED_MEANWHILE: Final = (NoNodeError, NodeExistsError)
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Nodes that were made: the epoch, in which session, and when by this hub's clock they were asked for."""
+    """A pair of nodes that were made: their epoch, their session, and when this hub sent the request, by its clock."""
 
     epoch: int
     endpoint: str
@@ -57,7 +59,7 @@ class Enrolment:
 
 
 class Registrar:
-    """Registers the hub at `address`, again and again as need be."""
+    """Registers the hub at `address`, as many times as needed."""
 
     def __init__(
         self, bridge: Bridge, places: HubPaths, address: str, endpoint: Endpoint, options: LivenessOptions
@@ -72,11 +74,14 @@ class Registrar:
         self._sessions: set[int] = set()
 
     def note_session(self, session_id: int) -> None:
-        """Note a session of the bridge, before anything is asked in it."""
+        """Record a session of the bridge, before the first request in it."""
         self._sessions.add(session_id)
 
     async def enrol(self, load: int) -> Enrolment:
-        """Make the nodes. Raises ServiceDownError - not now; the text says why. Nodes may have been made then."""
+        """Make the nodes. If this fails, nodes may have been made all the same.
+
+        Raises: ServiceDownError - it is not possible now, and the text says why.
+        """
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         for _ in range(_TRIES):
             made = await self._make(await self._leftover(deadline), load, deadline)
@@ -85,10 +90,10 @@ class Registrar:
         raise ServiceDownError(f"cannot {self._what}: others register there at the same time")
 
     async def leave(self, load: int) -> None:
-        """Have the other hubs read `load` now, and not when they next read the loads. Raises ServiceDownError.
+        """Make the other hubs read `load` now, and not at their next read of the loads. Raises: ServiceDownError.
 
-        They watch the children of two nodes, and no load, which changes with each beat. So a node is made that says
-        nothing, and goes with the session.
+        They watch the children of two nodes, but not the loads, which change with each beat. So this makes an empty
+        node, which ends with the session.
         """
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         what = f"tell that hub {self._address} takes no topics"
@@ -102,18 +107,18 @@ class Registrar:
         answer(what, refusal_of(results))
 
     async def withdraw(self, made: Enrolment) -> None:
-        """Delete the nodes of an incarnation that is over. Raises ServiceDownError; they go with the session then."""
+        """Delete the nodes of an incarnation that is over. Raises: ServiceDownError - they go with the session."""
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         what = f"withdraw hub {self._address} from {self._places.hosts}"
-        # The name of the endpoint node is that of one incarnation: its successor's host node is not deleted.
+        # The name of the endpoint node belongs to one incarnation, so this never deletes the nodes of its successor.
         gone = [(self._places.endpoint(made.endpoint), ANY_VERSION), (self._host, ANY_VERSION)]
         (results,) = await ask(self._bridge, deadline, what, _replacement(gone, []))
         answer(what, refusal_of(results), NoNodeError)
 
     async def _leftover(self, deadline: Deadline) -> list[tuple[str, int]]:
-        """Return what has to be deleted, each a (path, version): nothing, or the nodes of an incarnation that is over.
+        """Return the nodes to delete, each a (path, version): none, or those of an incarnation that is over.
 
-        Raises: ServiceDownError - there is one of which that is not certain.
+        Raises: ServiceDownError - there is an incarnation that is not certainly over.
         """
         committed, found = await ask(self._bridge, deadline, self._what, commit_nothing(), get(self._host))
         answer(self._what, committed)
@@ -129,12 +134,12 @@ class Registrar:
                 f"it is not certain that it has ended; if it has, ZooKeeper removes it once its session times out"
             )
         if its is None:
-            # Somebody took away its endpoint node by hand.
+            # An operator has deleted its endpoint node.
             return [(self._host, stat.version)]
         return [(self._places.endpoint(its[0]), ANY_VERSION), (self._host, ANY_VERSION)]
 
     async def _make(self, leftover: Sequence[tuple[str, int]], load: int, deadline: Deadline) -> Enrolment | None:
-        """Replace `leftover` by new nodes; None if things have changed since it was looked at."""
+        """Replace `leftover` by new nodes; return None if the nodes have changed since they were read."""
         name = self._places.endpoint_name(self._address, secrets.token_hex(8))
         new = [(self._host, encode_load(load)), (self._places.endpoint(name), self._endpoint.encode())]
         replace = _replacement(leftover, new)
@@ -167,11 +172,11 @@ class Registrar:
 
 
 _ID: Final = (1 << 64) - 1
-"""Session ids are signed here and unsigned to people."""
+"""Session ids are signed here, but shown unsigned."""
 
 
 def _replacement(delete: Sequence[tuple[str, int]], make: Sequence[tuple[str, bytes]]) -> Request:
-    """Delete nodes, each a (path, version), and create ephemeral ones, each a (path, data); all or nothing."""
+    """Return a request that deletes nodes (path, version) and creates ephemeral ones (path, data), all or nothing."""
 
     def fill(operations: TransactionRequest) -> None:
         for path, version in delete:

@@ -1,4 +1,4 @@
-"""One incarnation of this hub: what it is called, and whether it may still serve."""
+"""One incarnation of this hub: its name, and whether it may still serve."""
 
 from collections.abc import Collection
 
@@ -15,10 +15,10 @@ __all__ = ["Registration"]
 
 
 class Registration:
-    """The liveness of a hub from one registration to its end; it never comes back once it is over.
+    """The liveness of a hub from one registration to its end. Once it is over, it never comes back.
 
-    `hub` is this hub with the epoch of this registration. Ask `is_proven` before every answer given as an owner: after
-    a process was stopped, its work may go on before any timer fires.
+    `hub` is this hub with the epoch of this registration. Check `is_proven` before every answer given as an owner: a
+    resumed process may run other work before its timers fire.
     """
 
     def __init__(
@@ -32,49 +32,51 @@ class Registration:
         self._load = 0
 
     def is_proven(self) -> bool:
-        """Say whether ZooKeeper surely counts this incarnation as alive; one look at the clock."""
+        """Say whether ZooKeeper surely counts this incarnation as alive. It costs one read of the clock."""
         return self._lease.is_proven()
 
     @property
     def remaining_s(self) -> float:
-        """Return for how long it is proven if nothing is heard any more."""
+        """For how many seconds it stays proven without further answers."""
         return self._lease.remaining_s()
 
     @property
     def me(self) -> HubInfo:
-        """Return `hub`. Raises ServiceDownError if it is not proven to be alive."""
+        """`hub`. Raises: ServiceDownError - it is not proven to be alive."""
         if not self._lease.is_proven():
             raise ServiceDownError(f"hub {self.hub.address} cannot prove that it is alive; ask again")
         return self.hub
 
     async def is_alive(self, hub: HubInfo) -> bool:
-        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told.
+        """Say whether this incarnation of `hub` is alive. Raises: ServiceDownError - it cannot be determined.
 
-        An incarnation is an address and an epoch. That one is dead is read from its host node, after a commit; but not
-        of those that were at this address before: the node of this one is in the place of theirs, and the live set may
-        still have to hear of that.
+        An incarnation is an address and an epoch. The host node, read after a commit, shows whether one is dead. For
+        earlier incarnations at this hub's own address, nothing is read: the node of this one has replaced theirs. The
+        live set may not show that yet.
         """
         if self._is_me_or_before(hub):
             return self.me.epoch == hub.epoch
         return await self._verdicts.is_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:
-        """Say whether `hub` is alive and keeps its topics as far as is known here; False if that is not known."""
+        """Say whether `hub` is alive and keeps its topics, as far as this hub knows; False if unknown."""
         if self._is_me_or_before(hub):
             return hub.epoch == self.hub.epoch and self.is_proven()
         found = self._live_set.find(hub) if self._live_set.is_watched else None
         return found is not None and not found.is_draining
 
     def _is_me_or_before(self, hub: HubInfo) -> bool:
-        # A node that is made later has the greater czxid. One there is that this hub has yet to hear of, if somebody
-        # took its own away by hand.
+        # A node that is made later has a greater czxid. If an operator deleted the node of this hub, there may be a
+        # later incarnation at its address that it does not know yet.
         return hub.address == self.hub.address and hub.epoch <= self.hub.epoch
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
-        """Return the hub that should own a topic nobody asked this hub to take.
+        """Return the hub that should own a topic that no client asks this hub to claim.
 
-        `tried` are hubs, as clients call them, that have sent whoever asks away: one of them is chosen only if there is
-        no other that takes topics. Raises ServiceDownError, as `me`.
+        `tried` are the hubs, named as in requests, that have redirected the client. One of them is chosen only if no
+        other hub takes topics.
+
+        Raises: ServiceDownError - as `me`.
         """
         mine = LiveHub(self.me, self._load)
         hubs = [mine, *(hub for hub in self._live_set.hubs if hub.info.address != self.hub.address)]
@@ -84,5 +86,5 @@ class Registration:
         return choose(hubs, self._options.placement, self._options.random).info
 
     def set_load(self, load: int) -> None:
-        """Count with this load when choosing; the others hear of it from the host node."""
+        """Set the load that `choose` uses for this hub. The other hubs read it from the host node."""
         self._load = load

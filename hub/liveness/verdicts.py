@@ -1,4 +1,4 @@
-"""Whether an incarnation of a hub is alive. That it is dead is never told from a watched set, and is told for good."""
+"""Verdicts whether an incarnation of a hub is alive. "Dead" never comes from the watched set, and is final."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,10 +21,10 @@ _Incarnation: TypeAlias = tuple[str, int]
 
 
 class Verdicts:
-    """Answers from the live set who is alive, and asks ZooKeeper whether the others are dead.
+    """Answers from the live set that a hub is alive, and asks ZooKeeper about hubs that the set does not have.
 
-    A host node has one name for each address and ZooKeeper gives no two the same czxid, so an incarnation whose node is
-    gone never comes back: such verdicts are kept, the latest `options.verdicts_max` of them.
+    A host node has one name for each address, and ZooKeeper gives no two nodes the same czxid. So an incarnation whose
+    node is gone never comes back. The latest `options.verdicts_max` of such verdicts are kept.
     """
 
     def __init__(self, bridge: Bridge, places: HubPaths, live_set: LiveSet, options: LivenessOptions) -> None:
@@ -36,15 +36,15 @@ class Verdicts:
         self._under_way: dict[_Incarnation, asyncio.Task[bool]] = {}
 
     async def is_alive(self, hub: HubInfo) -> bool:
-        """Say whether this very incarnation is alive. Raises ServiceDownError if that cannot be told."""
+        """Say whether this incarnation is alive. Raises: ServiceDownError - it cannot be determined."""
         incarnation = hub.address, hub.epoch
-        # First: a verdict is kept for good, and should one be wrong, whoever is seen to live is not harmed by it.
+        # Check the set first. Verdicts are final, and a wrong one must not harm a hub that is seen alive.
         if self._live_set.is_watched and self._live_set.has(hub):
             return True
         if incarnation in self._dead:
             return False
         if (reading := self._under_way.get(incarnation)) is None:
-            # Whoever asks later may share it: the incarnation that they ask about had begun before it was sent.
+            # Later callers may share this request: the incarnation that they ask about began before it was sent.
             reading = asyncio.create_task(self._read(incarnation))
             self._under_way[incarnation] = reading
             reading.add_done_callback(lambda done: self._ended(incarnation, done))
@@ -56,7 +56,7 @@ class Verdicts:
             raise
 
     async def aclose(self) -> None:
-        """End the questions that are under way; they raise ServiceDownError."""
+        """End the requests under way; their callers get ServiceDownError."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -65,7 +65,7 @@ class Verdicts:
     def _ended(self, incarnation: _Incarnation, reading: "asyncio.Task[bool]") -> None:
         del self._under_way[incarnation]
         if not reading.cancelled():
-            reading.exception()  # Whoever asked may have gone.
+            reading.exception()  # The caller may have gone, so mark the error as retrieved.
 
     async def _read(self, incarnation: _Incarnation) -> bool:
         address, epoch = incarnation
@@ -79,6 +79,6 @@ class Verdicts:
             self._dead[incarnation] = None
             if len(self._dead) > self._options.verdicts_max:
                 self._dead.popitem(last=False)
-        # Either the set is behind, or there is something to learn that it has yet to hear of.
+        # The set lags behind, or is about to learn of a change.
         self._live_set.poke()
         return is_alive

@@ -1,1 +1,1 @@
-"""The log of a topic: what it appends and delivers, the ledgers that hold it, and their ranges on record."""
+"""The log of a topic: its appends and reads, the ledgers that hold its messages, and their ranges on record."""

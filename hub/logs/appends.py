@@ -1,4 +1,4 @@
-"""The appends of a log to the ledger at hand: positions in order, and outcomes told in that order.
+"""The appends of a log to its current ledger: positions in order, and outcomes reported in that order.
 
 The entry id of a message is its position minus the first position of its ledger.
 """
@@ -25,7 +25,7 @@ from hedwig.wire import Message
 __all__ = ["Appends"]
 
 _Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...], Published]"
-"""An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
+"""An append on its way: its outcome, the message, the positions of other regions, and the callback."""
 
 
 class _Log(Protocol):
@@ -34,16 +34,16 @@ class _Log(Protocol):
     last_id: int
 
     def on_stored(self, stored: bytes) -> None:
-        """Take the message behind `last_id`, which has just become part of the topic."""
+        """Receive the message after `last_id`, which has just become part of the topic."""
         ...
 
     def on_failed(self, error: HedwigError) -> None:
-        """Append no more: only a new claim, which fences, tells what is in the ledger."""
+        """Append no more: only a new claim, which fences, can find out what is in the ledger."""
         ...
 
 
 class Appends:
-    """What a log appends, from its first ledger on. `begin` is called with each ledger in turn."""
+    """The appends of a log, from its first ledger on. The log calls `begin` with each ledger in turn."""
 
     __slots__ = (
         "_bytes",
@@ -62,18 +62,18 @@ class Appends:
         self._store = store
         self._log = log
         self.ledger_id: int | None = None
-        """The ledger that takes appends; None before the first one, and while it may have an end on record."""
+        """The ledger that takes appends. None before the first one, and while the record may have its end."""
         self.start = 0
         """The position of its first message."""
         self.remote = remote
-        """How far other regions have come."""
+        """The positions of other regions."""
         self._last = log.last_id
-        """The last position that was given out."""
+        """The last position assigned."""
         self._bytes = 0
         self._outstanding: deque[_Append] | None = None
         """The appends on their way, in order."""
         self.has_failed = False
-        """Whether nothing is appended now, or, after `end`, any more."""
+        """Whether the log appends nothing now, or, after `end`, any more."""
         self._is_over = False
 
     @property
@@ -83,12 +83,12 @@ class Appends:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was appended to the ledger at hand, or is on its way there."""
+        """Whether the current ledger has no appends, and none is on its way there."""
         return self._last < self.start
 
     @property
     def is_full(self) -> bool:
-        """Whether the ledger at hand is to be followed by another."""
+        """Whether another ledger should follow the current one."""
         options = self._store.options
         return (
             0 < options.ledger_messages_max <= self._last - self.start + 1
@@ -96,7 +96,7 @@ class Appends:
         )
 
     def begin(self, ledger_id: int) -> None:
-        """Append to this ledger from now on; no append is on its way."""
+        """Append to this ledger from now on. No append may be on its way."""
         self.ledger_id = ledger_id
         self.start = self._log.last_id + 1
         self._bytes = 0
@@ -106,7 +106,7 @@ class Appends:
         self.has_failed = self._is_over = True
 
     def append(self, message: Message, done: Published) -> bool:
-        """Append to the ledger at hand; return False if the message is refused for what it says."""
+        """Append to the current ledger; return False if the message is refused for its content."""
         local = self._last + 1
         region = self._store.region
         theirs = message.remote
@@ -129,7 +129,7 @@ class Appends:
             self._outstanding = deque()
         self._outstanding.append((future, stored, self.remote, done))
         if future.done():
-            # Refused at once; a publish behind it would be out of turn.
+            # Refused at once. A publish after it would be out of order.
             self._appended(future)
         else:
             future.add_done_callback(self._appended)
@@ -157,14 +157,14 @@ class Appends:
                 await settled
 
     def _appended(self, future: "asyncio.Future[None]") -> None:
-        """Take the outcomes that are there, in order; what was surely not stored need not wait for those before it."""
+        """Handle the known outcomes in order. A message that is surely not stored need not wait for those before it."""
         if not self.has_failed and not future.cancelled() and future.exception() is not None:
             self._take_back()
         while self._outstanding and self._outstanding[0][0].done():
             self._take(*self._outstanding.popleft())
 
     def _take_back(self) -> None:
-        """Refuse the last publishes if they are surely not stored: their positions are free again."""
+        """Refuse the last publishes if they are surely not stored, which frees their positions."""
         refused = 0
         for count, (future, *_) in enumerate(reversed(self._outstanding or ()), 1):
             error = future.exception() if future.done() and not future.cancelled() else None
@@ -180,7 +180,7 @@ class Appends:
         self._bytes -= sum(len(stored) for _, stored, _, _ in taken)
         told: HedwigError
         for future, _, _, done in reversed(taken):
-            # Those that were out of turn were so because of the one before them.
+            # A publish that was out of order failed because of the one before it, so it gets the same error.
             if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
                 told = error
             done(0, (), told)
@@ -196,9 +196,9 @@ class Appends:
             self._refuse(error, done)
 
     def _refuse(self, error: BaseException | None, done: Published) -> None:
-        """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored behind a failure."""
+        """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored after a failure."""
         if isinstance(error, EntryOrderError) and self.has_failed:
-            # It came before the log had heard of the failure, and surely is not stored: its publisher may ask again.
+            # The publish arrived before the log knew of the failure. It is surely not stored, so it may be tried again.
             told: HedwigError = ServiceDownError("a write before it failed; try again")
         elif isinstance(error, HedwigError):
             told = error
@@ -210,10 +210,10 @@ class Appends:
         done(0, (), told)
         can_go_on = isinstance(told, LedgerStoreUnavailableError) if first else True
         if not (can_go_on and told.definite):
-            # Not known to be absent, or somebody else's: the topic has to be claimed anew.
+            # The message may be stored, or the ledger belongs to another hub: the topic must be claimed anew.
             self._log.on_failed(told)
         elif not self._outstanding and not self._is_over:
-            # Surely none of them was stored, so the positions are free again.
+            # None of them was stored, so the positions are free again.
             self._last = self._log.last_id
             self.has_failed = False
             self._bytes = 0

@@ -1,10 +1,10 @@
 """The log of a durable topic: its ledgers in order, and the positions of its messages in them.
 
-A ledger is made at the first publish, not at the claim; the range record names it before its first message is
-acknowledged, so a takeover finds everything.
+The log makes a ledger at the first publish, not at the claim. The range record names it before its first message is
+acknowledged, so a takeover finds all messages.
 
-Where the next ledger cannot be made for now, the one at hand goes on. It is closed last: what it holds is on record by
-then, so one that stays open for want of ZooKeeper does no harm.
+While the next ledger cannot be made, the current one goes on. It is closed last. By then its end is on record, so a
+ledger that stays open because ZooKeeper does not answer does no harm.
 """
 
 import asyncio
@@ -47,11 +47,11 @@ _log = logging.getLogger(__name__)
 
 _EMPTY: Final = LedgerRanges()
 _MERGES_MAX: Final = 4
-"""How many times small ranges are merged before other topics have a turn."""
+"""How many times a call merges small ranges before other topics have a turn."""
 _ROLL_WAIT_S: Final = 1.0
-"""For how long publishes wait for the next ledger before the one at hand takes them."""
+"""For how long publishes wait for the next ledger before the current one takes them."""
 _ROLL_PAUSE_S: Final = 5.0
-"""After how long the next ledger is tried again, or to close the one before it."""
+"""After how long the log tries again to make the next ledger, or to close the one before it."""
 
 
 class DurableLog:
@@ -77,44 +77,45 @@ class DurableLog:
     )
 
     def __init__(self, store: LogContext, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
-        """Take up a log whose ranges are all closed. `open` is the door."""
+        """Take over a log whose ranges are all closed. Use `open` to make one."""
         self.topic = topic
         self._store = store
         self._record = RangeRecord(store, topic, ranges, version)
         end = ranges.ranges[-1].end if ranges.ranges else None
         self.last_id = end.local if end is not None else 0
         self._remote = bounded(end.remote) if end is not None else ()
-        """How far other regions had come when the log was opened."""
+        """The positions of other regions when the log was opened."""
         self._appends: Appends | None = None
         """None before the first publish."""
         self._made: int | None = None
-        """A ledger that was made and takes no appends yet: the range record may name it, or may not."""
+        """A new ledger that takes no appends yet; the range record may or may not name it."""
         self._unclosed: int | None = None
-        """The ledger before it, until it is closed; the range record has, or is to have, its end."""
+        """The former ledger, until it is closed; the range record has its end, or will have it."""
         self._waiting: deque[tuple[Message, Published]] | None = None
         self._changing: asyncio.Future[None] | None = None
-        """Done when the change of ledgers is over that is under way: only one can be."""
+        """Done when the change of ledgers under way is over. Only one runs at a time."""
         self._is_held = False
-        """Whether publishes wait for that, though there is a ledger at hand."""
+        """Whether publishes wait for that change although there is a current ledger."""
         self._roll_at = 0.0
-        """When it may be tried again, by the clock of the event loop; 0 unless it was refused, or takes long."""
+        """When the change may be tried again, by the clock of the event loop; 0 unless it was refused or takes long."""
         self._full: LedgerRanges | None = None
-        """The ranges that were found to leave no room for one more on record."""
+        """The ranges that leave no room for one more on record."""
         self._is_over = False
-        """Whether nothing is appended here any more, for good."""
+        """Whether the log appends nothing any more, for good."""
         self._tail: Tail | None = None
         self._listener: Listener | None = None
 
     @classmethod
     async def open(cls, store: LogContext, topic: Topic, *, taken_over: bool) -> Self:
-        """Read the ranges, make the topic if it is new, and shut out whoever wrote its last ledger.
+        """Read the ranges, make the topic if it is new, and shut out the hub that wrote its last ledger.
 
-        Nothing of a former owner takes effect afterwards if it did not release the topic (`taken_over`), or left its
-        last ledger open: that ledger is fenced, and the range record has a new version, even if it says the same.
+        A former owner may not have released the topic (`taken_over`), or have left its last ledger open. Then no write
+        of it takes effect afterwards: this hub fences that ledger, and gives the range record a new version, even
+        without changes. If it raises, the hub must not serve the topic.
 
-        Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
+        Raises: MetadataError; LedgerError; TimeoutError.
         """
-        # What had an owner has a record, and a look at it costs the store less than a create that is refused does.
+        # A topic that had an owner has a record, and reading it costs the store less than refusing a create.
         current = await store.persistence.read(topic) if taken_over else None
         if current is None:
             try:
@@ -134,7 +135,7 @@ class DurableLog:
         return cls(store, topic, recovered, version)
 
     def attach_listener(self, listener: Listener) -> None:
-        """Say who hears of news. Before anything else."""
+        """Set the listener of the log. Call this before anything else."""
         self._listener = listener
 
     @property
@@ -147,7 +148,7 @@ class DurableLog:
     @property
     def has_closed(self) -> bool:
         ranges = self.ranges.ranges
-        # What a change in doubt dropped is deleted once that is known.
+        # The ledgers that a change in doubt dropped are deleted once its outcome is known.
         return self._record.is_in_doubt or (bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0]))
 
     @property
@@ -170,7 +171,7 @@ class DurableLog:
             self._append(message, done)
 
     def _wait(self, message: Message, done: Published) -> None:
-        """Keep a publish until there is a ledger for it."""
+        """Queue a publish until there is a ledger for it."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= self._store.options.topic_requests_max:
@@ -192,7 +193,7 @@ class DurableLog:
                 self._begin_ledger()
 
     def on_stored(self, stored: bytes) -> None:
-        """Take the message behind the last one, which has just become part of the topic."""
+        """Receive the message after `last_id`, which has just become part of the topic."""
         self.last_id += 1
         listener = self._listener
         if listener is not None and listener.has_attached:
@@ -202,17 +203,17 @@ class DurableLog:
             listener.on_message(self.last_id, stored)
 
     def on_failed(self, error: HedwigError) -> None:
-        """Give the topic up: it is not known what is in the ledger, or that is somebody else's by now."""
+        """Give up the topic: the content of the ledger is unknown, or another hub owns it by now."""
         self._give_up(error)
 
     @property
     def _ledger_id(self) -> int | None:
-        """The ledger at hand."""
+        """The current ledger."""
         return self._appends.ledger_id if self._appends is not None else None
 
     @property
     def _failed(self) -> bool:
-        """Whether nothing can be appended: for good, or until it is known what a write that failed has left."""
+        """Whether the log cannot append, for good or until the effect of a failed write is known."""
         return self._is_over or (self._appends is not None and self._appends.has_failed)
 
     def _give_up(self, error: HedwigError) -> None:
@@ -223,7 +224,7 @@ class DurableLog:
             listener.on_lost(error)
 
     def _let_go(self) -> None:
-        """Append no more; ledgers that are open are left as they are, for whoever owns the topic next."""
+        """Append no more; leave open ledgers as they are, for the next owner of the topic."""
         self._end_appends()
         for ledger_id in (self._ledger_id, self._made, self._unclosed):
             if ledger_id is not None:
@@ -235,10 +236,10 @@ class DurableLog:
             self._appends.end()
 
     def _drop_waiting(self, error: HedwigError) -> None:
-        """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
+        """Refuse the waiting publishes: whatever happened to the ledger, the hub has sent none of them."""
         waiting, self._waiting = self._waiting, None
         if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
-            # What it says is of a record that publishers know nothing of; to them it is a hub to be asked again.
+            # The error is about a record that publishers do not know. For them, the hub could not serve: try again.
             error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
         for _, done in waiting or ():
             done(0, (), error)
@@ -252,7 +253,7 @@ class DurableLog:
         self._store.tasks.start(self._make_ledger())
 
     async def _make_ledger(self) -> None:
-        """Make the next ledger and change over to it. If that takes long, the one at hand takes publishes meanwhile."""
+        """Make the next ledger and change to it. If that takes long, the current one takes publishes meanwhile."""
         loop, store, appends = asyncio.get_running_loop(), self._store, self._appends
         assert appends is not None
         refused: HedwigError = ServiceDownError("a write before it failed; try again")
@@ -284,7 +285,7 @@ class DurableLog:
             assert changing is not None, "nobody else ends it"
             changing.set_result(None)
         if self._is_over:
-            self._let_go()  # Of a ledger that was made meanwhile.
+            self._let_go()  # A ledger may have been made meanwhile.
         if appends.ledger_id is None:
             self._drop_waiting(refused)
         self._append_waiting()
@@ -296,14 +297,14 @@ class DurableLog:
                 return
             self._full = self.ranges
             if self._listener is not None:
-                self._listener.on_ledger_closed()  # Whatever can be taken off the record is wanted.
+                self._listener.on_ledger_closed()  # Retention should remove ranges from the record.
         raise ServiceDownError(
             f"topic '{show_name(self.topic)}' has {len(self.ranges.ranges):,} ledgers, and its record has no room for "
             "one more; try again when subscribers have consumed some of them"
         )
 
     def _wait_no_longer(self) -> None:
-        """Have the ledger at hand, if there is one, take publishes until there is another."""
+        """Let the current ledger, if there is one, take publishes until the next one is ready."""
         self._roll_at = asyncio.get_running_loop().time()
         self._append_waiting()
 
@@ -317,9 +318,10 @@ class DurableLog:
             self._waiting = None
 
     async def _change_over(self, appends: Appends, made: int) -> None:
-        """Append to a ledger that was made, once the range record names it.
+        """Append to a new ledger, once the range record names it.
 
-        Raises: HedwigError - the one at hand goes on, or, if that is in doubt, there is none until it is known.
+        Raises: HedwigError - the current ledger goes on, or there is none until the outcome of a change in doubt is
+            known.
         """
         self._is_held = True
         opened: LedgerRange | None = None
@@ -329,14 +331,14 @@ class DurableLog:
                 opened = LedgerRange(ledger_id=made, start=self.last_id + 1)
                 await self._change(partial(self._opened, opened=opened))
         finally:
-            # A change in doubt may have put it on record before, whatever became of this one.
+            # An earlier change in doubt may have put it on record, whatever the outcome of this one.
             if all(each.ledger_id != made for each in self.ranges.ranges):
-                # Refusals may have taken back what the one at hand was full of.
+                # Refused appends may have made room in the current ledger again.
                 self._made = None
                 self._wait_no_longer()
                 await self._store.drop(made)
             elif appends.ledger_id is not None:
-                # The record names it, or may: then nothing may be appended behind the end of the one at hand.
+                # The record names the new ledger, or may. Then no append may follow the end of the current one.
                 appends.ledger_id, self._unclosed = None, appends.ledger_id
         if opened is None or self._made is None or self._is_over:
             return
@@ -348,13 +350,13 @@ class DurableLog:
         self._append_waiting()
 
     def _opened(self, ranges: LedgerRanges, opened: LedgerRange) -> LedgerRanges:
-        """Return the ranges with `opened` as the last one; an answer that was lost may have had it there already."""
+        """Return the ranges with `opened` as the last one. A write whose answer was lost may have added it already."""
         if opened in ranges.ranges:
             return ranges
         return replace(ranges, ranges=(*filter(holds_messages, self._sealed(ranges).ranges), opened))
 
     async def _close_former(self) -> None:
-        """Close the ledger before the one at hand. Raises: LedgerStoreUnavailableError, TimeoutError."""
+        """Close the former ledger. Raises: LedgerStoreUnavailableError, TimeoutError."""
         ledger_id = self._unclosed
         if ledger_id is None:
             return
@@ -367,7 +369,7 @@ class DurableLog:
         self._unclosed = None
 
     def _sealed(self, ranges: LedgerRanges) -> LedgerRanges:
-        """Return the ranges with the end of the last ledger, which is closed; without it, if it is empty."""
+        """Return the ranges with the end of the last ledger; without that ledger, if it is empty."""
         if not ranges.ranges or ranges.ranges[-1].end is not None:
             return ranges
         *before, last = ranges.ranges
@@ -379,7 +381,9 @@ class DurableLog:
     async def _change(self, function: Callable[[LedgerRanges], LedgerRanges]) -> int:
         """Change the range record, and delete the ledgers that it drops; return how many messages these held.
 
-        Raises: as `RangeRecord.change`; if the record is somebody else's, the topic is given up.
+        If another hub owns the record, the topic is given up.
+
+        Raises: as `RangeRecord.change`.
         """
         try:
             gone = await self._record.change(function, self._is_owned)
@@ -399,7 +403,7 @@ class DurableLog:
         return self._tail.get(local) if self._tail is not None else None
 
     def forget_recent(self) -> None:
-        """Let the messages in memory go: nobody is attached any more."""
+        """Drop the messages in memory, because no subscriber is attached any more."""
         if self._tail is not None:
             self._tail.clear()
             self._tail = None
@@ -412,7 +416,7 @@ class DurableLog:
             try:
                 entries = await self._read_of(each, local, messages_max, bytes_max)
             except NoSuchLedgerError:
-                # It may have been merged with others meanwhile, or deleted: the ranges say so.
+                # The ledger may have been merged or deleted meanwhile. Then the ranges have changed.
                 if self._range_of(local).ledger_id == each.ledger_id:
                     raise
             else:
@@ -436,7 +440,7 @@ class DurableLog:
             if entries:
                 return entries
             if not is_at_hand:
-                # A former owner may not have come to close it: then its last entries are found by recovery alone.
+                # A former owner may not have closed it. Then only recovery finds its last entries.
                 await store.within(store.ledgers.open_and_fence(ledger_id))
         raise LedgerError(f"ledger {ledger_id} ends before message {local} of topic '{show_name(self.topic)}'")
 
@@ -475,7 +479,7 @@ class DurableLog:
         finally:
             ranges = self.ranges.ranges
             if not ranges or ranges[-1].end is not None:
-                # Its end is on record, or may be: nothing may be appended behind that.
+                # Its end is on record, or may be, so no append may follow that end.
                 appends.ledger_id, self._unclosed = None, appends.ledger_id
 
     async def merge_small(self) -> bool:
@@ -501,7 +505,7 @@ class DurableLog:
         while True:
             appends = self._appends
             if appends is not None and appends.ledger_id is not None and not appends.is_idle:
-                # Where no bookie is left, it does not wait for one as an append does.
+                # If no bookie is left, a close does not wait for one, but an append does.
                 await store.within(store.ledgers.close(appends.ledger_id))
                 await appends.settle()
             elif self._changing is not None:

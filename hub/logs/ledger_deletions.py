@@ -1,7 +1,7 @@
-"""Deleting ledgers that no range record names any more, until that is done.
+"""Deletes ledgers that no range record names any more, and retries until it succeeds.
 
-Nobody else would do it: the topic may belong to another hub by now, whose record does not know them. An id is never
-given twice, so a deletion may be repeated.
+No other hub would delete them: the topic may have another owner by now, and the record no longer names them. A ledger
+id is never reused, so a deletion may be repeated.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ _WAITING_MAX: Final = 10_000
 _PAUSE_FIRST_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
 _CLOSE_S: Final = 1.0
-"""How long a hub that stops goes on deleting."""
+"""How long a closing hub goes on deleting."""
 
 
 class LedgerDeletions:
-    """Deletes ledgers at once where it can, and else again and again, with pauses, for as long as the hub lives.
+    """Deletes ledgers at once if possible; else it retries with pauses for as long as the hub lives.
 
-    At most 10,000 wait. The others are left to `metadata repair`: `left` counts them, and the log says so once until
+    At most 10,000 wait. The others are left to `metadata repair`. `left` counts them, and the hub logs this once until
     none waits any more.
     """
 
@@ -37,24 +37,30 @@ class LedgerDeletions:
         self._timeout_s = timeout_s
         self._ledgers = ledgers
         self._waiting: dict[int, int | None] = {}
-        """In the order in which they are tried; of those that may be another's the token by which ours was made."""
+        """The ledgers in the order of the tries, each with its token.
+
+        The token is set if another hub may have made the ledger of this id: it is the token of this hub's create.
+        """
         self._tasks = Tasks()
         self._is_trying = False
         self._has_told = False
-        """Whether it was logged that too many wait."""
+        """Whether the hub has logged that too many wait."""
         self.left = 0
 
     def attach(self, ledgers: LedgerStore) -> None:
-        """Say through which store ledgers are deleted from now on."""
+        """Set the store through which ledgers are deleted from now on."""
         self._ledgers = ledgers
 
     @property
     def waiting(self) -> int:
-        """How many ledgers are to be deleted yet."""
+        """How many ledgers wait to be deleted."""
         return len(self._waiting)
 
     async def delete(self, ledger_ids: Iterable[int]) -> None:
-        """Delete these ledgers; return once each was tried, or the store failed. May be cancelled: that goes on."""
+        """Delete these ledgers; return once each was tried, or the store failed.
+
+        If the call is cancelled, the deletion goes on.
+        """
         wanted = [ledger_id for ledger_id in ledger_ids if self._keep(ledger_id)]
         try:
             for ledger_id in wanted:
@@ -65,13 +71,13 @@ class LedgerDeletions:
                 self._go_on()
 
     def begin(self, ledger_ids: Iterable[int]) -> None:
-        """Begin to delete these ledgers, after a pause."""
+        """Start to delete these ledgers, after a pause."""
         for ledger_id in ledger_ids:
             self._keep(ledger_id)
         self._go_on()
 
     def undo(self, ledger_id: int, token: int) -> None:
-        """Delete a ledger that the store may have made; after a pause, since it did not answer just now."""
+        """Delete a ledger that the store may have made, after a pause, because the store did not answer just now."""
         if self._keep(ledger_id, token):
             self._go_on()
 
@@ -81,7 +87,7 @@ class LedgerDeletions:
             self._tasks.start(self._try_again())
 
     def _keep(self, ledger_id: int, token: int | None = None) -> bool:
-        """Remember a ledger until it is deleted; return False if there is no room for it."""
+        """Queue a ledger until it is deleted; return False if there is no room for it."""
         if len(self._waiting) >= _WAITING_MAX:
             self.left += 1
             if not self._has_told:
@@ -96,13 +102,13 @@ class LedgerDeletions:
         return True
 
     async def _try(self, ledger_id: int) -> bool:
-        """Delete a ledger; return whether that is done. One that fails is tried again behind all others."""
+        """Delete a ledger; return whether that succeeded. If not, it is tried again after all others."""
         assert self._ledgers is not None
         token = self._waiting.get(ledger_id)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await (self._ledgers.delete(ledger_id) if token is None else self._ledgers.undo(ledger_id, token))
-        except Exception as exc:  # Also one that nobody foresaw: what is not deleted stays for ever.
+        except Exception as exc:  # Any exception: a ledger that is not deleted stays for ever.
             self._waiting.pop(ledger_id, None)
             self._waiting[ledger_id] = token
             _log.warning("ledger %d is not deleted yet, one of %d: %r", ledger_id, len(self._waiting), exc)
@@ -125,7 +131,10 @@ class LedgerDeletions:
             self._is_trying = False
 
     async def close(self) -> None:
-        """Try no more, but for a moment: a pass of retention that the end of its hub cancels leaves ledgers behind."""
+        """Try the waiting ledgers once more for at most `_CLOSE_S`, then stop.
+
+        A retention pass that the end of the hub cancels leaves such ledgers behind.
+        """
         await self._tasks.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):

@@ -1,7 +1,7 @@
-"""The ranges of a durable topic: which messages each ledger holds, and what a record leaves to be found out.
+"""The ranges of a durable topic: which messages each ledger holds, and how the hub finds what a record lacks.
 
-The record of the last ledger has no end while its owner appends to it, and records of the original have no starts: both
-are found in the ledgers themselves.
+The record of the last ledger has no end while its owner appends to it. Records of the original have no starts. The hub
+finds both in the ledgers themselves.
 """
 
 import logging
@@ -30,23 +30,23 @@ __all__ = [
 _NUMBER_MAX: Final = (1 << 64) - 1
 _RANGE: Final = LedgerRange(ledger_id=_NUMBER_MAX, start=_NUMBER_MAX, end=MessageSeqId(_NUMBER_MAX))
 _RESERVE_BYTES: Final = 2 * stored_bytes(LedgerRanges((_RANGE,))) + POSITIONS_BYTES_MAX + 256
-"""What a record may grow by until the next range is begun: that range with its end, and one more.
+"""How much a record may grow until the next range begins: that range with its end, and one more.
 
-The last are for the lengths of positions in other regions, and of all of them, where these take more than one byte.
+The last bytes are for the length fields of positions in other regions, which may take more than one byte.
 """
 
 _log = logging.getLogger(__name__)
 
 _DAMAGED_MAX: Final = 16
-"""How many entries are read in search of a sound one."""
+"""How many entries the hub reads in search of a sound one."""
 
 
 async def recover_ranges(store: LogContext, topic: Topic, found: LedgerRanges) -> LedgerRanges:
-    """Return the ranges of `topic` with every start and end, for which an open last ledger is fenced.
+    """Return the ranges of `topic` with every start and end; fence an open last ledger to find its end.
 
-    `found` itself if nothing was missing.
+    It returns `found` itself if nothing was missing.
 
-    Raises: LedgerError - a ledger cannot be read, or says something else than the record; TimeoutError.
+    Raises: LedgerError - a ledger cannot be read, or contradicts the record; TimeoutError.
     """
     ranges = list(found.ranges)
     previous_end = 0
@@ -67,14 +67,14 @@ async def recover_ranges(store: LogContext, topic: Topic, found: LedgerRanges) -
             end = await _end_of(store, topic, each.ledger_id, last_entry, end)
         ranges[index:] = ended((), each, last_entry, end)
         if index and len(ranges) > index and last_entry < 0:
-            del ranges[index:]  # An empty ledger says nothing that the range before it does not.
+            del ranges[index:]  # An empty ledger adds nothing to the range before it.
     if tuple(ranges) == found.ranges:
         return found
     return replace(found, ranges=tuple(ranges))
 
 
 async def _with_start(store: LogContext, each: LedgerRange, previous_end: int) -> LedgerRange:
-    """Give a range of an old record its start: behind the one before it, or so that its entries end at its end."""
+    """Return a range of an old record with its start: after the range before, or from its end and number of entries."""
     if previous_end or each.end is None:
         return replace(each, start=previous_end + 1)
     entries = await store.within(store.ledgers.last_entry_id(each.ledger_id)) + 1
@@ -82,10 +82,10 @@ async def _with_start(store: LogContext, each: LedgerRange, previous_end: int) -
 
 
 async def _end_of(store: LogContext, topic: Topic, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
-    """Return the position of the last message of a ledger, as the message itself has it.
+    """Return the position of the last message of a ledger, as stored in the message.
 
-    A message that is damaged keeps its position, as each entry has one. How far other regions had come is then what the
-    last sound message says, or `end`.
+    A damaged message keeps its position, because each entry has one. The positions of other regions then come from the
+    last sound message, or from `end`.
     """
     for entry in range(last_entry, max(-1, last_entry - _DAMAGED_MAX), -1):
         local = end.local - (last_entry - entry)
@@ -104,31 +104,31 @@ async def _end_of(store: LogContext, topic: Topic, ledger_id: int, last_entry: i
 def ended(
     before: tuple[LedgerRange, ...], last: LedgerRange, last_entry: int, end: MessageSeqId
 ) -> tuple[LedgerRange, ...]:
-    """Return the ranges with the end of the last one; without it, if it is empty and says nothing."""
+    """Return the ranges with the end of the last one; without it, if it is empty and adds nothing."""
     if last_entry >= 0 or (not before and (last.start or 0) > 1):
         return (*before, replace(last, end=end))
     return before
 
 
 def holds_messages(each: LedgerRange) -> bool:
-    """Say whether there are, or may come, messages in a range; one whose ledger was emptied has them all behind it."""
+    """Say whether a range has messages, or may get some. A range whose messages were all consumed has none."""
     return each.end is None or each.start is None or each.start <= each.end.local
 
 
 def dropped(before: LedgerRanges, after: LedgerRanges) -> tuple[LedgerRange, ...]:
-    """Return the ranges of `before` whose ledgers hold nothing of the topic any more, as `after` says."""
+    """Return the ranges of `before` whose ledgers hold no messages of the topic any more, according to `after`."""
     kept = {each.ledger_id for each in after.ranges if holds_messages(each)}
     return tuple(each for each in before.ranges if holds_messages(each) and each.ledger_id not in kept)
 
 
 def without_consumed(ranges: LedgerRanges, consumed: int) -> LedgerRanges:
-    """Return the ranges without those that hold only messages up to and with `consumed`."""
+    """Return the ranges without those that hold only messages up to and including `consumed`."""
     done = 0
     while done < len(ranges.ranges) and (end := ranges.ranges[done].end) is not None and end.local <= consumed:
         done += 1
     kept = ranges.ranges[done:]
     if done and not kept:
-        # The last range stays on record, without messages: it is what remembers which position comes next.
+        # The last range stays on record, without messages, because it keeps the next position.
         last = ranges.ranges[-1]
         assert last.end is not None
         kept = (replace(last, start=last.end.local + 1),)
@@ -136,17 +136,18 @@ def without_consumed(ranges: LedgerRanges, consumed: int) -> LedgerRanges:
 
 
 def has_room(record: LedgerRanges) -> bool:
-    """Say whether one more range may be begun: its end, and one range more, have to fit whatever the ledger comes to.
+    """Say whether one more range may begin: its end and one further range must fit, whatever the ledger will hold.
 
-    What was begun is ended in any case: the managers take so much more than this.
+    A range that has begun is ended in any case, because the metadata managers accept that much more than this limit.
     """
     return stored_bytes(record) + _RESERVE_BYTES <= RECORD_BYTES_MAX
 
 
 def to_store(record: LedgerRanges) -> LedgerRanges:
-    """Return a record as it is to be written: positions in other regions are kept where they are newest.
+    """Return a record as the hub writes it: each position in another region only where it is newest.
 
-    Those of the last end go on; they are bounded, though hubs of the original write any number of them.
+    The positions of the last end are those that go on. They are bounded, although hubs of the original write any number
+    of them.
     """
     newer: dict[bytes, int] = {}
     ranges = list(record.ranges)

@@ -1,4 +1,4 @@
-"""What a topic's log does, whether its messages are kept or not."""
+"""The interface of a topic's log, durable or not."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -10,31 +10,31 @@ from hedwig.wire import Message
 __all__ = ["Listener", "Published", "TopicLog"]
 
 Published: TypeAlias = Callable[[int, tuple[RegionSeqId, ...], HedwigError | None], None]
-"""What a publish came to: the position of the message (local, remote), or why it has none that was acknowledged."""
+"""Receives the outcome of a publish: the position of the message (local, remote), or why none is acknowledged."""
 
 
 class Listener(Protocol):
-    """Who hears of a log's news; a topic."""
+    """Receives the events of a log; it is a topic."""
 
     @property
     def has_attached(self) -> bool:
-        """Whether somebody is attached, so that new messages are worth keeping in memory."""
+        """Whether a subscriber is attached, so that new messages are worth keeping in memory."""
         ...
 
     def on_message(self, local: int, stored: bytes) -> None:
-        """Take a message that has just become part of the topic; they come in order, without gap."""
+        """Receive a message that has just become part of the topic; messages come in order, without gaps."""
         ...
 
     def on_ledger_closed(self) -> None:
-        """Take note that there may be one more ledger to delete once it is consumed."""
+        """Record that there may be one more ledger to delete once it is consumed."""
         ...
 
     async def is_owned(self) -> bool:
-        """Ask the metadata whether the topic is still claimed for this log. Raises: MetadataError."""
+        """Read from the metadata whether the topic is still claimed for this log. Raises: MetadataError."""
         ...
 
     def on_lost(self, error: HedwigError) -> None:
-        """Give the topic up: the log does not know what it holds, or belongs to somebody else."""
+        """Give up the topic: the log does not know what it holds, or another hub owns it."""
         ...
 
 
@@ -46,12 +46,12 @@ class TopicLog(Protocol):
 
     @property
     def first_id(self) -> int:
-        """The id of the first message that can be read; beyond `last_id` if there is none."""
+        """The id of the first message that can be read; `last_id` + 1 if there is none."""
         ...
 
     @property
     def has_closed(self) -> bool:
-        """Whether there are ledgers that could be deleted once everybody has consumed them."""
+        """Whether there are ledgers that can be deleted once all subscribers have consumed them."""
         ...
 
     @property
@@ -60,68 +60,75 @@ class TopicLog(Protocol):
         ...
 
     def publish(self, message: Message, done: Published) -> None:
-        """Make a message part of the topic, and call `done` once that is so, or surely or maybe is not.
+        """Make a message part of the topic, and call `done` once it is, surely is not, or that is unknown.
 
-        Positions are given in the order of the calls, and `done` is called in that order.
+        The log assigns positions in the order of the calls, and calls `done` in that order.
         """
         ...
 
     def recent(self, local: int) -> bytes | None:
-        """Return a message that is in memory, as it is stored; None if it is not."""
+        """Return the stored form of a message in memory; None if it is not in memory."""
         ...
 
     def forget_recent(self) -> None:
-        """Let the messages in memory go: nobody is attached any more."""
+        """Drop the messages in memory, because no subscriber is attached any more."""
         ...
 
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
-        """Return stored messages from position `local` on, without gap; none only behind the last.
+        """Return stored messages from position `local` on, without gaps; none only after the last.
 
-        At most `messages_max` and, from the second on, `bytes_max`; maybe fewer.
+        It returns at most `messages_max` messages, and maybe fewer. From the second message on, they have at most
+        `bytes_max` bytes.
 
         Raises: LedgerError; TimeoutError.
         """
         ...
 
     async def delete_consumed(self, consumed: int) -> int:
-        """Delete what holds only messages up to and with `consumed`; return how many messages that were.
+        """Delete the ledgers that hold only messages up to and including `consumed`; return the number of messages.
 
-        Raises: MetadataError, ServiceDownError; then nothing was deleted.
+        If it raises, it has deleted nothing.
+
+        Raises: MetadataError, ServiceDownError.
         """
         ...
 
     async def end_ledger(self) -> None:
-        """Close the ledger that takes appends, if it holds any, so that it can be deleted; the next publish makes one.
+        """Close the ledger that takes appends, if it holds messages, so that it can be deleted.
 
-        Raises: MetadataError, LedgerError, TimeoutError; then it may take appends still.
+        The next publish makes a new one. If it raises, the ledger may still take appends.
+
+        Raises: MetadataError, LedgerError, TimeoutError.
         """
         ...
 
     async def merge_small(self) -> bool:
-        """Have one ledger take the place of many small ones; return whether there may be more to merge.
+        """Replace many small ledgers by one; return whether there may be more to merge.
 
-        Raises: MetadataError, LedgerError, TimeoutError; all messages stay readable.
+        If it raises, all messages stay readable.
+
+        Raises: MetadataError, LedgerError, TimeoutError.
         """
         ...
 
     def attach_listener(self, listener: Listener) -> None:
-        """Say who hears of news. Before anything else."""
+        """Set the listener of the log. Call this before anything else."""
         ...
 
     async def close(self) -> None:
-        """Let what is on its way end, and leave the log so that the next owner has nothing to recover.
+        """Finish the publishes on their way, and leave the log so that the next owner has nothing to recover.
 
         Raises: MetadataError, LedgerError, TimeoutError - then the next owner recovers it.
         """
         ...
 
     def abandon(self) -> None:
-        """Refuse the publishes that were not begun, and leave everything as it is; none comes after this."""
+        """Refuse the publishes that are not begun, and leave the rest as it is; no publish may follow."""
         ...
 
     async def end(self) -> bool:
-        """Let nothing that was begun change the topic after this; return whether it is known what is on record.
+        """Ensure that no operation of the log changes the topic after this; return whether its record is known.
 
-        If it is not, only a claim that takes the topic over may serve it next.
+        If it is not known, only a claim that takes the topic over may serve it next.
         """
         ...

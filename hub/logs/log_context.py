@@ -1,4 +1,4 @@
-"""What the logs of all topics share: where messages and ranges are kept, and the work that nobody awaits."""
+"""What the logs of all topics share: the stores of messages and ranges, and the background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -22,15 +22,15 @@ __all__ = ["LogContext"]
 T = TypeVar("T")
 
 _COPIES_MAX: Final = 4
-"""How many topics have messages copied at once; each holds a few mebibytes of them in memory."""
+"""How many topics copy messages at once; each holds a few mebibytes of them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """Where logs keep their messages and their ranges.
+    """The stores in which logs keep their messages and their ranges.
 
-    Ledgers are deleted through `deletions` only. `tasks` are the changes of ledgers under way. The range record of a
-    topic is changed in its turn among `record_turns`.
+    Logs delete ledgers through `deletions` only. `tasks` are the changes of ledgers under way. To change the range
+    record of a topic, a log holds the topic's lock in `record_turns`.
     """
 
     ledgers: LedgerStore
@@ -42,10 +42,10 @@ class LogContext:
     tasks: Tasks = field(default_factory=Tasks, init=False)
     record_turns: KeyedLock = field(default_factory=KeyedLock, init=False)
     large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
-    """Those that are not worth being merged with others."""
+    """The ledgers that are too large to be worth merging."""
     _creating: set[asyncio.Future[None]] = field(default_factory=set, init=False)
     _making: set[int] = field(default_factory=set, init=False)
-    """Ledgers that were made, and are not on record yet."""
+    """The ledgers that are made and not on record yet."""
     _turns: asyncio.Semaphore = field(init=False)
     _copies: asyncio.Semaphore = field(init=False)
 
@@ -54,15 +54,20 @@ class LogContext:
         object.__setattr__(self, "_copies", asyncio.Semaphore(_COPIES_MAX))
 
     def ledger_turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for a turn to make a ledger.
+        """Return a context that waits for a turn to make a ledger.
 
-        After a takeover of many topics all of them at once would keep the store of the ledgers' records busy for longer
-        than other requests to it may wait. Raises: LedgerStoreUnavailableError - none came in time.
+        After a takeover of many topics, all would make ledgers at once. That would keep the store of the ledgers'
+        metadata busy for longer than other requests to it may wait.
+
+        Raises: LedgerStoreUnavailableError - no turn came in time.
         """
         return self._turn(self._turns, "too many ledgers are being made already")
 
     def copy_turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for a turn to copy messages. Raises: LedgerStoreUnavailableError - none came in time."""
+        """Return a context that waits for a turn to copy messages.
+
+        Raises: LedgerStoreUnavailableError - no turn came in time.
+        """
         return self._turn(self._copies, "too many ledgers are being copied already")
 
     @asynccontextmanager
@@ -78,7 +83,7 @@ class LogContext:
             turns.release()
 
     async def new_ledger(self, topic: Topic) -> int:
-        """Return the id of a new ledger. What a failure may leave is deleted. Raises: LedgerError, TimeoutError."""
+        """Make a ledger, and return its id; delete what a failure may leave. Raises: LedgerError, TimeoutError."""
         creating: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._creating.add(creating)
         try:
@@ -90,16 +95,16 @@ class LogContext:
             creating.set_result(None)
 
     async def drop(self, ledger_id: int) -> None:
-        """Delete a new ledger that comes on no record. May be cancelled: that goes on."""
+        """Delete a new ledger that no record names. If the call is cancelled, the deletion goes on."""
         self._making.discard(ledger_id)
         await self.deletions.delete((ledger_id,))
 
     def recorded(self, ledger_ids: Iterable[int]) -> None:
-        """Take note that a record names these ledgers."""
+        """Record that a range record names these ledgers."""
         self._making.difference_update(ledger_ids)
 
     async def in_the_making(self) -> frozenset[int]:
-        """Return the ledgers that are there now, and may come on record yet."""
+        """Return the ledgers that exist now, and that a record may name later."""
         if self._creating:
             await asyncio.wait(list(self._creating))
         return frozenset(self._making)

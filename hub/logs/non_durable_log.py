@@ -1,4 +1,4 @@
-"""The log of a non-durable topic: its messages go to whoever is attached, and are not kept."""
+"""The log of a non-durable topic: it delivers messages to the attached subscribers, and does not store them."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ __all__ = ["NonDurableLog"]
 
 
 class NonDurableLog:
-    """A TopicLog without ledgers. Positions count from the claim; only what is in memory can be delivered late."""
+    """A TopicLog without ledgers. Positions count from the claim; only messages in memory can be delivered late."""
 
     __slots__ = ("_listener", "_store", "_tail", "last_id")
 

@@ -1,7 +1,7 @@
-"""Merging small ranges: their messages are copied into one ledger, which takes their place on record.
+"""Merging small ranges: the hub copies their messages into one ledger, which replaces them on record.
 
-The copy is written and closed before one compare-and-set puts it in the place of the ranges, and only then their
-ledgers are deleted. An owner that was deposed meanwhile is refused, and deletes nothing but its copy.
+It writes and closes the copy before one compare-and-set replaces the ranges. Only then it deletes their ledgers. The
+store refuses the write of an owner that was deposed meanwhile, which then deletes only its copy.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ __all__ = ["Copy", "copy_small", "with_copy"]
 
 _MESSAGES_MAX: Final = 100_000
 _BYTES_MAX: Final = 64 << 20
-"""What a merged ledger takes at most, like one of the default options; smaller ones of the options count as well."""
+"""The limits of a merged ledger, as in the default options. Smaller limits in the options apply too."""
 _SMALL_BYTES_MIN: Final = 64 << 10
 _READ_MESSAGES: Final = 1000
 _READ_BYTES: Final = 1 << 20
 _TRIES: Final = 4
-"""How often ranges may turn out to be no small ones until they are left for the next time."""
+"""How many times ranges may turn out not to be small before the hub leaves them for the next time."""
 _COPY_S: Final = 300.0
-"""How long a copy may take. `metadata repair` takes a ledger that is on no record for an orphan after an hour."""
+"""How long a copy may take. After an hour, `metadata repair` takes a ledger that is on no record for an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Copy:
 
 
 def with_copy(record: LedgerRanges, copy: Copy) -> LedgerRanges:
-    """Return the ranges with a copy in the place of what was copied; as they are, if some of that is gone meanwhile."""
+    """Return the ranges with the copy in place of the copied ones; unchanged, if some of those are gone meanwhile."""
     wanted = [each.ledger_id for each in copy.ranges]
     ids = [each.ledger_id for each in record.ranges]
     if wanted[0] not in ids:
@@ -52,10 +52,11 @@ def with_copy(record: LedgerRanges, copy: Copy) -> LedgerRanges:
 
 
 async def copy_small(store: LogContext, topic: Topic, record: LedgerRanges) -> Copy | None:
-    """Copy small ranges into one ledger, if there are enough of them; None if there are none.
+    """Copy small ranges into one ledger, if there are enough of them; return None if there are not.
 
-    What is in memory at a time is one small range, of a few mebibytes. Raises: LedgerError, TimeoutError - nothing is
-    left of it.
+    It holds one small range of a few mebibytes in memory at a time. If it raises, it leaves no ledger behind.
+
+    Raises: LedgerError, TimeoutError.
     """
     messages_max, bytes_max = _small(store.options)
     for _ in range(_TRIES):
@@ -66,19 +67,19 @@ async def copy_small(store: LogContext, topic: Topic, record: LedgerRanges) -> C
             copy = await _copy(store, topic, record.ranges[slice(*found)], bytes_max)
         if copy is not None:
             return copy
-        # One of their ledgers is not small, and is left as it is from now on.
+        # One of their ledgers is not small, and stays as it is from now on.
     return None
 
 
 def _small(options: HubOptions) -> tuple[int, int]:
-    """Return how many messages and bytes a small range has at most: a sixteenth of a ledger."""
+    """Return the maximum messages and bytes of a small range: a sixteenth of a ledger."""
     messages = min(options.ledger_messages_max or _MESSAGES_MAX, _MESSAGES_MAX)
     size = min(options.ledger_bytes_max or _BYTES_MAX, _BYTES_MAX)
     return max(messages // FAN, 1), max(size // FAN, _SMALL_BYTES_MIN)
 
 
 async def _copy(store: LogContext, topic: Topic, ranges: Sequence[LedgerRange], bytes_max: int) -> Copy | None:
-    """Copy as many ranges, from the first on, as one ledger is to hold; None if one of the first is not small."""
+    """Copy as many ranges, from the first on, as one ledger may hold; return None if one of the first is not small."""
     ledger_id: int | None = None
     taken: list[LedgerRange] = []
     size = next_entry = 0
@@ -115,7 +116,7 @@ async def _copy(store: LogContext, topic: Topic, ranges: Sequence[LedgerRange], 
 
 
 async def _read_small(store: LogContext, each: LedgerRange, bytes_max: int) -> list[bytes] | None:
-    """Return the messages of a range; None, and leave its ledger alone from now on, if these are more than few."""
+    """Return the messages of a range. If it is not small, return None, and exclude its ledger from now on."""
     assert each.start is not None
     assert each.end is not None
     messages = each.end.local - each.start + 1
@@ -129,14 +130,14 @@ async def _read_small(store: LogContext, each: LedgerRange, bytes_max: int) -> l
                 store.ledgers.read(each.ledger_id, len(entries), entries_max=most, bytes_max=_READ_BYTES)
             )
             if not more and not is_fenced:
-                # A former owner may not have come to close it.
+                # A former owner may not have closed it.
                 is_fenced = True
                 await store.within(store.ledgers.open_and_fence(each.ledger_id))
                 continue
         except LedgerStoreUnavailableError:
             raise
         except LedgerError:
-            store.large.add(each.ledger_id)  # Damaged or gone: whoever reads these messages is to be told.
+            store.large.add(each.ledger_id)  # Damaged or gone: leave it, so that readers of its messages get the error.
             raise
         size += sum(map(len, more))
         if not more or size > bytes_max:

@@ -1,7 +1,7 @@
-"""The range record of a topic, as the log that owns the topic changes it: one change at a time, by compare-and-set.
+"""The range record of a topic, as its log changes it: one change at a time, by compare-and-set.
 
-A change of unknown outcome is in doubt until it is known which version holds; no other change begins before that. A
-refused change proves that somebody else has the topic.
+A change of unknown outcome is in doubt until the log knows which version holds. No other change begins before that. A
+refused change proves that another hub has the topic.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,14 +24,14 @@ from hedwig.versions import Version
 __all__ = ["IsOwned", "RangeRecord"]
 
 IsOwned: TypeAlias = Callable[[], Awaitable[bool]]
-"""Asks the metadata whether the claim still holds under which the log was opened. Raises: MetadataError."""
+"""Reads from the metadata whether the claim under which the log was opened still holds. Raises: MetadataError."""
 
 
 class RangeRecord:
-    """What the record of one topic says, and the only way by which its log changes that.
+    """The content of the record of one topic, and the only way by which its log changes it.
 
-    `ranges` is the outcome of the newest change, also while that is under way or in doubt: what it drops cannot be
-    relied on any more. Once `is_lost` is set, somebody else has changed the record.
+    `ranges` is the result of the newest change, also while that is under way or in doubt. Code must not rely on ranges
+    that it drops. Once `is_lost` is set, another hub has changed the record.
     """
 
     __slots__ = ("_before", "_is_over", "_store", "_topic", "_version", "is_lost", "ranges")
@@ -42,26 +42,25 @@ class RangeRecord:
         self.ranges = ranges
         self._version = version
         self._before: LedgerRanges | None = None
-        """What the record said before a change that is under way or in doubt; None if there is none."""
+        """The ranges before a change that is under way or in doubt; None if there is none."""
         self._is_over = False
         self.is_lost = False
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the record may say something else than `ranges`."""
+        """Whether the record may differ from `ranges`."""
         return self._before is not None
 
     async def change(
         self, function: Callable[[LedgerRanges], LedgerRanges], is_owned: IsOwned
     ) -> tuple[LedgerRange, ...]:
-        """Write what `function` makes of the ranges, if that differs; return what surely is not on record any more.
+        """Write what `function` makes of the ranges, if it differs; return the ranges that surely left the record.
 
-        Each range that is returned was dropped by this change, or by the one before it that was in doubt, and the
-        caller deletes its ledger.
+        This change dropped them, or the former one that was in doubt. The caller deletes their ledgers.
 
-        Raises: UncertainStateError - in doubt, this change or the one before it, in which case this one is not begun;
-            BadVersionError, NoRecordError - it is somebody else's, or gone; ServiceDownError - `end` was called;
-            another HedwigError - surely not written, and nothing has changed.
+        Raises: UncertainStateError - this change is in doubt, or the former one is, and then this one has not begun;
+            BadVersionError, NoRecordError - another hub has changed the record, or it is gone; ServiceDownError - `end`
+            was called; another HedwigError - the change is surely not written.
         """
         async with self._store.record_turns.turn(self._topic):
             if self._is_over:
@@ -73,22 +72,22 @@ class RangeRecord:
             return gone
 
     async def end(self, is_owned: IsOwned) -> tuple[LedgerRange, ...]:
-        """Change nothing from now on, after the change under way; return what a change that was in doubt dropped.
+        """Refuse changes after the one under way; return the ranges that a change in doubt dropped.
 
-        Raises: UncertainStateError - that stays in doubt, and it may take effect yet.
+        Raises: UncertainStateError - a change stays in doubt, and may still take effect.
         """
         async with self._store.record_turns.turn(self._topic):
             self._is_over = True
             try:
                 return await self._settle(is_owned)
             except UncertainStateError:
-                if self.is_lost:  # At another version, nothing of this log takes effect.
+                if self.is_lost:  # The record is at another version, so no write of this log takes effect.
                     return ()
                 raise
 
     async def _write(self, wanted: LedgerRanges) -> tuple[LedgerRange, ...]:
         before = self.ranges
-        # Before anything is awaited: whoever is cancelled there does not know the outcome.
+        # Before the first await: a task that is cancelled there does not know the outcome.
         self._before, self.ranges = before, wanted
         try:
             self._version = await self._put(wanted)
@@ -102,13 +101,13 @@ class RangeRecord:
         return dropped(before, wanted)
 
     async def _settle(self, is_owned: IsOwned) -> tuple[LedgerRange, ...]:
-        """Have the change that is in doubt on record, whatever became of it so far; return what it dropped.
+        """Ensure that the change in doubt is on record; return the ranges that it dropped.
 
-        It is written once more at the same version. If that is done, the former write never takes effect. If it is
-        refused, the former write may have been done: so it was, if the record says the same and nobody else has claimed
-        the topic.
+        It writes the change once more at the same version. If that succeeds, the former write never takes effect. If
+        the store refuses it, the former write may have succeeded. It did if the record equals it and no other hub has
+        claimed the topic.
 
-        Raises: UncertainStateError - it stays in doubt, for good if `is_lost`.
+        Raises: UncertainStateError - the change stays in doubt, for good if `is_lost`.
         """
         before = self._before
         if before is None:
@@ -126,13 +125,13 @@ class RangeRecord:
             self.is_lost = True
             raise self._in_doubt(exc) from exc
         except HedwigError as exc:
-            # That this attempt was surely not carried out says nothing of the former one.
+            # That this attempt surely failed says nothing about the former one.
             raise self._in_doubt(exc) from exc
         self._before = None
         return dropped(before, self.ranges)
 
     async def _holds(self, is_owned: IsOwned) -> bool:
-        """Ask whether the topic is owned. Raises: UncertainStateError."""
+        """Return whether this hub still owns the topic. Raises: UncertainStateError - the metadata cannot tell."""
         try:
             return await is_owned()
         except MetadataError as exc:

@@ -1,4 +1,4 @@
-"""The newest messages of topics that somebody is attached to, in memory, within one bound for the whole hub."""
+"""The newest messages of topics with attached subscribers, in memory, within one bound for the whole hub."""
 
 from collections import deque
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 __all__ = ["RecentMessages", "Tail"]
 
 _MESSAGE_BYTES: Final = 100
-"""What a message costs besides its bytes, roughly."""
+"""The approximate cost of a message besides its bytes."""
 
 
 class RecentMessages:
-    """Counts what all tails hold, and drops what is oldest over all of them."""
+    """Counts the bytes of all tails, and drops the oldest messages of all of them."""
 
     __slots__ = ("_bytes", "_bytes_max", "_order")
 
@@ -24,11 +24,11 @@ class RecentMessages:
         return self._bytes
 
     def give_back(self, size: int) -> None:
-        """Stop counting the bytes of messages that a tail let go by itself."""
+        """Stop counting the bytes of messages that a tail dropped by itself."""
         self._bytes -= size
 
     def note(self, tail: "Tail", size: int) -> None:
-        """Count a message that `tail` has just taken."""
+        """Count a message that `tail` has just stored."""
         self._bytes += size + _MESSAGE_BYTES
         self._order.append(tail)
         while self._bytes > self._bytes_max and self._order:
@@ -36,7 +36,7 @@ class RecentMessages:
 
 
 class Tail:
-    """The newest messages of one topic, without gap."""
+    """The newest messages of one topic, without gaps."""
 
     __slots__ = ("_first", "_memory", "_messages", "_stale")
 
@@ -45,15 +45,15 @@ class Tail:
         self._messages: deque[bytes] = deque()
         self._first = 0
         self._stale: deque[int] = deque()
-        """Sizes of messages that were let go before the memory's turn came to them."""
+        """The sizes to report for messages that were dropped before RecentMessages reached them."""
 
     @property
     def first(self) -> int | None:
-        """The position of the oldest message that is here; None if there is none."""
+        """The position of the oldest message in memory; None if there is none."""
         return self._first if self._messages else None
 
     def put(self, local: int, stored: bytes) -> None:
-        """Take the message at position `local`; what was here before a gap goes."""
+        """Store the message at position `local`; drop the messages before a gap."""
         if local != self._first + len(self._messages):
             self.clear()
             self._first = local
@@ -67,14 +67,14 @@ class Tail:
         return None
 
     def clear(self) -> None:
-        """Let everything go."""
+        """Drop all messages."""
         self._stale.extend(0 for _ in self._messages)
         self._memory.give_back(sum(map(len, self._messages)))
         self._first += len(self._messages)
         self._messages.clear()
 
     def drop_oldest(self) -> int:
-        """Drop what the memory counted first for this tail; return its size. For the memory only."""
+        """Drop the message that RecentMessages counted first for this tail; return its size. Only it may call this."""
         if self._stale:
             return self._stale.popleft()
         self._first += 1

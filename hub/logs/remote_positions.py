@@ -1,4 +1,4 @@
-"""How far other regions had come: what a message, a range and a consume pointer say besides their own position."""
+"""The positions of other regions, which a message, a range and a consume pointer hold besides their own position."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _SEQ_ID_BYTES_MAX: Final = 16
 
 
 def check_bound(remote: Iterable[RegionSeqId]) -> None:
-    """Raise MalformedRequestError if these are more positions than anybody may have stored."""
+    """Raise MalformedRequestError if the positions take more bytes than a client may store."""
     size = sum(len(each.region) + _SEQ_ID_BYTES_MAX for each in remote)
     if size > POSITIONS_BYTES_MAX:
         raise MalformedRequestError(
@@ -31,7 +31,7 @@ def furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tupl
 
 
 def bounded(remote: Iterable[RegionSeqId]) -> tuple[RegionSeqId, ...]:
-    """Return the positions, from the first on, that may be stored: hubs of the original store any number of them."""
+    """Return the first positions, as many as may be stored. Hubs of the original store any number of them."""
     kept: list[RegionSeqId] = []
     left = POSITIONS_BYTES_MAX
     for each in remote:

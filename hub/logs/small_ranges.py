@@ -1,8 +1,8 @@
-"""Which neighbouring ranges of a topic are worth one ledger: the policy alone, without any ledger.
+"""Decides which neighbouring ranges of a topic are worth one ledger. It is the policy alone, without ledgers.
 
-Each idle release ends a ledger, so a topic whose subscriber stays away gets one for each, until its record is full.
-Small neighbours are merged in tiers, sixteen to one. A range goes a tier up whenever its messages are copied, so that
-happens a few times to each at most, and few ranges of each tier are left.
+Each idle release ends a ledger. So a topic whose subscriber stays away gets one more each time, until its record is
+full. Small neighbours are merged in tiers, sixteen to one. A range goes up a tier whenever its messages are copied. So
+each message is copied a few times at most, and few ranges of each tier remain.
 """
 
 from collections import OrderedDict
@@ -14,14 +14,14 @@ from hedwig.model import LedgerRange
 __all__ = ["FAN", "LargeLedgers", "find_mergeable", "messages_of"]
 
 FAN: Final = 16
-"""How many ranges are merged at least."""
+"""The minimum number of ranges to merge."""
 _RANGES_MAX: Final = 256
-"""How many are merged at most; so many are worth a ledger whatever they hold."""
+"""The maximum number of ranges to merge; this many are worth a ledger, however few messages they hold."""
 _LARGE_MAX: Final = 10_000
 
 
 class LargeLedgers:
-    """Ledgers that were found to be no small ones, or not to be read, so that they are left as they are."""
+    """The ledgers that turned out not to be small, or not to be readable, so that they stay as they are."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[int, None] = OrderedDict()
@@ -30,14 +30,14 @@ class LargeLedgers:
         return ledger_id in self._ids
 
     def add(self, ledger_id: int) -> None:
-        """Remember a ledger; of too many, those that came first are forgotten."""
+        """Add a ledger; if there are too many, drop the oldest entry."""
         self._ids[ledger_id] = None
         if len(self._ids) > _LARGE_MAX:
             self._ids.popitem(last=False)
 
 
 def messages_of(ranges: Sequence[LedgerRange], messages_max: int, large: LargeLedgers) -> list[int]:
-    """Return how many messages each range has; 0 for one that stays as it is: open, empty, or not small."""
+    """Return how many messages each range has; 0 for a range that stays as it is (open, empty, or not small)."""
     return [_messages(each, messages_max, large) for each in ranges]
 
 
@@ -51,8 +51,9 @@ def _messages(each: LedgerRange, messages_max: int, large: LargeLedgers) -> int:
 def find_mergeable(messages: Sequence[int]) -> tuple[int, int] | None:
     """Return the first and the end of neighbouring ranges to merge, the smallest and then the newest; None for none.
 
-    `messages` are those of each range, 0 where it is not to be touched. Ranges of less than 16 messages are merged into
-    one of at least 16, then those of less than 256 into one of at least 256, and so on.
+    `messages` are the numbers of messages of the ranges, 0 for a range that stays as it is. Ranges of less than 16
+    messages are merged into one of at least 16. Ranges of less than 256 are then merged into one of at least 256, and
+    so on.
     """
     largest = max(messages, default=0)
     tier = FAN
@@ -72,5 +73,5 @@ def find_mergeable(messages: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _is_worth(messages: Sequence[int], tier: int) -> bool:
-    """Say whether these make one range of the next tier, or are too many in any case."""
+    """Say whether these ranges make one range of the next tier, or are too many in any case."""
     return sum(messages) >= tier or len(messages) >= _RANGES_MAX

@@ -1,4 +1,4 @@
-"""The options that only a hub of a cluster has: who the others are, and where the messages go."""
+"""The options of a hub of a cluster: how it finds the other hubs, and where its messages go."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _COMPATIBLE: Final = ("", "4.3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How a hub is one of several.
+    """How a hub takes part in a cluster.
 
     Raises: ConfigurationError - a value is out of its range.
     """
@@ -88,7 +88,7 @@ class BookieOptions:
 
 
 def place_of(key: str, url: str) -> tuple[str, str]:
-    """Return the hosts and the path that an option names. Raises ConfigurationError: it is no place in ZooKeeper."""
+    """Return the hosts and the path that an option names. Raises: ConfigurationError - it is no path in ZooKeeper."""
     try:
         return zookeeper_place(url)
     except ConfigurationError as exc:

@@ -1,4 +1,4 @@
-"""How the options of a hub come about: flag before environment before file before default, and where each came from."""
+"""The options of a hub, with the origin of each. A flag wins over the environment, that over the file and defaults."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _FILE_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that was given for a key, and by what: `file hub.toml`, `environment HEDWIG_HUB_PORT`, `flag --port`."""
+    """A value given for a key, and its origin: `file hub.toml`, `environment HEDWIG_HUB_PORT`, `flag --port`."""
 
     key: str
     value: Any
@@ -38,9 +38,9 @@ class Configuration:
 
     @classmethod
     def combine(cls, *layers: Iterable[Given]) -> "Configuration":
-        """Return what `layers` give, a later one before an earlier one; filters are added up.
+        """Combine the values of `layers`. A later layer replaces values of an earlier one, but filters add up.
 
-        Raises: ConfigurationError - a value is out of its range, or two do not go together; names where they are from.
+        Raises: ConfigurationError - a value is out of its range, or two values conflict (the text names their origins).
         """
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Configuration:
             raise ConfigurationError(_with_origins(str(exc), origins)) from exc
 
     def values(self) -> Mapping[str, Any]:
-        """Return the value of every option by key: as it is, in bytes and seconds."""
+        """Return the value of every option by key, in bytes and seconds."""
         found: dict[str, Any] = {}
         for name in keys():
             table, dot, rest = name.partition(".")
@@ -71,19 +71,19 @@ class Configuration:
         return found | {f"{FILTERS}.{name}": place for name, place in self.options.filters.items()}
 
     def origin(self, key: str) -> str:
-        """Return where the value of `key` is from."""
+        """Return the origin of the value of `key`."""
         return self.origins.get(key, DEFAULT)
 
 
 def from_defaults(values: Mapping[str, Any], origin: str) -> list[Given]:
-    """Return values of the program itself that take the place of the usual defaults."""
+    """Return values of the program itself that replace the usual defaults."""
     return [Given(key, value, origin) for key, value in values.items()]
 
 
 def from_file(path: Path) -> list[Given]:
-    """Return what a TOML file gives.
+    """Return the values in a TOML file.
 
-    Raises: ConfigurationError - it cannot be read, is no TOML, or has a wrong key or value; names the file.
+    Raises: ConfigurationError - it cannot be read, is no TOML, or has a wrong key or value (the text names the file).
     """
     origin = f"file {path}"
     try:
@@ -123,7 +123,7 @@ def _from_toml(name: str, value: Any, origin: str) -> Given:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ, *, others: Iterable[str] = ()) -> list[Given]:
-    """Return what variables `HEDWIG_HUB_…` give; empty ones count as not set, and `others` are not options.
+    """Return the values of variables `HEDWIG_HUB_…`. Empty ones count as not set, and `others` are not options.
 
     Raises: ConfigurationError - a variable names no option, or has a wrong value.
     """
@@ -144,8 +144,8 @@ def from_environment(environment: Mapping[str, str] = os.environ, *, others: Ite
 
 
 def from_setting(setting: str, origin: str) -> Given:
-    """Return what `KEY=VALUE` gives. Raises ConfigurationError: no such text, or a wrong key or value."""
-    # The name of a filter has no equals sign, the values of others may.
+    """Return the value in `KEY=VALUE`. Raises: ConfigurationError - not of this form, or a wrong key or value."""
+    # The name of a filter has no equals sign, but a value may have one.
     name, equals, text = setting.partition("=")
     if not equals:
         raise ConfigurationError(f"{origin}: {setting!r} is not KEY=VALUE")
@@ -164,7 +164,7 @@ def _from_text(name: str, text: str, origin: str) -> Given:
 
 
 def _with_origins(text: str, origins: Mapping[str, str]) -> str:
-    """Add to an error where the options that it names are from."""
+    """Add to an error text the origins of the options that it names."""
     named: dict[str, str] = {}
     head = text.partition(":")[0]
     table = f"{head}." if head in TABLES else ""

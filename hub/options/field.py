@@ -1,4 +1,4 @@
-"""A field of a record of options, which says to people what the option is for."""
+"""A field of a record of options, with a text that says what the option is for."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 def option(default: T, what: str) -> T:
-    """Return a field with this default."""
+    """Return a field with this default; `what` says what the option is for."""
     made: T = field(default=default, metadata={"what": what})
     return made
 
 
 def explain(record: Any) -> Mapping[str, str]:
-    """Return what each option of a record, or of its class, is for, by its name and in its order."""
+    """Return what each option of a record, or of its class, is for: by name, in order."""
     return {each.name: each.metadata["what"] for each in fields(record)}
 
 
 def check_ranges(record: Any, bounds: Iterable[tuple[str, int, int]], table: str = "") -> None:
     """Raise ConfigurationError for the first option of a record that is not from `least` to `most`.
 
-    `bounds` are (name, least, most); `table` is the record's in a file of options, such as `cluster`.
+    `bounds` are (name, least, most); `table` is the table of the record in a file of options, such as `cluster`.
     """
     head = f"{table}: " if table else ""
     for name, least, most in bounds:

@@ -1,4 +1,4 @@
-"""The options of a hub as a TOML file: the example with every default, and what is in force with its origins."""
+"""The options of a hub as a TOML file: the example with every default, and the options in force with their origins."""
 
 import json
 import re
@@ -34,7 +34,7 @@ _FILTERS_EXAMPLE: Final = (
     '"com.example.ShortMessageFilter" = "my_filters:ShortMessages"  # as Java clients name it',
 )
 _UNSET: Final = {"ledgers.reserve_bytes": show_size(LocalLedgerOptions().reserve)}
-"""What stands for a default that depends on other options."""
+"""The text to show for a default that depends on other options."""
 
 
 def example() -> str:
@@ -53,7 +53,7 @@ def example() -> str:
 
 
 def effective(configuration: Configuration) -> str:
-    """Return the options in force, each with where it is from; a file of them makes the same options."""
+    """Return the options in force, each with its origin; a file with this text gives the same options."""
     values = configuration.values()
     lines: list[str] = []
     for table, options in _by_table(map(find_key, values)):
@@ -85,7 +85,7 @@ def _bare(key: OptionKey) -> str:
 
 
 def _literal(value: Any) -> str:
-    # JSON's literals are TOML's, but for the one control character that JSON leaves as it is.
+    # JSON's literals are also TOML's, except for the one control character that JSON does not escape.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,7 +1,7 @@
-"""The keys by which options of a hub are given, and how the value of each is read.
+"""The keys of the options of a hub, and how the value of each is read.
 
-A key is the name of a field of HubOptions, that of a table and a field of its record, such as `ledgers.read_threads`,
-or `filters.` with the name of a message filter, whatever that is.
+A key is the name of a field of HubOptions. For a field in the record of a table, it is both names, such as
+`ledgers.read_threads`. It may also be `filters.` with any name of a message filter.
 """
 
 import difflib
@@ -36,9 +36,9 @@ _TRUTHS: Final[Mapping[str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class OptionKey:
-    """One option: its key, its default, what it is for, and how text and TOML values become its value.
+    """One option: its key, its default, what it is for, and how texts and TOML values are converted to its value.
 
-    `from_text` and `from_toml` raise ValueError, which says what was expected.
+    `from_text` and `from_toml` raise ValueError, whose text says what was expected.
     """
 
     name: str
@@ -47,7 +47,7 @@ class OptionKey:
     from_text: Callable[[str], Any]
     from_toml: Callable[[Any], Any]
     show: Callable[[Any], Any]
-    """Returns the value as people write it: text, number, truth or list."""
+    """Returns the value in the form that people write: text, number, true or false, or list."""
 
 
 def variable(key: str) -> str:
@@ -57,7 +57,7 @@ def variable(key: str) -> str:
 
 @functools.cache
 def keys() -> Mapping[str, OptionKey]:
-    """Return all keys that have a name of their own, in the order of the options; a filter's has not."""
+    """Return all keys with a fixed name, in the order of the options; keys of filters have none."""
     found = _keys_of("", HubOptions(), explain(HubOptions))
     for table, record in TABLES.items():
         found += _keys_of(f"{table}.", record(), _LEDGERS if record is LocalLedgerOptions else explain(record))
@@ -71,7 +71,7 @@ def _keys_of(prefix: str, defaults: Any, what: Mapping[str, str]) -> list[Option
 
 
 def find_key(name: str) -> OptionKey:
-    """Return the option `name`. Raises ValueError, which names the nearest one, if there is none."""
+    """Return the option `name`. Raises: ValueError - there is none (the text names the nearest one)."""
     found = keys().get(name)
     if found is not None:
         return found
@@ -82,7 +82,7 @@ def find_key(name: str) -> OptionKey:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return what to tell somebody who wrote an unknown name."""
+    """Return the error text for an unknown name."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"there is no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 

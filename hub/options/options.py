@@ -1,4 +1,4 @@
-"""The options of a hub: one record, checked when it is made."""
+"""The options of a hub: one record, which is checked when it is made."""
 
 import math
 import re
@@ -26,9 +26,9 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """All that can be said to a hub. Sizes are bytes, times seconds; 0 turns a limit in time off.
+    """All options of a hub. Sizes are in bytes, times in seconds; 0 turns a time limit off.
 
-    Raises: ConfigurationError - a value is out of its range, or two of them cannot go together.
+    Raises: ConfigurationError - a value is out of its range, or two values conflict.
     """
 
     data_directory: Path = field(
@@ -201,25 +201,25 @@ class HubOptions:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether this is a hub of a cluster, and not standalone."""
+        """Whether this is a hub of a cluster, not a standalone hub."""
         return bool(self.cluster.zookeeper)
 
     @property
     def is_beside_originals(self) -> bool:
-        """Whether hubs of the original may be in the cluster: it has their metadata, and ledgers that they read."""
+        """Whether hubs of the original may be in the cluster: it has their metadata, and ledgers that they can read."""
         return bool(self.bookkeeper.compat) and self.metadata.startswith("zookeeper:")
 
     @property
     def advertised_admin_host(self) -> str:
-        """Return the address of the admin endpoint as others are told."""
+        """The address of the admin endpoint that the hub announces to other programs."""
         return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
 
     @property
     def admin_names(self) -> frozenset[str]:
-        """Return the names by which the admin endpoint may be asked, besides localhost and addresses."""
+        """The names that the admin endpoint answers to, besides localhost and addresses."""
         return frozenset({self.admin_host, self.advertised_host or self.host, *self.admin_hosts})
 
     @property
     def metadata_url(self) -> str:
-        """Return the URL of the metadata store: the one given, or the embedded one in the data directory."""
+        """The URL of the metadata store: the one given, or that of the embedded one in the data directory."""
         return self.metadata or f"sqlite://{quote(str((self.data_directory / 'metadata.db').resolve()))}"

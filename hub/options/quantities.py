@@ -23,7 +23,7 @@ _QUANTITY: Final = re.compile(r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes that `text` says. Raises ValueError, with what was expected."""
+    """Return the size in `text` in bytes. Raises: ValueError - it is no size (the error says what was expected)."""
     number, factor = _parse(text, _SIZES, "a size like 65536 or 64 MiB", default="B")
     size = number * factor
     if size != int(size):
@@ -32,9 +32,9 @@ def size_bytes(text: str) -> int:
 
 
 def duration_s(text: str) -> float:
-    """Return the seconds that `text` says. Raises ValueError, with what was expected."""
+    """Return the time in `text` in seconds. Raises: ValueError - it is no time (the error says what was expected)."""
     number, factor = _parse(text, _DURATIONS, "a time like 90 or 10 min", default="s")
-    # Divided where that is exact: 0.001 is not a binary fraction, so 5 ms would not be 0.005.
+    # Divide for ms, which is exact. 0.001 is not a binary fraction, so 9 * 0.001 would not be 0.009.
     return number / 1000 if factor == _DURATIONS["ms"] else float(number * factor)
 
 
@@ -54,7 +54,7 @@ def _parse(text: str, units: Mapping[str, float], expected: str, *, default: str
 
 
 def show_size(size: int) -> str:
-    """Return a size with the largest binary unit that leaves it whole: `64 MiB`, or plain bytes."""
+    """Return a size as a whole number of the largest binary unit possible, such as `64 MiB`, or as plain bytes."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size and size % _SIZES[unit] == 0:
             return f"{size // _SIZES[unit]} {unit}"
@@ -62,7 +62,7 @@ def show_size(size: int) -> str:
 
 
 def show_duration(seconds: float) -> str:
-    """Return a time with the largest unit that leaves it whole, but seconds below two minutes."""
+    """Return a time as a whole number of the largest unit possible, but in seconds below two minutes."""
     for unit in ("d", "h", "min"):
         if seconds >= 2 * _DURATIONS["min"] and seconds % _DURATIONS[unit] == 0:
             return f"{seconds / _DURATIONS[unit]:.0f} {unit}"

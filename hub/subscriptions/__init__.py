@@ -1,1 +1,1 @@
-"""Subscriptions: attaching, delivery, consume pointers, and what operators do to them."""
+"""Subscriptions: attaching, delivery, consume pointers, and operator actions."""

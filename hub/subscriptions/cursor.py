@@ -1,7 +1,7 @@
-"""A cursor: where the delivery to one attached subscriber stands.
+"""A cursor: the position of the delivery to one attached subscriber.
 
-A cursor that is caught up gets a message the moment it becomes part of the topic. Else it goes forward by itself, from
-memory or from the ledgers, and waits where it must: for room in its window, for its channel, for a read.
+A cursor that is caught up gets each message as soon as it is part of the topic. Else the cursor advances by itself,
+from memory or from the ledgers. It waits for room in its window, for its channel, or for a read.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ __all__ = ["Cursor"]
 _log = logging.getLogger(__name__)
 
 _BURST_MESSAGES: Final = 256
-"""How many messages a cursor takes from memory before others have a turn."""
+"""How many messages a cursor takes from memory before it lets other tasks run."""
 
 
 class Cursor:
@@ -64,22 +64,22 @@ class Cursor:
         window = preferences.message_window_size
         self._window = delivery.default_window if window is None else window
         self._unconsumed: deque[int] | None = deque() if self._window else None
-        """What was delivered here and lies beyond the consume pointer: that fills the window."""
+        """The delivered messages after the consume pointer, which fill the window."""
         self._filter = message_filter
         self._filter_name = preferences.message_filter
         self._busy = False
-        """Whether a read, or a turn in the event loop, will go on with this cursor."""
+        """Whether a read, or a callback of the event loop, will continue this cursor."""
         self._damaged: tuple[int, float] | None = None
-        """The damaged message that this cursor stands before, and since when."""
+        """The damaged message before which this cursor waits, and since when."""
 
     def offer(self, local: int, stored: bytes) -> None:
-        """Take the newest message of the topic, if it is the next one and nothing holds it up."""
+        """Deliver the newest message of the topic, if it is the next one and nothing holds the cursor up."""
         if self.next_id == local and not self._busy and not self._is_held_up():
             self._push(local, stored)
-        # Else this cursor is behind, and comes to the message when it goes on.
+        # Else this cursor is behind, and reaches the message when it goes on.
 
     def go_on(self) -> None:
-        """Deliver what can be delivered now."""
+        """Deliver the messages that can be delivered now."""
         if self._busy:
             return
         log = self.subscription.topic.log
@@ -97,7 +97,7 @@ class Cursor:
         asyncio.get_running_loop().call_soon(self._next_burst)
 
     def consumed(self, local: int) -> None:
-        """Take note of the consume pointer, which may make room in the window."""
+        """Record the moved consume pointer, which may make room in the window."""
         if self._unconsumed is None:
             return
         was_full = len(self._unconsumed) >= self._window
@@ -127,7 +127,8 @@ class Cursor:
         self.next_id = local + 1
         if self._filter is not None and not self._wants(stored):
             return
-        # The pointer may be ahead: a CONSUME of a former connection comes late. No later one would take this out again.
+        # A late CONSUME of a former connection may have moved the pointer ahead. Then no later CONSUME would remove
+        # this message from the window again.
         if self._unconsumed is not None and local > self.subscription.consumed:
             self._unconsumed.append(local)
         self.channel.deliver(self._encoder.encode(stored))
@@ -138,7 +139,7 @@ class Cursor:
         try:
             return self._filter.accepts(Message.decode(stored))
         except Exception as exc:
-            # Whoever subscribed is promised each message that the filter wants, and a broken filter cannot say.
+            # A subscriber is promised each message that the filter accepts, and a broken filter cannot tell.
             _log.exception(
                 "the message filter %r of %s failed with %r; the message is delivered",
                 self._filter_name,
@@ -169,7 +170,7 @@ class Cursor:
         self.go_on()
 
     def _skips_damaged(self, exc: CorruptEntryError) -> bool:
-        """Go past the next message if it has been damaged for long enough; return whether it has."""
+        """Skip the next message if it has been damaged for long enough; return whether it was skipped."""
         if self._damaged is None or self._damaged[0] != self.next_id:
             self._damaged = self.next_id, self._delivery.now()
         if not self._delivery.is_lost(self._damaged[1]):

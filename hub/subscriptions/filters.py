@@ -1,8 +1,8 @@
-"""Message filters: what a subscription names, so that the hub delivers only some messages.
+"""Message filters: a subscription names one, and the hub delivers only the messages that it accepts.
 
-A filter is Python code of the operator. Clients name it by whatever string they send, Java clients by the name of a
-class; a registry maps these names to `module:attribute`, and whoever packages a filter may register it as an entry
-point of the group `hedwig.filters` instead.
+A filter is Python code of the operator. A client names it by a string; Java clients send the name of a class. A
+registry maps these names to `module:attribute`. A package with a filter may register it as an entry point of the group
+`hedwig.filters` instead.
 """
 
 import importlib
@@ -21,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 class MessageFilter(Protocol):
-    """Says which messages a subscription gets. Made for each attachment, and asked in the event loop, so be quick."""
+    """Decides which messages a subscription gets. Each attachment has its own. It runs in the event loop: be quick."""
 
     def accepts(self, message: Message) -> bool:
-        """Return whether to deliver `message`. If this raises, the message is delivered, and the error logged."""
+        """Return whether to deliver `message`. If this raises, the hub delivers the message and logs the error."""
         ...
 
 
 FilterMaker = Callable[[Topic, SubscriberId, SubscriptionPreferences], MessageFilter]
-"""Makes the filter of one attachment; raises whatever it likes if the preferences make no sense to it.
+"""Makes the filter of one attachment; raises any exception to refuse the preferences.
 
-It is asked before the preferences are stored, so the attachment may yet fail.
+The hub calls it before it stores the preferences, so the attachment may still fail.
 """
 
 
@@ -39,7 +39,7 @@ class FilterRegistry:
     """The filters that subscriptions can name."""
 
     def __init__(self, configured: Mapping[str, str]) -> None:
-        """Load all filters. Raises ConfigurationError if one cannot be loaded."""
+        """Load all filters. Raises: ConfigurationError - one cannot be loaded."""
         self._makers: dict[str, FilterMaker] = {}
         for entry in entry_points(group="hedwig.filters"):
             self._makers[entry.name] = entry.load()
@@ -52,7 +52,7 @@ class FilterRegistry:
     def make(
         self, topic: Topic, subscriber: SubscriberId, preferences: SubscriptionPreferences
     ) -> MessageFilter | None:
-        """Return the filter that `preferences` name, None if they name none.
+        """Return the filter that `preferences` name; None if they name none.
 
         Raises: InvalidMessageFilterError - there is no such filter, or it refuses the preferences.
         """

@@ -1,9 +1,8 @@
-"""What operators do to the subscriptions of an owned topic: move a consume pointer anywhere, and delete.
+"""Operator actions on the subscriptions of an owned topic: move a consume pointer anywhere, and delete a subscription.
 
-Subscribers only ever move their pointer forward. A pointer that an operator moves, forward or back, must survive what
-is under way: a connection that still consumes what it was given, and pointers on their way to the metadata. So a
-subscription that is attached is taken from its connection first, which is told and then closed: whatever is still on
-its way on it is not read any more.
+Subscribers only move their pointer forward. A pointer that an operator moves must survive the work under way. A
+connection may still consume messages that it received, and pointers may be on their way to the metadata. So the hub
+first detaches an attached subscription. It informs the connection and closes it, and reads no more requests from it.
 """
 
 from collections.abc import Callable
@@ -36,14 +35,14 @@ class Edge(Enum):
     """The two positions of a consume pointer that have a name."""
 
     START = "start"
-    """Everything that is kept comes again."""
+    """All messages that the topic still has are delivered again."""
     END = "end"
-    """Only what is published from now on comes."""
+    """Only messages published from now on are delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """A consume pointer that was moved: where it stood, where it stands, and whose connection was ended for that."""
+    """A moved consume pointer: its old and new position, and the peer whose connection was closed for it."""
 
     was: int
     consumed: int
@@ -54,12 +53,12 @@ class Sought:
 
     @property
     def next_id(self) -> int:
-        """The first message that comes again, or is yet to be published."""
+        """The first message that is delivered again, or that is yet to be published."""
         return max(self.consumed + 1, self.first_id)
 
 
 class OperatorActions:
-    """Changes subscriptions of topics that this hub owns, each in its turn, by compare-and-set."""
+    """Changes subscriptions of topics that this hub owns, one action per subscription at a time, by compare-and-set."""
 
     def __init__(self, manager: SubscriptionDataManager, subscribing: Subscribing) -> None:
         self._manager = manager
@@ -68,12 +67,13 @@ class OperatorActions:
     async def seek(
         self, topic: OwnedTopic, subscriber: SubscriberId, to: int | Edge, *, force: bool, expected: Version | None
     ) -> Sought:
-        """Move the consume pointer to `to`: that message and all before it do not come again, what is behind it does.
+        """Move the consume pointer to `to`. The messages after `to` are delivered again, `to` and those before it not.
 
-        Args: force - take the subscription from whoever has it open; expected - the version the record must have.
-        Raises: TopicBusyError - it is open, and not `force`; ClientNotSubscribedError; BadVersionError - of `expected`;
-            InvalidArgumentError - there is no message `to` yet, or the topic keeps none; ServiceDownError - the topic
-            was released meanwhile, or others change the record all the time; MetadataError.
+        Args: force - detach the subscription if it is attached; expected - the version that the record must have.
+        Raises: TopicBusyError - it is attached, and `force` is not set; ClientNotSubscribedError; BadVersionError - the
+            record is not at `expected`; InvalidArgumentError - there is no message `to` yet, or the topic is not
+            durable; ServiceDownError - the topic was released meanwhile, or others keep changing the record;
+            MetadataError.
         """
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
@@ -95,9 +95,9 @@ class OperatorActions:
                 )
 
     async def _begin_at(self, topic: OwnedTopic, to: int | Edge) -> tuple[int, ExitStack]:
-        """Return what `to` means, and what keeps the messages behind it from being deleted until it is on record.
+        """Return the position of `to`, and a guard that keeps the messages after it until the position is stored.
 
-        What is being deleted now is waited for: only then it is known which messages are left.
+        It first waits for a deletion under way, because only then it is known which messages remain.
         """
         starts = self._subscribing.starts
         with ExitStack() as stack:
@@ -109,9 +109,9 @@ class OperatorActions:
     async def delete(
         self, topic: OwnedTopic, subscriber: SubscriberId, *, force: bool, expected: Version | None
     ) -> Versioned[SubscriptionData]:
-        """Delete a subscription, and return what it was.
+        """Delete a subscription, and return its last record.
 
-        Raises: as `seek`, but for positions.
+        Raises: as `seek`, except for the errors about positions.
         """
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
@@ -128,7 +128,10 @@ class OperatorActions:
         expected: Version | None,
         function: Callable[[Versioned[SubscriptionData]], SubscriptionData | Instead],
     ) -> tuple[Versioned[SubscriptionData], Version | None]:
-        """Change the record from `found` on, if nobody else did or none was `expected`; return what it was, and is."""
+        """Change the record, starting from `found`; return the former record and the new version.
+
+        If others changed it meanwhile, it is tried again, or fails if a version was `expected`.
+        """
 
         def changed(current: Versioned[SubscriptionData] | None) -> SubscriptionData | Instead:
             nonlocal found
@@ -148,7 +151,7 @@ class OperatorActions:
     async def _take_away(
         self, topic: OwnedTopic, subscriber: SubscriberId, force: bool, expected: Version | None
     ) -> tuple[Versioned[SubscriptionData], str | None]:
-        """Have the subscription on record only, and return it, and the peer that had it open."""
+        """Detach the subscription and drop it from memory; return its record, and the peer that it was attached to."""
         _check_serving(topic)
         self._subscribing.check_not_frozen()
         found = await self._read(topic, subscriber)
@@ -204,7 +207,7 @@ def _position(topic: OwnedTopic, to: int | Edge) -> int:
 
 
 def _moved(found: Versioned[SubscriptionData], consumed: int) -> SubscriptionData:
-    """Return what changes of the record: how far other regions had come stays as it is known."""
+    """Return the changed part of the record; keep the known positions of other regions, unless `consumed` is 0."""
     state = found.value.state
     remote = state.consumed.remote if state is not None and consumed else ()
     return SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))

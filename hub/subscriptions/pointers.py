@@ -1,7 +1,7 @@
-"""Consume pointers on their way to the metadata: many at a time, and none later than promised.
+"""Consume pointers on their way to the metadata: stored in batches, and none later than promised.
 
-A crash forgets at most what was consumed since the last write: fewer than `consume_interval` messages of a
-subscription, and nothing older than `consume_flush_s`.
+A crash loses at most the consumes since the last write. These are fewer than `consume_interval` messages of a
+subscription, and none is older than `consume_flush_s`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _TRIES: Final = 4
 
 
 class Pointers:
-    """Stores consume pointers, by compare-and-set, in the turn of their subscription."""
+    """Stores consume pointers by compare-and-set, each while it holds the lock of its subscription."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Pointers:
         on_deleted: Callable[[Subscription], None],
         gate: WriteGate | None = None,
     ) -> None:
-        """`on_deleted` is told of a subscription that somebody deleted behind the hub's back.
+        """`on_deleted` is called with a subscription whose record another program has deleted.
 
-        While `gate` is closed, pointers stay in memory; there is one for each subscription there, however often it
+        While `gate` is closed, pointers stay in memory. There is one for each subscription in memory, however often it
         moves.
         """
         self._options = options
@@ -55,11 +55,11 @@ class Pointers:
         self._due: dict[Subscription, None] = {}
         self._is_due = asyncio.Event()
         self.tasks = Tasks()
-        """Pointers that are stored before the next flush."""
+        """The tasks that store a pointer before the next flush."""
         self.stored = 0
 
     def moved(self, subscription: Subscription) -> None:
-        """Take note that a consume pointer moved."""
+        """Record that a consume pointer moved."""
         if not subscription.is_dirty:
             return
         if self._is_due_now(subscription):
@@ -74,11 +74,11 @@ class Pointers:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether nothing can be stored now."""
+        """Whether no pointer can be stored now."""
         return self._gate is not None and self._gate.why_closed is not None
 
     def forget(self, subscription: Subscription) -> None:
-        """Store nothing for a subscription any more."""
+        """Drop the unstored pointer of a subscription."""
         self._dirty.pop(subscription, None)
         self._due.pop(subscription, None)
 
@@ -87,13 +87,13 @@ class Pointers:
         return len(self._dirty) + len(self._due)
 
     async def run(self) -> None:
-        """Store what is due, until cancelled; then what waits for its turn is not waited for."""
+        """Store the due pointers, until cancelled. Pointers that then wait for their lock are not stored."""
         flush_at = self._clock.monotonic() + self._options.consume_flush_s
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, flush_at - self._clock.monotonic())):
                     await self._is_due.wait()
-            # Not only after a timeout: there is none while something is always due.
+            # Not only after a timeout: there is no timeout while some pointer is always due.
             if self._clock.monotonic() >= flush_at:
                 flush_at = self._clock.monotonic() + self._options.consume_flush_s
                 self._due.update(self._dirty)
@@ -103,18 +103,18 @@ class Pointers:
             try:
                 await self.store(list(due))
             except Exception:
-                # A defect of ours; the pointers stay in memory, and the next one that moves brings this about again.
+                # A defect of ours. The pointers stay in memory, and the next move of one tries again.
                 _log.exception("consume pointers could not be stored")
 
     async def flush(self) -> None:
-        """Store all that moved, but for what waits for its turn."""
+        """Store all moved pointers, except those whose subscription is locked."""
         self._due.update(self._dirty)
         self._dirty.clear()
         due, self._due = self._due, {}
         await self.store(list(due))
 
     async def store(self, subscriptions: Sequence[Subscription]) -> None:
-        """Store the consume pointers of `subscriptions`; what fails is tried again at the next flush."""
+        """Store the consume pointers of `subscriptions`; try those that fail again at the next flush."""
         if self.is_frozen:
             self._dirty.update((subscription, None) for subscription in subscriptions if subscription.is_dirty)
             return
@@ -124,7 +124,7 @@ class Pointers:
             for subscription in subscriptions[start : start + _BATCH]:
                 turn = _turn(subscription)
                 if turn in turns or self._turns.is_taken(turn):
-                    # Whoever has the turn may change the version; the many do not wait for one.
+                    # The holder of the lock may change the version, and the batch does not wait for one pointer.
                     if self._is_due_now(subscription):
                         self.tasks.start(self._store_in_turn(subscription))
                     else:
@@ -136,7 +136,7 @@ class Pointers:
                 await self._store_batch(batch)
 
     async def _store_in_turn(self, subscription: Subscription) -> None:
-        """Store one consume pointer when it is its turn: it is too far ahead to wait for the next flush."""
+        """Store one consume pointer once its lock is free, because it is too far ahead to wait for the next flush."""
         async with self._turns.turn(_turn(subscription)):
             try:
                 await self.store_now(subscription)
@@ -150,7 +150,7 @@ class Pointers:
         moved_to = [subscription.consumed for subscription in batch]
         taken = [self._turns.turn(_turn(subscription)) for subscription in batch]
         for turn in taken:
-            await turn.__aenter__()  # Free, as was just seen, so nothing waits here.
+            await turn.__aenter__()  # `store` has just found it free, so this does not wait.
         try:
             outcomes = await self._manager.apply(writes)
         except HedwigError as exc:
@@ -173,7 +173,7 @@ class Pointers:
         self._leave(subscription)
 
     def _leave(self, subscription: Subscription) -> None:
-        """Leave what is not stored to the next flush, unless the subscription was let go meanwhile: then it is lost."""
+        """Leave an unstored pointer to the next flush. It is lost if the subscription was dropped meanwhile."""
         if subscription.is_dirty and subscription.topic.subscription(subscription.subscriber) is subscription:
             self._dirty[subscription] = None
 
@@ -183,7 +183,7 @@ class Pointers:
         self.stored += 1
 
     def _refused(self, subscription: Subscription, error: HedwigError) -> None:
-        """Learn from a write that was not done, or may not have been."""
+        """Handle a write that was refused, or whose outcome is unknown."""
         match error:
             case BadVersionError(current=Versioned() as current):
                 self.adopt(subscription, current)
@@ -192,27 +192,28 @@ class Pointers:
                 self.forget(subscription)
                 self._on_deleted(subscription)
             case _:
-                # Unknown or not done: the next try finds out, since a refusal says what is there.
+                # Unknown or not done: the next try finds out, because a refusal returns the present record.
                 _log.warning("%s: its consume pointer is not stored yet: %s", subscription, error)
 
     @staticmethod
     def adopt(subscription: Subscription, current: Versioned[SubscriptionData]) -> None:
-        """Go on from a record that somebody else wrote, or that a write of ours of unknown outcome left."""
+        """Take over a record that another program wrote, or that a write of ours with unknown outcome left."""
         subscription.version = current.version
         if current.value.state is not None:
             subscription.stored = current.value.state.consumed.local
             subscription.consume(current.value.state.consumed)
         if current.value.preferences is not None:
-            # Not kept, since they may be large. Whoever needs them reads them.
+            # Not kept in memory, since they may be large. Code that needs them reads them.
             subscription.preferences = None
 
     async def store_now(self, subscription: Subscription) -> None:
-        """Store one consume pointer, in a turn that the caller has.
+        """Store one consume pointer; the caller must hold the lock of the subscription.
 
-        Raises: MetadataError - not stored, or not known.
+        Raises: MetadataError - the pointer is not stored, or that is unknown; ServiceDownError - others keep changing
+            the record.
         """
         refusals = 0
-        # It may move on meanwhile, and each round stores what there is; only refusals are a reason to stop.
+        # The pointer may move meanwhile, and each round stores its present value. Only refusals are a reason to stop.
         while subscription.is_dirty:
             consumed, write = subscription.consumed, _write(subscription)
             (outcome,) = await self._manager.apply([write])

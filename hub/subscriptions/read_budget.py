@@ -1,4 +1,4 @@
-"""Delivery: what all cursors of a hub share."""
+"""The read budget: the limits and counters that all cursors of a hub share."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ __all__ = ["ReadBudget"]
 
 
 class ReadBudget:
-    """Bounds the reads of all cursors together. `tasks` are those of cursors that have to wait."""
+    """Bounds the reads of all cursors together. `tasks` are the reads of cursors."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self.default_window = options.message_window
@@ -26,7 +26,7 @@ class ReadBudget:
         self.tasks = Tasks()
 
     async def read(self, log: TopicLog, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
-        """Read as TopicLog.read does, when it is this reader's turn."""
+        """Read as TopicLog.read does, once fewer than `reads_max` reads are running."""
         async with self._reads:
             bytes_max = min(bytes_max, self._options.read_bytes_max)
             entries = await log.read(local, messages_max=messages_max, bytes_max=bytes_max)
@@ -37,7 +37,7 @@ class ReadBudget:
         return self._clock.monotonic()
 
     def is_lost(self, damaged_since: float) -> bool:
-        """Say whether a message has been damaged for so long that subscribers go on without it."""
+        """Say whether a message has been damaged for `damage_wait_s`, so that subscribers go on without it."""
         wait_s = self._options.damage_wait_s
         return wait_s > 0 and self._clock.monotonic() - damaged_since >= wait_s
 

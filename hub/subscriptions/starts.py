@@ -1,8 +1,8 @@
-"""Where subscriptions start that are not on record yet, or not surely: what is behind that must not be deleted.
+"""Starts: the pointers of subscriptions whose records may not be stored yet. Messages after them must not be deleted.
 
-Retention reads all subscriptions of a topic, and then deletes. A pointer that somebody moves back meanwhile is perhaps
-not what it has read. So whoever moves one back says so here first: a pass that still reads takes note, and one that
-deletes already is waited for.
+Retention reads all subscriptions of a topic, and then deletes. It may have read a pointer before another task moves it
+back. So a task that moves a pointer back announces it here first. A retention pass that still reads records the start.
+For a pass that already deletes, the task waits.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class Starts:
 
     @contextmanager
     def at(self, topic: Topic, pointer: int) -> Iterator[None]:
-        """Keep the messages behind `pointer` while a subscription that may start there is not on record yet.
+        """Keep the messages after `pointer` while the record of a subscription that may start there is not stored yet.
 
-        Unless it is behind the last message, `deletion` has to be waited for before.
+        Enter `deletion` first, unless `pointer` is the last message.
         """
         pointers = self._pointers.setdefault(topic, [])
         pointers.append(pointer)
@@ -57,7 +57,7 @@ class Starts:
 
     @contextmanager
     def watch(self, topic: Topic) -> Iterator[Watch]:
-        """Watch where subscriptions start from now on, those included that are being made already."""
+        """Watch where subscriptions start from now on, including those that are already being made."""
         watch = Watch()
         for pointer in self._pointers.get(topic, ()):
             watch.note(pointer)
@@ -72,9 +72,9 @@ class Starts:
 
     @asynccontextmanager
     async def deletion(self, topic: Topic) -> AsyncIterator[None]:
-        """Wait until nobody deletes messages of `topic`, and let nobody else meanwhile.
+        """Wait until no task deletes messages of `topic`, and keep other tasks from deleting meanwhile.
 
-        Raises: ServiceDownError - somebody does so for longer than an operation may take.
+        Raises: ServiceDownError - the wait takes longer than an operation may take.
         """
         async with AsyncExitStack() as stack:
             try:

@@ -1,8 +1,8 @@
-"""Subscriptions as clients know them: subscribe, consume, close, unsubscribe.
+"""Subscriptions as clients use them: subscribe, consume, close, unsubscribe.
 
-What concerns one subscription happens one after the other; different ones do not wait for each other, and no publish
-waits for any. Only attached subscriptions are in memory: the record in the metadata is what counts, and compare-and-set
-decides who changed it.
+Operations on one subscription run one after the other. Different subscriptions do not wait for each other, and no
+publish waits for any. Only attached subscriptions are in memory. The record in the metadata is the truth, and
+compare-and-set decides which of two changes wins.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 5
 _DETACHED_AT_ONCE: Final = 256
 _KEPT_BYTES: Final = 1024
-"""Preferences with larger answers are not kept in memory, since a connection may attach any number of subscriptions."""
+"""The hub does not keep preferences with larger answers, since a connection may attach any number of subscriptions."""
 
 
 _Found: TypeAlias = tuple[Subscription, SubscriptionPreferences, MessageFilter | None]
@@ -63,9 +63,9 @@ _Found: TypeAlias = tuple[Subscription, SubscriptionPreferences, MessageFilter |
 
 
 class TopicGoneError(Exception):
-    """The topic was released while a request waited: it has to be acquired anew.
+    """The hub released the topic while a request waited, so it must acquire the topic again.
 
-    `created`: the subscription that it asks for is on record, so that next time it finds it.
+    `created`: the requested subscription is stored, so the next attempt finds it.
     """
 
     def __init__(self, *, created: bool = False) -> None:
@@ -74,14 +74,14 @@ class TopicGoneError(Exception):
 
 
 class NotYetError(Exception):
-    """The client has not taken the answers before, and this one is large: the SUBSCRIBE has to be begun anew.
+    """The client has not read earlier answers, and this one is large, so the SUBSCRIBE must begin anew.
 
-    Its subscription is on record, so that next time it finds it.
+    Its subscription is stored, so the next attempt finds it.
     """
 
 
 class Subscribing:
-    """Carries out the requests that concern a subscription of a topic that this hub owns."""
+    """Runs the requests about a subscription of a topic that this hub owns."""
 
     def __init__(
         self,
@@ -98,25 +98,27 @@ class Subscribing:
         self._filters = filters
         self._turns = KeyedLock()
         self._closing: set[Subscription] = set()
-        """Subscriptions whose clients close them, until their consume pointers are stored."""
+        """The subscriptions that their clients are closing, until their consume pointers are stored."""
         self.starts = Starts(options.operation_timeout_s)
         self._parting: Counter[AttachedChannel] = Counter()
-        """Of channels: how many topics that are on their way out they have served."""
+        """For each channel, how many topics that are being released it has served."""
         self.is_leaving = False
-        """Whether the hub lets go of all its topics."""
+        """Whether the hub is releasing all its topics."""
         self._parked: dict[Subscription, None] = {}
-        """Subscriptions that were detached while nothing could be stored, and wait for that."""
+        """The subscriptions that were detached while no pointer could be stored, and wait until one can."""
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted, gate)
 
     async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> bool:
-        """Attach a subscription to `channel`, answer, and begin delivery; return False if there is nobody to answer.
+        """Attach a subscription to `channel`, answer, and start delivery; return False if the channel is closed.
+
+        If it raises, it has not answered.
 
         Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
-            MetadataError; TopicGoneError, NotYetError. Then nothing was answered.
+            MetadataError; TopicGoneError, NotYetError.
         """
         self.check_not_frozen()
         subscriber = action.subscriber
-        # Whatever is acknowledged after this moment is delivered to a new subscriber.
+        # A new subscriber gets every message that is acknowledged after this moment.
         pointer = MessageSeqId(topic.log.last_id)
         with self.starts.at(topic.name, pointer.local):
             async with self._turns.turn((topic.name, subscriber)):
@@ -146,7 +148,7 @@ class Subscribing:
                         topic.drop(subscription)
 
     async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
-        """Delete a subscription, wherever it is attached.
+        """Delete a subscription, also if another channel has it attached.
 
         Raises: ClientNotSubscribedError; MetadataError; TopicGoneError.
         """
@@ -157,7 +159,7 @@ class Subscribing:
                 if attached is None or attached.version is not None:
                     await self._delete(topic, subscriber, attached)
             except ClientNotSubscribedError:
-                if attached is not None:  # Somebody else deleted it meanwhile.
+                if attached is not None:  # Another program deleted it meanwhile.
                     self._let_go(attached)
                 raise
             topic.is_to_collect = True
@@ -165,9 +167,9 @@ class Subscribing:
                 self._let_go(attached)
 
     async def close(self, topic: OwnedTopic, subscriber: SubscriberId, channel: Channel) -> None:
-        """End delivery on `channel`; no message follows. The subscription stays; one that is not attached is fine.
+        """End delivery on `channel`; no message follows. The subscription stays. Do nothing if it is not attached.
 
-        Raises: HedwigError - its consume pointer is not stored, or not surely, and it is attached as it was.
+        Raises: HedwigError - its consume pointer may not be stored, and it is still attached.
         """
         async with self._turns.turn((topic.name, subscriber)):
             subscription = topic.subscription(subscriber)
@@ -181,18 +183,18 @@ class Subscribing:
                     raise
             finally:
                 self._closing.discard(subscription)
-            if topic.subscription(subscriber) is subscription:  # Else somebody had deleted it.
+            if topic.subscription(subscriber) is subscription:  # Else another program has deleted it.
                 await self._detach(subscription)
 
     async def consume(self, topic: OwnedTopic, action: Consume) -> None:
-        """Move the consume pointer of a subscription that is not attached; nothing if there is none."""
+        """Move the consume pointer of a subscription that is not attached; do nothing if it does not exist."""
         async with self._turns.turn((topic.name, action.subscriber)):
             _check_serving(topic)
             subscription = topic.subscription(action.subscriber)
             if subscription is not None:
                 self.consume_attached(subscription, action.seq_id)
                 return
-            self.check_not_frozen()  # What is not in memory would have to be kept there, and there are millions.
+            self.check_not_frozen()  # Else the hub might have to keep millions of subscriptions in memory.
             found = await self._manager.read(topic.name, action.subscriber)
             if found is None:
                 return
@@ -201,7 +203,7 @@ class Subscribing:
                 await self.pointers.store_now(subscription)
 
     def check_not_frozen(self) -> None:
-        """Raise ServiceDownError if nothing may be written now."""
+        """Raise ServiceDownError if the hub may not write now."""
         if self._gate.why_closed is not None:
             raise ServiceDownError(self._gate.why_closed)
 
@@ -211,7 +213,7 @@ class Subscribing:
             self.pointers.moved(subscription)
 
     def channel_ended(self, channel: Channel) -> Sequence[Subscription]:
-        """Stop the deliveries on a channel that is gone; return what has to be detached."""
+        """Stop the deliveries on a channel that is gone; return the subscriptions to detach."""
         lost = list(channel.subscriptions.values())
         channel.subscriptions.clear()
         for subscription in lost:
@@ -220,7 +222,7 @@ class Subscribing:
         return lost
 
     async def detach_lost(self, subscriptions: Sequence[Subscription], channel: Channel) -> None:
-        """Let go of subscriptions whose channel is gone, unless another channel has them by now."""
+        """Detach the subscriptions whose channel is gone, unless another channel has them by now."""
 
         async def detach(subscription: Subscription) -> None:
             if _is_on(subscription, channel):
@@ -230,9 +232,10 @@ class Subscribing:
 
     @contextmanager
     def parting(self, topic: OwnedTopic) -> Iterator[None]:
-        """Close the channels that serve subscriptions of `topic`, once it has been let go: clients come back at once.
+        """Return a context around the release of `topic`. At its end, close the channels that served its subscriptions.
 
-        While the hub `is_leaving`, a channel stays until all topics that it serves are let go.
+        The clients then connect again at once. While the hub `is_leaving`, a channel stays open until all topics that
+        it serves are released.
         """
         served = list(topic.subscriptions.values()) if topic.subscriptions else []
         channels = dict.fromkeys(each.cursor.channel for each in served if each.cursor is not None)
@@ -245,7 +248,7 @@ class Subscribing:
                 is_last = not self._parting[channel]
                 if is_last:
                     del self._parting[channel]
-                # The original client dies silently on an event that the topic moved, and recovers from this.
+                # The original's client fails silently on an event that the topic moved, but recovers from a close.
                 if not self.is_leaving or (is_last and not channel.subscriptions):
                     channel.part()
 
@@ -256,12 +259,12 @@ class Subscribing:
     async def _each_in_turn(
         self, subscriptions: Sequence[Subscription], detach: Callable[[Subscription], Awaitable[None]]
     ) -> None:
-        """Store all consume pointers together, then `detach` what is still in memory; no failure ends that.
+        """Store all consume pointers together, then `detach` the subscriptions still in memory; log each failure.
 
-        Many at once: while the store does not answer, each of them would wait for its own deadline.
+        Many are detached at once, because each waits for its own deadline while the store does not answer.
         """
         try:
-            await self.pointers.store(subscriptions)  # What is left for each alone is next to nothing.
+            await self.pointers.store(subscriptions)  # Then few pointers remain to be stored one by one.
         except Exception:
             _log.exception("%d consume pointers could not be stored together", len(subscriptions))
 
@@ -281,22 +284,21 @@ class Subscribing:
     # ----------------------------------------------------------------------------------- for operator_actions
 
     def turn(self, topic: OwnedTopic, subscriber: SubscriberId) -> AbstractAsyncContextManager[None]:
-        """Wait until nothing else concerns this subscription, and have it so meanwhile."""
+        """Return the lock of this subscription: no other operation on it runs meanwhile."""
         return self._turns.turn((topic.name, subscriber))
 
     async def take_away(self, subscription: Subscription) -> None:
-        """Detach a subscription, in its turn, from whoever has it open, so that it is on record only.
+        """Detach a subscription from its client, so that only its record remains; the caller must hold its lock.
 
-        The client is told that it lost the subscription, and its channel is closed: what it has sent since is not
-        read. A client that merely lost its channel would attach again by itself, and consume again what it has in
-        memory.
+        The hub informs the client that it lost the subscription, and closes its channel. It reads no more requests from
+        it. A client that only lost its channel would attach again by itself, and consume again from its memory.
         """
         if subscription.cursor is not None:
             channel = subscription.cursor.channel
             channel.tell_forced_closed(subscription.topic.name, subscription.subscriber)
             channel.close()
         await self._detach(subscription)
-        # If the store failed just now, the last consumes are lost; to write them later would undo what follows.
+        # If the store failed just now, the last consumes are lost. A later write would undo the operator's change.
         subscription.stored = subscription.consumed
         self.pointers.forget(subscription)
 
@@ -305,9 +307,9 @@ class Subscribing:
     async def _find_or_create(
         self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
     ) -> _Found:
-        """Return the subscription, in memory, its preferences with those of the request merged in, and its filter.
+        """Return the subscription in memory, its preferences merged with those of the request, and its filter.
 
-        The filter is made before anything is written: a request that is refused for it changes nothing.
+        It makes the filter before it writes, so a request that is refused for its filter changes nothing.
         """
         subscriber = action.subscriber
         subscription = topic.subscription(subscriber)
@@ -326,7 +328,7 @@ class Subscribing:
         try:
             preferences, message_filter = await self._merge_preferences(subscription, action.preferences)
         except NoRecordError:
-            # Somebody else deleted it, so what is in memory counts no more.
+            # Another program deleted the record, so drop the subscription in memory.
             self._let_go(subscription)
             return await self._find_or_create(topic, channel, action, pointer)
         topic.keep(subscription)
@@ -335,7 +337,7 @@ class Subscribing:
     async def _find_record(
         self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
     ) -> Versioned[SubscriptionData] | _Found:
-        """Return the stored record, or the subscription that was made, its preferences and its filter."""
+        """Return the stored record, or a new subscription with its preferences and its filter."""
         subscriber = action.subscriber
         if action.mode is CreateOrAttach.ATTACH:
             found = await self._manager.read(topic.name, subscriber)
@@ -346,7 +348,7 @@ class Subscribing:
         try:
             message_filter = self._filters.make(topic.name, subscriber, action.preferences)
         except InvalidMessageFilterError:
-            # What is on record may complete what was asked for.
+            # The stored preferences may complete those of the request.
             found = await self._manager.read(topic.name, subscriber)
             if found is None:
                 raise
@@ -365,7 +367,7 @@ class Subscribing:
         return made, action.preferences, message_filter
 
     def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> _Found:
-        """Return a subscription to a non-durable topic: it exists while it is attached."""
+        """Return a new subscription to a non-durable topic, which exists while it is attached."""
         if action.mode is CreateOrAttach.ATTACH:
             raise ClientNotSubscribedError(
                 f"subscriber '{show_name(action.subscriber)}' is not attached to the non-durable topic "
@@ -379,7 +381,7 @@ class Subscribing:
     async def _merge_preferences(
         self, subscription: Subscription, asked: SubscriptionPreferences
     ) -> tuple[SubscriptionPreferences, MessageFilter | None]:
-        """Store what the request changes of the preferences, before it is answered; return them, and their filter."""
+        """Store the preferences that the request changes, before the answer; return all preferences and the filter."""
         for _ in range(_TRIES):
             _check_serving(subscription.topic)
             stored = subscription.preferences
@@ -409,7 +411,7 @@ class Subscribing:
         raise ServiceDownError(f"{subscription} is changed by others at the same time; try again")
 
     async def _read_preferences(self, subscription: Subscription) -> SubscriptionPreferences:
-        """Go on from what is on record, and return the preferences there. Raises: NoSubscriptionStateError."""
+        """Take over the stored record, and return its preferences. Raises: NoSubscriptionStateError - there is none."""
         name, subscriber = subscription.topic.name, subscription.subscriber
         found = await self._manager.read(name, subscriber)
         if found is None:
@@ -419,7 +421,7 @@ class Subscribing:
 
     async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, attached: Subscription | None) -> None:
         def gone(current: Versioned[SubscriptionData] | None) -> Instead:
-            _check_serving(topic)  # Whoever owns it next may have acknowledged the subscription.
+            _check_serving(topic)  # The next owner of the topic may have acknowledged the subscription.
             if current is None:
                 raise not_subscribed(topic.name, subscriber)
             return Instead.DELETE
@@ -439,7 +441,7 @@ class Subscribing:
     # ------------------------------------------------------------------------------------------ the attachment
 
     def _bind(self, subscription: Subscription, channel: Channel) -> None:
-        """Tie the subscription to `channel`, and away from any other."""
+        """Attach the subscription to `channel`, and detach it from any other."""
         cursor, subscription.cursor = subscription.cursor, None
         key = subscription.topic.name, subscription.subscriber
         if cursor is not None:
@@ -450,7 +452,7 @@ class Subscribing:
         channel.subscriptions[key] = subscription
 
     async def _detach(self, subscription: Subscription) -> None:
-        """End delivery, store the consume pointer, and let the subscription go from memory."""
+        """End delivery, store the consume pointer, and drop the subscription from memory."""
         cursor = subscription.cursor
         if cursor is not None:
             cursor.close()
@@ -462,7 +464,7 @@ class Subscribing:
         try:
             await self.pointers.store_now(subscription)
         except HedwigError as exc:
-            # The messages since the last write are delivered again: that is what a lost pointer costs.
+            # The cost of a lost pointer: the messages since the last write are delivered again.
             _log.warning("%s: its consume pointer is not stored: %s", subscription, exc)
             self.pointers.forget(subscription)
         except Exception:
@@ -473,13 +475,13 @@ class Subscribing:
                 subscription.topic.drop(subscription)
 
     def _park(self, subscription: Subscription) -> None:
-        """Keep a subscription that was detached in memory until its consume pointer can be stored."""
+        """Keep a detached subscription in memory until its consume pointer can be stored."""
         if not self._parked:
             self.pointers.tasks.start(self._detach_parked())
         self._parked[subscription] = None
 
     async def _detach_parked(self) -> None:
-        """Let go of the parked subscriptions once the metadata are not frozen any more."""
+        """Store and drop the parked subscriptions once the metadata is no longer frozen."""
 
         async def detach(subscription: Subscription) -> None:
             if subscription.cursor is None:
@@ -491,7 +493,7 @@ class Subscribing:
             await self._each_in_turn(parked, detach)
 
     def _let_go(self, subscription: Subscription) -> None:
-        """Forget a subscription that does not exist any more."""
+        """Drop a subscription that no longer exists."""
         self.pointers.forget(subscription)
         if subscription.cursor is not None:
             subscription.cursor.close()
@@ -500,17 +502,17 @@ class Subscribing:
         subscription.topic.drop(subscription)
 
     def _was_deleted(self, subscription: Subscription) -> None:
-        """Take note that somebody deleted the record of an attached subscription."""
+        """Drop a subscription whose record another program has deleted, and close its channel."""
         _log.warning("%s was deleted behind this hub's back", subscription)
         channel = subscription.cursor.channel if subscription.cursor is not None else None
         self._let_go(subscription)
-        # Its client has to learn of it, unless it is just done with it.
+        # Its client must notice, unless it is closing the subscription itself.
         if channel is not None and subscription not in self._closing:
             channel.close()
 
 
 def not_subscribed(topic: Topic, subscriber: SubscriberId) -> ClientNotSubscribedError:
-    """Return what a request gets that needs a subscription which does not exist."""
+    """Return the error for a request that needs a subscription that does not exist."""
     return ClientNotSubscribedError(
         f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic)}'"
     )
@@ -541,7 +543,7 @@ def _from_record(topic: OwnedTopic, subscriber: SubscriberId, found: Versioned[S
 
 
 def _merged(stored: SubscriptionPreferences, asked: SubscriptionPreferences) -> SubscriptionPreferences:
-    """Return the stored preferences with what was asked for in their place; options are merged by name."""
+    """Return the stored preferences, replaced where `asked` sets one; options are merged by name."""
     return replace(
         stored,
         options={**stored.options, **asked.options},

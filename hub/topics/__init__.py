@@ -1,1 +1,1 @@
-"""The topics of a hub: how each is acquired, served, balanced and released."""
+"""The topics of a hub: how it acquires, serves, balances and releases each."""

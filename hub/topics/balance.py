@@ -1,9 +1,11 @@
-"""Balance: topics that a hub gives up because others should have them.
+"""Balance: topics that a hub gives up because other hubs should own them.
 
-A hub with more than its share gives a few up at a time, and whoever is asked for them next chooses a hub with less. How
-much it has above its share is told from loads that were just read, and from what it gave up and nobody has yet. A hub
-that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing; not
-while there is no other that takes them.
+A hub with more than its share gives up a few topics at a time. The next hub that is asked for one chooses an owner with
+fewer. The hub computes its excess from loads that it has just read, and from the topics that it gave up and no hub has
+claimed yet.
+
+A draining hub gives up all topics and claims no more. So an operator can stop it without clients noticing. It gives up
+none while no other hub takes topics.
 """
 
 import asyncio
@@ -28,13 +30,17 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
 _FRESH_S: Final = 1.0
-"""How old the loads of the others may be when a hub decides on them, beside what they wait for their hubs to tell."""
+"""How old the hub's copy of the other loads may be when it decides by them.
+
+A load itself may be older than that, because its hub writes it at intervals.
+"""
 _SLICES: Final = 10
-"""A second's topics of a drain go in so many lots, so that their subscribers do not all come to the others at once."""
+"""A drain releases the topics of each second in N lots, so that not all their subscribers move to other hubs at once.
+"""
 
 
 class Balance:
-    """Announces the load of a hub, and keeps it to its share. `run` is to be run for as long as the hub lives."""
+    """Announces the load of a hub, and keeps it to its share. The hub runs `run` for as long as it lives."""
 
     def __init__(self, options: ClusterOptions, liveness: ClusterLiveness, clock: Clock, random: Random) -> None:
         self._options = options
@@ -48,31 +54,31 @@ class Balance:
         self._is_closing = False
 
     def attach(self, topics: Topics, is_frozen: Callable[[], bool] | None = None) -> None:
-        """Go on with the topics of another incarnation; none is given up while `is_frozen` says so."""
+        """Use the topics of another incarnation; give up none while `is_frozen` returns true."""
         self._topics = topics
         self._is_frozen = is_frozen or self._is_frozen
         topics.claims_nothing_new = self.is_draining
         self.announce()
 
     def drain(self, state: bool) -> None:
-        """Begin to give all topics up, and claim no more, or end that."""
+        """Start or end a drain: give up all topics, and claim no more."""
         self.is_draining = state
         if self._topics is not None:
             self._topics.claims_nothing_new = state
         self.announce(at_once=True)
 
     def close(self) -> None:
-        """Announce that this hub takes no topics from now on, since it ends; it is its end that releases what it has.
+        """Announce that this hub takes no topics from now on, because it is closing. `Hub.close` releases its topics.
 
-        Others hear of it when they next read the loads, and pass it over, as one that is drained.
+        Other hubs learn of it when they next read the loads. They pass this hub over, as they do a draining hub.
         """
         self._is_closing = True
         self.announce(at_once=True)
 
     async def tell_others(self) -> None:
-        """After `close`, have the others hear of it at once, before clients come to them.
+        """Make the other hubs learn of the end at once, before clients connect to them; call `close` first.
 
-        Clients of the original give up for a while when they are sent back and forth.
+        Clients of the original give up for a while when hubs redirect them back and forth.
         """
         try:
             await self._liveness.leave()
@@ -81,7 +87,7 @@ class Balance:
 
     @property
     def others(self) -> int:
-        """How many other hubs there are, as far as is known, that take topics."""
+        """How many other hubs take topics, as far as this hub knows."""
         return 0 if self._mine is None else len(self._loads_of_others(self._mine))
 
     @property
@@ -92,13 +98,13 @@ class Balance:
         return [hub.load for hub in self._liveness.live if hub.info.address != mine and not hub.is_draining]
 
     def announce(self, *, at_once: bool = False) -> None:
-        """Tell the load, which goes out with the next proof of life, or with one now."""
+        """Set the load, which the hub writes with its next beat, or at once."""
         topics = len(self._topics) if self._topics is not None else 0
         takes_none = self.is_draining or self._is_closing
         self._liveness.set_load(DRAINING_LOAD if takes_none else topics, at_once=at_once)
 
     async def run(self) -> None:
-        """Look every second, until cancelled."""
+        """Announce the load and give up topics as needed, every second, until cancelled."""
         next_look = self._clock.monotonic() + self._options.rebalance_interval_s
         while True:
             await self._clock.sleep(_LOOK_S / _SLICES if self.is_draining else _LOOK_S)
@@ -107,7 +113,7 @@ class Balance:
                 if self._is_closing or self._is_frozen():
                     continue
                 if self.is_draining:
-                    # What nobody else takes would only come back, and its subscribers be cut off for nothing.
+                    # If no other hub takes topics, they would only come back, and their subscribers be cut off in vain.
                     if self.others:
                         await self._give_up(max(1, self._options.drain_rate // _SLICES))
                 elif self._options.rebalance_interval_s and self._clock.monotonic() >= next_look:
@@ -122,7 +128,7 @@ class Balance:
                 _log.exception("topics could not be given up; it is tried again")
 
     def excess(self) -> int:
-        """Return how many topics this hub should give up now: what is above the mean, if it is above the tolerance."""
+        """Return how many topics this hub should give up now: those above the mean, if they exceed the tolerance."""
         if self._topics is None:
             return 0
         mine = len(self._topics)
@@ -135,14 +141,14 @@ class Balance:
         return min(mine - max(1, math.ceil(mean)), self._options.rebalance_topics_max)
 
     async def _give_up(self, number: int) -> None:
-        """Release so many topics."""
+        """Release at most `number` topics."""
         topics = self._topics
         if topics is None or number <= 0 or not len(topics):
             return
         serving = (topic for topic in topics if topic.is_serving)
         if self.is_draining:
-            # All go, so any will do; to look at each of a million for every lot would leave time for nothing else. What
-            # is drained is left to others for as long as that lasts, and not a moment longer.
+            # All topics go, so any will do. To scan a million topics for every lot would take all the time. `release`,
+            # not `leave`: a drained topic is left to other hubs only while the drain lasts.
             chosen, give_up = list(itertools.islice(serving, number)), topics.release
         else:
             chosen, give_up = self._choose(list(serving), number), topics.leave
@@ -150,7 +156,7 @@ class Balance:
         await asyncio.gather(*(give_up(topic) for topic in chosen))
 
     def _choose(self, serving: Sequence[OwnedTopic], number: int) -> list[OwnedTopic]:
-        """Return so many at random, those first that nobody is attached to."""
+        """Return `number` random topics, first those without attached subscribers."""
         chosen = self._random.sample(serving, min(len(serving), 4 * number))
         chosen.sort(key=lambda topic: topic.has_attached)
         return chosen[:number]

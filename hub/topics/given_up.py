@@ -8,23 +8,23 @@ from hedwig.clock import Clock
 __all__ = ["GivenUp"]
 
 _KEPT_S: Final = 10.0
-"""After so long without an owner a topic is one that nobody uses, and no part of the balance."""
+"""After N seconds without an owner, the hub takes a topic as unused and no longer counts it."""
 
 
 class GivenUp:
-    """Counts them: without them the mean over all hubs is too low, and a hub would give up more than it should.
+    """Counts these topics. Without them the mean over all hubs is too low, and a hub would give up too many.
 
-    Who claims a topic is not asked. What the others have more than at the last look is taken for what they claimed.
+    It does not ask which hub claimed a topic. It takes the growth of the other hubs' loads as claims.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lots: deque[tuple[int, float]] = deque()
-        """How many at a time, and until when they count; the oldest first."""
+        """The number of each lot, and until when it counts; the oldest first."""
         self._load_of_others = 0
 
     def note(self, number: int) -> None:
-        """Count so many more."""
+        """Count `number` more."""
         self._lots.append((number, self._clock.monotonic() + _KEPT_S))
 
     def unclaimed(self, load_of_others: int) -> int:

@@ -1,4 +1,4 @@
-"""Owners of topics that are not this hub's, as they were last seen: clients that ask again need not cost a read."""
+"""Last seen owners of topics that other hubs own, so that repeated requests cost no read."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,10 +10,11 @@ __all__ = ["KnownOwners"]
 
 
 class KnownOwners:
-    """At most so many owners, each for a while, and no longer than it seems to live and to keep its topics.
+    """Keeps at most `entries_max` owners, each for `kept_s`, while it seems to be alive and to keep its topics.
 
-    What is known may be wrong: the owner may have released the topic. It is good enough for a client that asks for the
-    first time, which will be told by that hub; one that was sent here by the owner's word is never sent back by it.
+    An entry may be wrong, because the owner may have released the topic. It is good enough for the first request of a
+    client, since that hub then redirects the client. A client that another hub redirected here never gets an answer
+    from memory, so it is not sent back.
     """
 
     def __init__(self, entries_max: int, kept_s: float, clock: Clock, seems_alive: Callable[[HubInfo], bool]) -> None:
@@ -22,13 +23,13 @@ class KnownOwners:
         self._clock = clock
         self._seems_alive = seems_alive
         self._owners: OrderedDict[Topic, tuple[HubInfo, float]] = OrderedDict()
-        """Each with when it was seen."""
+        """The owner of each topic, and when it was seen."""
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def note(self, topic: Topic, owner: HubInfo) -> None:
-        """Remember what an owner record said just now."""
+        """Store the owner that the owner record has just named."""
         if self._kept_s <= 0:
             return
         self._owners[topic] = owner, self._clock.monotonic()
@@ -37,11 +38,11 @@ class KnownOwners:
             self._owners.popitem(last=False)
 
     def forget(self, topic: Topic) -> None:
-        """Drop what was known of a topic."""
+        """Drop the owner of a topic."""
         self._owners.pop(topic, None)
 
     def find(self, topic: Topic, within_s: float | None = None) -> HubInfo | None:
-        """Return the owner, if it is known and seems to keep it; with `within_s`, only if it was seen so lately."""
+        """Return the owner if it is known and seems to keep the topic; with `within_s`, only if seen that recently."""
         found = self._owners.get(topic)
         if found is None:
             return None

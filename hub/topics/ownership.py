@@ -1,4 +1,4 @@
-"""Who owns a topic: claims and releases of owner records, and whom to redirect to."""
+"""Ownership of topics: claims and releases of owner records, and the hub to redirect a client to."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _TRIES_MAX: Final = 5
 _JUST_SEEN_S: Final = 1.0
-"""How long an owner that was looked up is the answer for those who come back from it."""
+"""How long the hub repeats a redirect from memory to a client that comes back from that owner."""
 
 
 class Liveness(Protocol):
@@ -32,24 +32,24 @@ class Liveness(Protocol):
 
     @property
     def me(self) -> HubInfo:
-        """This hub in its present incarnation. Raises ServiceDownError if it cannot prove to be alive."""
+        """This hub in its present incarnation. Raises: ServiceDownError - it cannot prove that it is alive."""
         ...
 
     @property
     def remaining_s(self) -> float:
-        """Return for how long this hub is proven to be alive if nothing more is heard; once it is 0, it stays so."""
+        """For how many seconds this hub is proven to be alive, without further answers. Once 0, it stays 0."""
         ...
 
     async def is_alive(self, hub: HubInfo) -> bool:
-        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
+        """Say whether this incarnation of `hub` is alive. Raises: ServiceDownError - it cannot be determined."""
         ...
 
     def seems_alive(self, hub: HubInfo) -> bool:
-        """Say whether `hub` is alive and keeps its topics as far as is known here; False if that is not known."""
+        """Say whether `hub` is alive and keeps its topics, as far as this hub knows; False if unknown."""
         ...
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
-        """Return the hub that should own a topic nobody asked this hub to take, if possible none of those `tried`."""
+        """Return the hub that should own a topic that no client asks this hub to claim; avoid those `tried`."""
         ...
 
 
@@ -57,7 +57,8 @@ class Liveness(Protocol):
 class Claim:
     """An owner record that names this hub.
 
-    `taken_over`: the record named a hub that did not release the topic. That is `former`, or None if it was this one.
+    `taken_over`: the record named a hub that did not release the topic. `former` is that hub, or None if it was this
+    one.
     """
 
     version: Version
@@ -68,10 +69,12 @@ class Claim:
 class Ownership:
     """Claims topics for this hub, by compare-and-set alone.
 
-    Beside hubs of the original it names another hub that it chooses as the owner before it sends a client there, as
-    they do: such a hub, asked for a topic without owner, would choose anew whatever the client was told, and might send
-    it back here, and the original's client gives up when it is sent back. Then `for_originals` says which topics such
-    hubs find where we do; no other is left for another hub to claim, which may be one of them.
+    In a cluster with hubs of the original, this hub writes the owner record of the hub that it chooses before it
+    redirects a client there. Hubs of the original do the same. A hub of the original that is asked for a topic without
+    owner chooses one itself, and may redirect the client back. The original's client gives up when it is sent back.
+
+    `for_originals` says for which topics such hubs use the same record as we do. This hub claims any other topic
+    itself, because the chosen hub may be one of the original.
     """
 
     def __init__(
@@ -88,13 +91,14 @@ class Ownership:
         self._told = False
 
     def known_owner(self, topic: Topic, *, should_claim: bool, tried: Sequence[bytes] = ()) -> HubInfo | None:
-        """Return another hub to send a request to that owns `topic`, if one is known, without asking anybody.
+        """Return another hub that owns `topic`, from memory; None if none is known.
 
-        `tried` are the addresses, host:port, of the hubs that have redirected the request, in order. One that was sent
-        here by another hub is never answered from memory: that hub may have released the topic since it was looked up,
-        or have chosen this one as its next owner. But if this hub was the last to redirect it, then nobody has sent it
-        here: it found no hub where it was sent, which has died, perhaps, and is not known to be dead yet. Then nobody
-        can take the topic, and the store need not say so each time.
+        `tried` are the addresses, host:port, of the hubs that have redirected the request, in order. If another hub
+        redirected it here, the answer never comes from memory. That hub may have released the topic since, or have
+        chosen this hub as the next owner.
+
+        If this hub issued the last redirect, the client came back because that hub did not answer. It may be dead but
+        not yet known to be dead. No hub can take the topic then, so repeat the redirect without a read of the store.
         """
         if not should_claim:
             return self._known.find(topic)
@@ -112,10 +116,10 @@ class Ownership:
     async def claim(
         self, topic: Topic, *, should_claim: bool, tried: Collection[bytes] = (), takes: bool = True
     ) -> Claim:
-        """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
+        """Make this hub the owner of `topic`, unless a live hub is the owner, or another should be.
 
-        `tried` are the hubs that whoever asks has been at, which are not chosen again. If this hub does not take topics
-        any more, that is always another.
+        `tried` are the hubs that have redirected the client; if possible none of them is chosen again. Without `takes`,
+        this hub takes no topics any more, and another is always chosen.
 
         Raises: NotResponsibleForTopicError - its text is the address of the hub to ask; MetadataError;
             ServiceDownError - this hub may not claim now, or lost every race.
@@ -133,7 +137,7 @@ class Ownership:
             if owner is not None and owner.is_fleeting:
                 raise self._not_together(topic, owner)
             if owner is not None and _same(owner, me):
-                # All others find this hub alive, and send whoever asks back to it.
+                # All other hubs find this hub alive, and redirect clients back to it.
                 chosen, former = me, None
             elif owner is not None and await self._liveness.is_alive(owner):
                 self._known.note(topic, owner)
@@ -144,8 +148,8 @@ class Ownership:
                 raise NotResponsibleForTopicError(chosen.address)
             return chosen
 
-        # Mostly nobody owns a topic that this hub is to claim, and a refusal shows who does. Another hub is named only
-        # once the present owner is known.
+        # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
+        # Before this hub names another as owner, it reads the present owner.
         seen = None if chosen == me and takes else await self._manager.read(topic)
         try:
             version = await change(self._manager, topic, next_owner, seen=seen, tries=_TRIES_MAX)
@@ -157,7 +161,7 @@ class Ownership:
         return Claim(version, taken_over, former)
 
     def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
-        """Return the error for a topic of a hub that cannot be in one cluster with this one; it is logged once."""
+        """Return the error for a topic whose owner cannot share a cluster with this hub; log it once."""
         error = ServiceDownError(
             f"topic '{show_name(topic)}' is owned by the original hub {owner.address}, whose owner records are "
             "ephemeral nodes that nobody can take over: start it with metadata_manager_based_topic_manager_enabled=true"
@@ -170,8 +174,8 @@ class Ownership:
     async def give_back(self, topic: Topic, claim: Claim) -> None:
         """Undo a claim of a topic that this hub cannot serve.
 
-        A topic that was released has no owner again. Else the record names the hub that left it, as before: only that
-        tells the next owner to shut out what this hub may still write.
+        If the topic was released before, the record is deleted. Else the record names the former hub again. Only such a
+        record makes the next owner shut out writes of this hub that may still arrive.
         """
         if not claim.taken_over:
             await self.release(topic, claim.version)
@@ -181,7 +185,7 @@ class Ownership:
             except (BadVersionError, NoRecordError):
                 pass
             except MetadataError as exc:
-                # The record names this hub, which takes the topic over from itself when it is asked for it.
+                # The record names this hub, which takes the topic over from itself at the next request for it.
                 _log.warning("cannot give topic '%s' back: %s", show_name(topic), exc)
 
     async def holds(self, topic: Topic, version: Version) -> bool:
@@ -190,22 +194,22 @@ class Ownership:
         return current is not None and current.version == version
 
     async def may_hand_over(self, target: HubInfo) -> bool:
-        """Say whether `target` is another hub that lives. Raises ServiceDownError if that cannot be told."""
+        """Say whether `target` is another live hub. Raises: ServiceDownError - it cannot be determined."""
         return not _same(target, self._liveness.me) and await self._liveness.is_alive(target)
 
     async def hand_over(self, topic: Topic, version: Version, target: HubInfo) -> bool:
-        """Name `target` as the owner in place of this hub, which serves the topic no more; return whether that is done.
+        """Name `target` as the owner in place of this hub, which has stopped serving the topic; return whether it is.
 
-        One write, so nobody finds the topic without an owner. What `target` finds is a record that names it for a topic
-        that it does not serve: it takes that up, once it is asked, as it would what another hub left behind. If it has
-        died by then, the record names a dead owner, whose topic any hub takes over.
+        It is one write, so no hub finds the topic without an owner. `target` then finds a record that names it for a
+        topic that it does not serve. At the next request it takes the topic over, as from another hub. If `target` has
+        died by then, the record names a dead owner, and any hub takes the topic over.
         """
         try:
             await self._manager.write(topic, target, version)
         except (BadVersionError, NoRecordError):
-            return False  # Others found this hub dead, and have the topic.
+            return False  # Another hub found this hub dead, and has claimed the topic.
         except MetadataError as exc:
-            # Whoever the record names now lives, and serves the topic once it is asked for it.
+            # The hub that the record names now is alive, and serves the topic at the next request for it.
             _log.warning("cannot hand topic '%s' over to hub %s: %s", show_name(topic), target.address, exc)
             return False
         _log.info("topic '%s' is handed over to hub %s", show_name(topic), target.address)
@@ -213,14 +217,14 @@ class Ownership:
         return True
 
     async def release(self, topic: Topic, version: Version) -> None:
-        """Delete the owner record of this hub. A record that changed meanwhile is not ours to delete."""
+        """Delete the owner record of this hub. Leave a record that changed meanwhile."""
         try:
             await self._manager.delete(topic, version)
         except (BadVersionError, NoRecordError):
             pass
         except MetadataError as exc:
-            # The record stays and names an incarnation that no longer serves the topic; this hub claims it anew when
-            # it is asked, and any other once this hub has ended.
+            # The record stays, and names an incarnation that no longer serves the topic. This hub claims the topic anew
+            # at the next request for it. Other hubs can claim it once this hub has ended.
             _log.warning("cannot release topic '%s': %s", show_name(topic), exc)
 
 

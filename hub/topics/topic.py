@@ -1,4 +1,4 @@
-"""A topic that this hub owns, and the subscriptions of it that are in memory."""
+"""A topic that this hub owns, and its subscriptions in memory."""
 
 import enum
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ __all__ = ["OwnedTopic", "Subscription"]
 
 
 class AttachedChannel(Protocol):
-    """The channel that a subscription is attached to, as far as its topic and whoever takes it away are concerned."""
+    """The channel that a subscription is attached to, as the topic and the detaching code use it."""
 
     peer: str
     subscriptions: "dict[tuple[Topic, SubscriberId], Subscription]"
@@ -26,7 +26,7 @@ class AttachedChannel(Protocol):
 
 
 class AttachedCursor(Protocol):
-    """The delivery to a subscription, as far as its topic and whoever takes it away are concerned."""
+    """The delivery to a subscription, as the topic and the detaching code use it."""
 
     is_open: bool
     next_id: int
@@ -41,7 +41,7 @@ class AttachedCursor(Protocol):
 
 
 class Keeper(Protocol):
-    """What a topic asks of the topics that it is one of."""
+    """The collection of topics, as each topic uses it."""
 
     @property
     def ownership(self) -> Ownership: ...
@@ -53,7 +53,7 @@ class Keeper(Protocol):
 class Subscription:
     """A subscription in memory: one that is attached, or whose consume pointer is not stored yet.
 
-    `consumed` is the consume pointer, `stored` what the metadata have of it; `version` is that of the record.
+    `consumed` is the consume pointer, `stored` its value in the metadata, and `version` the version of the record.
     """
 
     __slots__ = ("_remote", "consumed", "cursor", "preferences", "stored", "subscriber", "topic", "version")
@@ -69,11 +69,11 @@ class Subscription:
         self.topic = topic
         self.subscriber = subscriber
         self.preferences = preferences
-        """None if they are large: then they are on record only."""
+        """None if they are large: then only the record holds them."""
         self.consumed = self.stored = consumed.local
         self._remote = consumed.remote
         self.version = version
-        """None for a subscription that is not kept: on a non-durable topic."""
+        """None for a subscription on a non-durable topic, which has no record."""
         self.cursor: AttachedCursor | None = None
 
     def consume(self, seq_id: MessageSeqId) -> bool:
@@ -89,17 +89,17 @@ class Subscription:
 
     @property
     def state(self) -> SubscriptionState:
-        """The state to be stored."""
+        """The state to store."""
         return SubscriptionState(MessageSeqId(self.consumed, self._remote))
 
     @property
     def is_delivered(self) -> bool:
-        """Whether it is attached to a channel that has not ended, as far as is known."""
+        """Whether it is attached to a channel that has not ended, as far as the hub knows."""
         return self.cursor is not None and self.cursor.is_open
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the consume pointer is ahead of what is stored, and to be stored by this hub."""
+        """Whether the consume pointer is ahead of the stored one, and this hub must store it."""
         is_kept = self.version is not None and self.topic.state is not TopicState.RELEASED
         return is_kept and self.consumed > self.stored
 
@@ -108,7 +108,7 @@ class Subscription:
 
 
 class TopicState(enum.Enum):
-    """Where an owned topic stands."""
+    """The state of an owned topic."""
 
     SERVING = enum.auto()
     RELEASING = enum.auto()
@@ -116,7 +116,7 @@ class TopicState(enum.Enum):
 
 
 class OwnedTopic:
-    """A topic, its log, and its subscriptions in memory. It must be small: there are millions."""
+    """A topic, its log, and its subscriptions in memory. It must be small, because there are millions."""
 
     __slots__ = (
         "_topics",
@@ -139,7 +139,7 @@ class OwnedTopic:
         self.claimed_at = self.used_at = now
         self.subscriptions: dict[SubscriberId, Subscription] | None = None
         self.is_to_collect = True
-        """Whether a stored consume pointer moved, or a ledger was closed, since ledgers were last looked through."""
+        """Whether a stored consume pointer moved or a ledger was closed since the last collection of ledgers."""
         log.attach_listener(self)
 
     @property
@@ -156,7 +156,7 @@ class OwnedTopic:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing but time keeps the topic here: nobody attached, nothing on its way."""
+        """Whether the topic has no subscribers in memory and nothing on its way, so that it may be released."""
         return not self.subscriptions and self.log.is_idle
 
     def subscription(self, subscriber: SubscriberId) -> Subscription | None:
@@ -164,19 +164,19 @@ class OwnedTopic:
         return self.subscriptions.get(subscriber) if self.subscriptions is not None else None
 
     def cursors(self) -> Iterator[AttachedCursor]:
-        """Iterate over the cursors that deliver."""
+        """Iterate over the open cursors."""
         for subscription in (self.subscriptions or {}).values():
             if subscription.cursor is not None and subscription.cursor.is_open:
                 yield subscription.cursor
 
     def keep(self, subscription: Subscription) -> None:
-        """Take a subscription into memory."""
+        """Add a subscription to memory."""
         if self.subscriptions is None:
             self.subscriptions = {}
         self.subscriptions[subscription.subscriber] = subscription
 
     def drop(self, subscription: Subscription) -> None:
-        """Let a subscription go from memory."""
+        """Remove a subscription from memory."""
         if self.subscription(subscription.subscriber) is subscription:
             assert self.subscriptions is not None
             del self.subscriptions[subscription.subscriber]

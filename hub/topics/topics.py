@@ -1,8 +1,9 @@
-"""The topics that this hub owns: how each is acquired, kept and released.
+"""The topics that this hub owns: how it acquires, keeps and releases each.
 
-A request for a topic that is not owned waits while it is acquired, behind those that came before it. At most so many
-topics are acquired at once, and at most so many wait; the rest are refused, since a queue without bound is no help.
-Connections have turns, so that one which asks for very many topics delays itself only.
+A request for a topic that the hub does not own waits until the hub has acquired it. Requests for a topic keep their
+order. At most `acquisitions_max` topics are acquired at once, and at most `acquisitions_waiting_max` wait. The hub
+refuses requests for further topics, since an unbounded queue does not help. Connections have turns, so that one that
+asks for very many topics delays only itself.
 """
 
 import asyncio
@@ -48,20 +49,23 @@ __all__ = ["Caretaker", "Topics"]
 _log = logging.getLogger(__name__)
 
 _SWEEP_SLICE: Final = 5000
-"""How many topics are looked at before others have a turn."""
+"""How many topics a sweep visits before it lets other tasks run."""
 _RELEASES_AT_ONCE: Final = 256
 _LEFT_S: Final = 10.0
-"""For how long a topic that was given up for the balance is left to the others, so that they are asked for it."""
+"""For how long this hub does not claim a topic that it gave up for the balance, so that clients ask other hubs."""
 _LEFT_MAX: Final = 100_000
 _FAIR_SHARE: Final = 16
-"""How many topics may wait for their turn for one connection however many wait for others."""
+"""How many topics one connection may always have waiting, whatever other connections have."""
 
 
 class Caretaker(Protocol):
-    """Who does what has to be done before a topic can be let go."""
+    """Prepares a topic for its release."""
 
     def parting(self, topic: OwnedTopic) -> AbstractContextManager[None]:
-        """At its end, once `topic` has been let go, close the channels that served subscriptions of it at its begin."""
+        """Return a context around the release of `topic`.
+
+        At its end it closes the channels that served subscriptions of the topic at its start.
+        """
         ...
 
     async def detach_all(self, topic: OwnedTopic) -> None:
@@ -69,13 +73,13 @@ class Caretaker(Protocol):
         ...
 
     async def collect(self, topic: OwnedTopic) -> int:
-        """Delete the closed ledgers of `topic` that everybody has consumed; return how many messages that were."""
+        """Delete the closed ledgers of `topic` that all subscribers have consumed; return the number of messages."""
         ...
 
 
 @dataclass(slots=True)
 class _Waiter:
-    """A request for a topic; `makes` says whether it is worth making a topic that does not exist."""
+    """A request for a topic; `makes` says whether it makes a topic that does not exist."""
 
     makes: bool
     should_claim: bool
@@ -86,34 +90,34 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Acquisition:
-    """A topic on its way to be owned, and who waits for it."""
+    """A topic that the hub is acquiring, and the requests that wait for it."""
 
     waiters: deque[_Waiter] = field(default_factory=deque)
     running: asyncio.Task[None] | None = None
-    """Set once it has had its turn."""
+    """Set once its turn has come."""
 
     @property
     def makes(self) -> bool:
-        """Whether any of those who wait makes the topic if there is none."""
+        """Whether any waiting request makes the topic if there is none."""
         return any(waiter.makes for waiter in self.waiters)
 
     @property
     def should_claim(self) -> bool:
-        """Whether any of those who wait was sent here by another hub."""
+        """Whether another hub sent any waiting request here."""
         return any(waiter.should_claim for waiter in self.waiters)
 
     @property
     def tried(self) -> frozenset[bytes]:
-        """The hubs that have sent any of those who wait away."""
+        """The hubs that have redirected any waiting request."""
         return frozenset(hub for waiter in self.waiters for hub in waiter.tried)
 
     def refuse_the_first_that_make_nothing(self, error: HedwigError) -> None:
-        """Refuse whoever makes no topic, but for those behind somebody who does."""
+        """Refuse the requests that make no topic, up to the first that makes it."""
         while self.waiters and not self.waiters[0].makes:
             self.waiters.popleft().refuse(error)
 
     def refuse_all_not_sent_here(self, error: HedwigError) -> None:
-        """Refuse whoever asks here first."""
+        """Refuse the requests that no other hub sent here."""
         refused = [waiter for waiter in self.waiters if not waiter.should_claim]
         self.waiters = deque(waiter for waiter in self.waiters if waiter.should_claim)
         for waiter in refused:
@@ -122,14 +126,14 @@ class _Acquisition:
 
 @dataclass(slots=True)
 class _Handover:
-    """A release to a hub that is named, and whether that hub is the owner now."""
+    """A release of a topic to the hub `target`, and whether that hub is the owner now."""
 
     target: HubInfo
     is_done: bool = False
 
 
 class Topics:
-    """The owned topics, and those on their way in and out."""
+    """The topics that the hub owns, and those that it is acquiring or releasing."""
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class Topics:
         clock: Clock,
         exists: Callable[[Topic], Coroutine[Any, Any, bool]],
     ) -> None:
-        """`exists` says whether the metadata have any record of a topic, as of now."""
+        """`exists` says whether the metadata has any record of a topic now."""
         self._options = options
         self._exists = exists
         self.ownership = ownership
@@ -148,31 +152,31 @@ class Topics:
         self._owned: dict[Topic, OwnedTopic] = {}
         self._acquisitions: dict[Topic, _Acquisition] = {}
         self._turns = FairTurns[Topic]()
-        """Topics that wait for their turn to be acquired."""
+        """The topics that wait for their turn to be acquired."""
         self._running = 0
         self._pace = RateLimiter(options.cluster.claims_rate if options.is_clustered else 0, clock)
         self._next_turn: asyncio.TimerHandle | None = None
         self._releases: dict[Topic, asyncio.Task[None]] = {}
-        """Topics on their way out."""
+        """The topics that are being released."""
         self._deletions: dict[Topic, asyncio.Task[LedgerRanges]] = {}
-        """Topics whose persistence records are being deleted."""
+        """The topics whose persistence records are being deleted."""
         self._tasks = Tasks()
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
         self._non_durable = _pattern(options.non_durable_topics)
         self._is_closing = False
-        """Whether nothing is claimed any more, since the hub ends."""
+        """Whether the hub claims no topics any more, because it is closing."""
         self._is_over = False
         self.claims_nothing_new = False
-        """Whether topics without owner are left to other hubs, where there are any."""
+        """Whether this hub leaves topics without owner to other hubs, if there are any."""
         self._left: OrderedDict[Topic, float] = OrderedDict()
-        """Topics that are left to other hubs, where there are any, and until when."""
+        """The topics that this hub leaves to other hubs, if there are any, and until when."""
         self._caretaker: Caretaker | None = None
         self.acquired = 0
         self.released = 0
 
     def attach_caretaker(self, caretaker: Caretaker) -> None:
-        """Say who prepares topics for their release. Before anything else."""
+        """Set the caretaker that prepares topics for their release. Call this before anything else."""
         self._caretaker = caretaker
 
     # ----------------------------------------------------------------------------------------------- looking
@@ -184,7 +188,7 @@ class Topics:
         return iter(self._owned.values())
 
     def get(self, name: Topic) -> OwnedTopic | None:
-        """Return a topic that is owned and served."""
+        """Return a topic that this hub owns and serves; None if it does not."""
         topic = self._owned.get(name)
         return topic if topic is not None and topic.state is TopicState.SERVING else None
 
@@ -201,7 +205,7 @@ class Topics:
         return len(self._turns)
 
     def now(self) -> int:
-        """Return whole seconds of the hub's clock: one object for all topics that are used in the same second."""
+        """Return the hub's clock in whole seconds."""
         return int(self._clock.monotonic())
 
     # --------------------------------------------------------------------------------------------- acquiring
@@ -219,8 +223,8 @@ class Topics:
     ) -> None:
         """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
 
-        Args: source - who asks; each has its turn among the others that do; makes - make the topic if there is none,
-            else `refuse` with NoSuchTopicError; tried - the hubs that have redirected the request, in order.
+        Args: source - the connection that asks; connections have turns; makes - make the topic if there is none, else
+            `refuse` with NoSuchTopicError; tried - the hubs that have redirected the request, in order.
         """
         if self._is_over or (self._is_closing and not self._options.is_clustered):
             refuse(ServiceDownError("the hub is shutting down"))
@@ -245,7 +249,7 @@ class Topics:
             return
         acquisition.waiters.append(_Waiter(makes, should_claim, tried, serve, refuse))
         if acquisition.running is None:
-            # Also if it waits for others already, who may have many more in front of it.
+            # Also if it waits for another connection already, which may have many more topics in front of it.
             self._turns.add(name, source)
             self._begin_turns()
 
@@ -268,7 +272,7 @@ class Topics:
         topic: OwnedTopic | None = None
         error: HedwigError | None = None
         try:
-            # A topic that is on its way out has to be gone first.
+            # A release or deletion of the topic must end first.
             for leaving in (self._releases.get(name), self._deletions.get(name)):
                 if leaving is not None:
                     await asyncio.wait([leaving])
@@ -278,7 +282,7 @@ class Topics:
         except TimeoutError:
             error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired in time; try again")
         except Exception:
-            # A defect of ours; whoever waits has to be told all the same.
+            # A defect of ours. The waiting requests need an answer all the same.
             _log.exception("topic '%s' could not be acquired", show_name(name))
         finally:
             self._running -= 1
@@ -286,7 +290,7 @@ class Topics:
             if topic is not None:
                 self._owned[name] = topic
                 self.acquired += 1
-            # Nothing else runs meanwhile, so nobody gets in front of those who wait.
+            # No other task runs meanwhile, so no request overtakes those that wait.
             for waiter in acquisition.waiters:
                 if topic is not None and topic.is_serving:
                     waiter.serve(topic)
@@ -306,8 +310,8 @@ class Topics:
         except NotResponsibleForTopicError as exc:
             if should_claim or not acquisition.should_claim:
                 raise
-            # It may have been this hub's choice. Who was sent here meanwhile, perhaps by the very hub that was chosen,
-            # must not be sent back: the original client takes that for a loop.
+            # The redirect may be this hub's own choice. A client that was sent here meanwhile, maybe by the chosen hub
+            # itself, must not be sent back: the original's client takes that for a loop.
             acquisition.refuse_all_not_sent_here(exc)
         return await self._own(name, True, acquisition.tried)
 
@@ -317,7 +321,7 @@ class Topics:
         try:
             log = await self._open_log(name, claim)
         except Exception as exc:
-            # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
+            # Not at a cancellation: the hub then abandons all topics, and has no time to wait for the store.
             _log.warning(
                 "topic '%s' was claimed, but cannot be served: %s", show_name(name), exc if str(exc) else repr(exc)
             )
@@ -335,15 +339,16 @@ class Topics:
     # --------------------------------------------------------------------------------------------- releasing
 
     def give_up(self, topic: OwnedTopic, error: HedwigError) -> None:
-        """Let go of a topic whose log failed: whoever owns it next finds out what is in it."""
+        """Release a topic whose log failed; its next owner recovers it."""
         if topic.state is TopicState.SERVING:
             _log.error("topic '%s' is given up: %s", show_name(topic.name), error)
             self._begin_release(topic, close_log=False)
 
     async def leave(self, topic: OwnedTopic) -> None:
-        """Release a topic for another hub to have: for a while this one claims it only if it is chosen for it.
+        """Release a topic to another hub. For a while this hub claims it only if `choose` names this hub.
 
-        Clients come back to where their topic was, and those of the original always ask for it to be claimed there.
+        This is needed because clients come back to the former owner. Clients of the original always ask it to claim
+        the topic.
         """
         self._left[topic.name] = self._clock.monotonic() + _LEFT_S
         self._left.move_to_end(topic.name)
@@ -352,7 +357,7 @@ class Topics:
         await self.release(topic)
 
     def take_back(self, name: Topic) -> None:
-        """Leave a topic to others no longer: somebody wants it here."""
+        """Stop leaving a topic to other hubs, because it is wanted here."""
         self._left.pop(name, None)
 
     def _is_left(self, name: Topic) -> bool:
@@ -365,17 +370,18 @@ class Topics:
         return False
 
     async def release(self, topic: OwnedTopic) -> None:
-        """Release a topic: detach its subscribers, store what is to be stored, delete the owner record."""
+        """Release a topic: detach its subscribers, store their consume pointers, delete the owner record."""
         if topic.state is TopicState.SERVING:
             self._begin_release(topic, close_log=True)
         if (task := self._releases.get(topic.name)) is not None:
             await asyncio.wait([task])
 
     async def hand_over(self, topic: OwnedTopic, target: HubInfo) -> bool:
-        """Release a topic to the hub `target`; return whether it is surely that hub's from now on.
+        """Release a topic to the hub `target`; return whether that hub surely owns it now.
 
-        Requests that come meanwhile wait, and are sent there. If not, then the topic was on its way out already, or the
-        store fails, or others have the topic: whoever the owner record names serves it.
+        Requests that arrive meanwhile wait, and are then redirected there. It returns False if the topic was being
+        released already, the store failed, or another hub has the topic. The hub that the owner record names then
+        serves the topic.
         """
         handover = None
         if topic.state is TopicState.SERVING:
@@ -392,7 +398,7 @@ class Topics:
 
     async def _release(self, topic: OwnedTopic, close_log: bool, handover: _Handover | None) -> None:
         assert self._caretaker is not None
-        # What the topic's subscribers find when they come back is what they are to find: nobody's topic, or another's.
+        # The channels close after the release, so subscribers that come back find no owner, or the new one.
         with self._caretaker.parting(topic):
             await self._shut(topic, self._caretaker, close_log, handover)
             await self._let_go(topic, handover)
@@ -403,7 +409,7 @@ class Topics:
         self._released.set()
 
     async def _shut(self, topic: OwnedTopic, caretaker: Caretaker, close_log: bool, handover: _Handover | None) -> None:
-        """Detach the subscribers and close the log, whatever fails."""
+        """Detach the subscribers and close the log; log each failure."""
         try:
             await caretaker.detach_all(topic)
         except Exception:
@@ -411,7 +417,7 @@ class Topics:
         try:
             if close_log:
                 await topic.log.close()
-                # At a shutdown time is short, and in a hand-over clients wait; the next owner collects as well.
+                # At a shutdown time is short, and in a hand-over clients wait. The next owner collects, too.
                 if not self._is_closing and handover is None:
                     await caretaker.collect(topic)
         except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
@@ -420,10 +426,10 @@ class Topics:
             _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
 
     async def _let_go(self, topic: OwnedTopic, handover: _Handover | None) -> None:
-        """Give the owner record up, once nothing that was begun for the topic changes it any more.
+        """Release or hand over the owner record, once no write of this hub can change the topic any more.
 
-        A change of its ranges that is in doubt might still do so. The owner record stays then, so that the next claim,
-        of whatever hub, takes the topic over and shuts that change out.
+        If a change of its ranges is in doubt, it may still take effect. Then the owner record stays. So the next claim,
+        by any hub, takes the topic over and shuts that change out.
         """
         is_known = await topic.log.end()
         if handover is not None:
@@ -434,13 +440,13 @@ class Topics:
     # ---------------------------------------------------------------------------------------------- deleting
 
     async def delete(self, name: Topic, version: Version) -> LedgerRanges:
-        """Delete the persistence record of a topic that is not owned here, and return the ranges that it had.
+        """Delete the persistence record of a topic that this hub does not own, and return the ranges that it had.
 
-        Their ledgers are deleted from then on. Requests for the topic that come before the record is gone wait, and
-        find that there is none. May be cancelled: that goes on.
+        The hub then deletes their ledgers in the background. Requests for the topic wait until the record is gone, and
+        then find no topic. If the call is cancelled, the deletion goes on.
 
-        Raises: TopicBusyError - this hub owns the topic, or is about to; BadVersionError, NoRecordError - it is not at
-            `version`; another MetadataError.
+        Raises: TopicBusyError - this hub owns, acquires or releases the topic; BadVersionError, NoRecordError - the
+            record is not at `version`; ServiceDownError - the hub is shutting down; another MetadataError.
         """
         if self._is_over or self._is_closing:
             raise ServiceDownError("the hub is shutting down")
@@ -453,7 +459,7 @@ class Topics:
     def _deleted(self, name: Topic, task: "asyncio.Task[LedgerRanges]") -> None:
         del self._deletions[name]
         if not task.cancelled():
-            task.exception()  # Its caller was told of it, or has left.
+            task.exception()  # The caller received the error, or has left.
 
     async def _delete(self, name: Topic, version: Version) -> LedgerRanges:
         persistence = self._store.persistence
@@ -463,12 +469,12 @@ class Topics:
         if found.version != version:
             raise BadVersionError(f"topic '{show_name(name)}' is at version {found.version}, not {version}", found)
         await persistence.delete(name, version)
-        # Not those of a record of which it is not known whether it is gone.
+        # If it is unknown whether the record is gone, the deletion above raised, and the ledgers stay.
         self._store.deletions.begin(each.ledger_id for each in found.value.ranges)
         return found.value
 
     async def sweep(self) -> None:
-        """Release what is due: topics that are idle, too old, or too many."""
+        """Release the topics that are due: idle, too old, or too many."""
         now = self.now()
         idle_s, age_s = self._options.topic_idle_s, self._options.topic_age_s
         idle_since = now - idle_s if idle_s else -1
@@ -478,7 +484,7 @@ class Topics:
         for index, topic in enumerate(list(self._owned.values())):
             if index % _SWEEP_SLICE == _SWEEP_SLICE - 1:
                 await asyncio.sleep(0)
-            # Of millions of topics few are due, so what all have to pass is two comparisons.
+            # Of millions of topics few are due, so each passes only two comparisons.
             is_idle = topic.used_at <= idle_since and topic.is_unused
             if is_idle or topic.claimed_at <= old_since:
                 await self._make_room(topic)
@@ -490,7 +496,7 @@ class Topics:
                 await self._make_room(topic)
 
     async def _make_room(self, topic: OwnedTopic) -> None:
-        """Begin to release a topic, once not too many others are on their way out."""
+        """Start the release of a topic, once not too many others are being released."""
         while len(self._releases) >= _RELEASES_AT_ONCE:
             self._released.clear()
             await self._released.wait()
@@ -498,9 +504,9 @@ class Topics:
             self._begin_release(topic, close_log=True)
 
     async def close(self) -> None:
-        """Claim nothing more, and release all topics. May be cancelled: the rest is taken over later.
+        """Claim no more topics, and release all. May be cancelled: the rest is taken over later.
 
-        In a cluster, whoever waits or comes is sent to other hubs, until `abandon`.
+        In a cluster, the hub redirects waiting and new requests to other hubs, until `abandon`.
         """
         self._is_closing = True
         if not self._options.is_clustered:
@@ -516,7 +522,7 @@ class Topics:
             await asyncio.wait(list(self._releases.values()))
 
     def _refuse_turns(self) -> None:
-        """Refuse everything that waits to be acquired."""
+        """Refuse all requests for topics that wait to be acquired."""
         if self._next_turn is not None:
             self._next_turn.cancel()
         while self._turns:
@@ -524,7 +530,7 @@ class Topics:
                 waiter.refuse(ServiceDownError("the hub is shutting down"))
 
     async def abandon(self) -> None:
-        """Let go of everything as it is, and refuse whatever comes: whoever owns these topics next recovers them."""
+        """Drop all topics as they are, and refuse all requests. The next owners of these topics recover them."""
         self._is_over = True
         self._refuse_turns()
         await self._tasks.cancel()

@@ -1,9 +1,9 @@
 """Comparing two stores of any backends: all records but their versions, each side read once, in memory that is fixed.
 
 The two sides list topics in orders of their own, so they cannot be read side by side. Instead every record adds a
-digest of itself to the bucket of its topic; two buckets with equal sums hold equal records. The sum is modulo 2^128 of
-128-bit digests, and the order of the records does not matter to it. Whoever wants the records
-behind a difference reads on in the buckets that differ.
+digest of itself to the bucket of its topic. Two buckets with equal sums hold equal records. The sum is that of 128-bit
+digests modulo 2^128, so the order of the records does not matter. To find the records behind a difference, a caller
+reads those in the buckets that differ.
 """
 
 from collections import Counter
@@ -42,9 +42,9 @@ class StoreDigest:
 async def digest_store(
     store: MetadataStore, kinds: Sequence[RecordKind[Any]], advance: Callable[[int], None]
 ) -> StoreDigest:
-    """Read all records of `kinds`; `advance` is told how many more were read.
+    """Return the digest of all records of `kinds`; `advance` receives how many more were read.
 
-    Raises: CorruptRecordError - a record cannot be read, so nothing can be said of it; MetadataUnavailableError.
+    Raises: CorruptRecordError - a record cannot be read, and so not compared; MetadataUnavailableError.
     """
     found = StoreDigest([0] * BUCKETS, Counter())
     topic, bucket = b"", 0

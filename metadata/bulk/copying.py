@@ -1,8 +1,8 @@
-"""Copying records into a store: each as it is given, with what to do where the store holds another.
+"""Copying records into a store, each as it is given; `Existing` says what to do if the store holds another.
 
-A record is first written as NEW, so a copy into an empty store costs one operation each, and what is there already is
-shown by the refusal. One that is equal (all but its version) is passed over, so a copy that was ended at any point,
-its outcome known or not, is simply made again.
+A record is first written as NEW, so a copy into an empty store costs one operation for each. If the store holds the
+record already, the refusal shows it. An equal one (except for its version) is passed over. So a copy that ended at any
+point, with its outcome known or not, can simply be made again.
 """
 
 import enum
@@ -21,10 +21,10 @@ from hedwig.versions import NEW, Version, Versioned
 __all__ = ["CopyConflictError", "CopyResult", "Existing", "apply_to", "copy_records", "plan_copy"]
 
 _TRIES: Final = 16
-"""How often others may be faster with one record before it is given up."""
+"""How often other writers may be faster with one record before the copy gives up."""
 
 _ORDER: Final[tuple[RecordKind[Any], ...]] = (PERSISTENCE, SUBSCRIPTIONS, OWNERSHIP)
-"""A topic exists before it has subscriptions, and is there before somebody owns it."""
+"""A topic exists before it has subscriptions, and before a hub owns it."""
 
 
 class Existing(enum.StrEnum):
@@ -65,11 +65,11 @@ class _Pending:
 
 
 async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], existing: Existing) -> Counter[CopyResult]:
-    """Write `records` into `store`; return how many came to what.
+    """Write `records` into `store`; return how many had which result.
 
-    Raises: CopyConflictError - FAIL, and the store holds a different record: what comes before it, and perhaps others,
-        are written; MetadataUnavailableError - the store did not carry all out, or the outcome is not known; any other
-        error of a write. In each case the same copy may be made again.
+    Raises: CopyConflictError - with FAIL, if the store holds a different record. The records before it are written
+        then, and others may be; MetadataUnavailableError - the store did not run all writes, or the outcome is not
+        known; any other error of a write. In each case the caller may make the same copy again.
     """
     done: Counter[CopyResult] = Counter()
     for kind in _ORDER:
@@ -91,7 +91,7 @@ async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], exi
 
 
 async def plan_copy(store: MetadataStore, records: Sequence[PlainRecord], existing: Existing) -> Counter[CopyResult]:
-    """Return how many of `records` would come to what, as things are; nothing is written.
+    """Return how many of `records` would now have which result; write nothing.
 
     Raises: CorruptRecordError - a record of the store cannot be read; MetadataUnavailableError - it did not answer.
     """
@@ -114,7 +114,7 @@ async def plan_copy(store: MetadataStore, records: Sequence[PlainRecord], existi
 async def apply_to(
     store: MetadataStore, kind: RecordKind[Any], operations: Sequence[Operation[Any]]
 ) -> list[Outcome[Any]]:
-    """Carry out operations on records of `kind`."""
+    """Run operations on records of `kind`."""
     if kind is OWNERSHIP:
         return await store.ownership.apply(operations)
     if kind is PERSISTENCE:
@@ -123,7 +123,7 @@ async def apply_to(
 
 
 def _judge(tried: _Pending, outcome: Outcome[Any], existing: Existing) -> CopyResult | _Pending:
-    """Say what a write came to, or what to try next."""
+    """Return the result of a write, or the write to try next."""
     record = tried.record
     match outcome.error:
         case None:

@@ -5,13 +5,13 @@
         {"records": [[letter, topic, subscriber or nil, [part, …], {slot: [encoding, payload]}?], …]}  any number
         {"end": {"counts": {kind: number}, "sha256": of all before this frame}}                  last, and nothing after
 
-gzip, since every system can open it and its module is in the standard library; at the sizes of records the store is the
-slower end. A part is what SQLite and HBase store (`packing`), so fields that only a newer minor format knows
-come along; fields of another encoding, which a record read from ZooKeeper may carry, travel beside the parts, each in
-the slot of the message it belongs to. Versions are left out: a record's version is its store's own.
+gzip, since every system can open it and its module is in the standard library. At the sizes of records, the store is
+the slower end. A part is what SQLite and HBase store (`packing`), so the file keeps fields that only a newer minor
+format knows. A record read from ZooKeeper may carry fields of another encoding. They travel beside the parts, each in
+the slot of the message it belongs to. Versions are left out, since a record's version is its store's own.
 
-A frame is bounded, so memory is, and so is a file that lies about a length. The checksum stands at the end, so a reader
-that must not act on a damaged file reads it to the end first (`verify`).
+The size of a frame is bounded, which bounds memory, also for a file with a false length. The checksum is at the end, so
+a reader that must not act on a damaged file reads it to the end first (`verify`).
 """
 
 import gzip
@@ -167,14 +167,14 @@ class ExportReader:
         self.close()
 
     def read(self) -> list[PlainRecord] | None:
-        """Return the next records, at least one; None at the end of a file that is whole, and as was written."""
+        """Return the next records, at least one; None at the end of a file that is whole and undamaged."""
         while self.end is None:
             checksum = self._progress.hash.digest()
             content = self._frame()
             if "end" in content:
                 self._finish(content["end"], checksum)
             elif rows := content.get("records"):
-                # Frames with another key may come with a newer minor format: older code passes over them.
+                # A newer minor format may add frames with another key, which older code skips.
                 records = self._records(rows)
                 self._progress.counts.update(record.kind.name for record in records)
                 return records
@@ -254,7 +254,7 @@ class ExportReader:
 
 
 def verify(path: Path) -> tuple[ExportHeader, ExportEnd]:
-    """Read a file to its end, and return what it says of itself. Raises as ExportReader."""
+    """Read a file to its end; return its header and its end. Raises as ExportReader."""
     with ExportReader(path) as reader:
         while reader.read() is not None:
             pass

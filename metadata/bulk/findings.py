@@ -1,8 +1,8 @@
-"""What may be wrong with the records of a store, as far as the records themselves tell.
+"""What may be wrong with the records of a store, as far as the records themselves show.
 
-Suspicions are found along a scan, which is no picture of one moment; each is looked at a second time where something
-else than the record itself decides. What needs to know more, which hubs live and which ledgers exist, is asked of
-whoever calls. Nothing here changes anything.
+Suspicions come from a scan, which is no picture of one moment. So a suspicion that depends on more than the record
+itself is checked a second time. The caller has to know which hubs live and which ledgers exist. Nothing here changes
+anything.
 """
 
 import enum
@@ -46,10 +46,11 @@ class FindingKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: on which record, or which ledger, and `what`, in words.
+    """One fault: the record or the ledgers that have it, and `what` is wrong, in words.
 
-    `record` is what was read of it, with the version by which alone it may be changed; `version` is that of a record
-    that cannot be read. `of` is the kind of the record, and `ledger_ids` are those that it is about.
+    `record` is the record as it was read, with the only version at which it may be changed. `version` is that of a
+    record that cannot be read. `of` is the kind of the record, and `ledger_ids` are the ledgers that the finding is
+    about.
     """
 
     kind: FindingKind
@@ -63,14 +64,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPage:
-    """A page of a scan, and the topics on it of which a subscription came without a persistence record before it."""
+    """A page of a scan, and its topics that have a subscription without a persistence record before it."""
 
     items: Sequence[ScannedRecord]
     lone: Collection[Topic]
 
     @property
     def owners(self) -> list[tuple[RecordKey, Versioned[HubInfo]]]:
-        """Return the owner records that can be read, but for those that vanish with their hub by themselves."""
+        """Return the owner records that can be read, except those that vanish together with their hub."""
         found = [(item.key, item.read()) for item in self.items if item.kind is OWNERSHIP and item.error is None]
         return [(key, record) for key, record in found if not record.value.is_fleeting]
 
@@ -109,7 +110,7 @@ _NEEDED: Final[dict[FindingKind, Collection[RecordKind[Any]]]] = {
     FindingKind.MISSING_LEDGER: (PERSISTENCE,),
     FindingKind.ORPHAN_LEDGER: (PERSISTENCE,),
 }
-"""Which records have to be read to find what."""
+"""The kinds of records that a check has to read, by the kind of finding."""
 
 _FAULTS: Final = {
     RangeFault.OVERLAP: FindingKind.RANGE_OVERLAP,
@@ -121,7 +122,7 @@ _FAULTS: Final = {
 async def pages(
     store: MetadataStore, wanted: Collection[FindingKind], prefix: bytes | None, advance: Callable[[int], None]
 ) -> AsyncGenerator[RecordPage, None]:
-    """Iterate over pages of the records that have to be read to find what is `wanted`; `advance` is told how many.
+    """Iterate over pages of the records that a check for `wanted` has to read; `advance` receives how many.
 
     Raises: MetadataUnavailableError. Close it if it is left early.
     """
@@ -145,7 +146,7 @@ def find_unreadable(page: RecordPage) -> list[Finding]:
 
 
 def find_ranges(page: RecordPage, wanted: Collection[FindingKind]) -> list[Finding]:
-    """Return the persistence records whose ranges do not follow each other, one finding for each place and kind."""
+    """Return the persistence records whose ranges do not follow each other, one finding for each record and kind."""
     found = []
     for key, record in page.ranges:
         by_kind: dict[FindingKind, list[str]] = {}
@@ -192,7 +193,7 @@ async def _without_record(store: MetadataStore, topics: Iterable[Topic]) -> set[
         return set()
     outcomes = await store.persistence.apply([Read(RecordKey(name)) for name in names])
     for outcome in outcomes:
-        # A record that cannot be read is there.
+        # A record that cannot be read exists.
         if not isinstance(outcome.error, CorruptRecordError):
             outcome.check()
     pairs = zip(names, outcomes, strict=True)

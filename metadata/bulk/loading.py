@@ -1,9 +1,9 @@
 """Loading very many records: batches through `apply`, several of them at once, in bounded memory.
 
-Goal: a load of any size can be ended at any moment, by Ctrl-C, by a crash or by the store, and be continued without
-losing or repeating a result. So results are handed over in the order of the input, and only whole batches of it, though
-the batches run side by side: whoever keeps the results knows from the last one alone how far the load has come. A batch
-whose outcome got lost is done again; creating what exists already is no error, which makes that harmless.
+Goal: Ctrl-C, a crash or the store may end a load of any size at any moment. A caller can continue it without losing or
+repeating a result. So results are recorded in the order of the input, and only for whole batches, though the batches
+run side by side. A caller that keeps the results knows from the last one alone how far the load has come. A batch whose
+outcome was lost is loaded again. That is harmless, since creating an existing record is no error.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class TopicCreator:
     async def create(self, keys: Sequence[RecordKey]) -> list[RowOutcome]:
         """Create the topics of `keys`; return one outcome each, in their order.
 
-        Raises: MetadataUnavailableError - the store did not carry out all of them, or the outcome is not known.
+        Raises: MetadataUnavailableError - the store did not run all of them, or the outcome is not known.
         """
         outcomes = await self._store.persistence.apply([Write(key, LedgerRanges(), NEW) for key in keys])
         return [_created(outcome) for outcome in outcomes]
@@ -79,16 +79,16 @@ class TopicCreator:
 
 
 class SubscriptionCreator:
-    """Creates subscriptions with the same `data`, and the topics that they need and that do not exist yet.
+    """Creates subscriptions with the same `data`, and those of their topics that do not exist yet.
 
-    `topics_created` counts the latter, up to now.
+    `topics_created` counts the topics created so far.
     """
 
     def __init__(self, store: MetadataStore, data: SubscriptionData) -> None:
         self._store = store
         self._data = data
         self._topics = TopicCreator(store)
-        # Inputs are mostly grouped by topic, so a few thousand names save nearly all questions.
+        # Inputs are mostly grouped by topic, so remembering a few thousand names saves nearly all reads.
         self._known: OrderedDict[Topic, None] = OrderedDict()
         self.topics_created = 0
 
@@ -97,7 +97,7 @@ class SubscriptionCreator:
 
         Topics come first: a load that ends in between leaves topics without subscriptions, which any load finds again.
 
-        Raises: MetadataUnavailableError - the store did not carry out all of them, or the outcome is not known.
+        Raises: MetadataUnavailableError - the store did not run all of them, or the outcome is not known.
         """
         refused = await self._make_topics(keys)
         writes = [Write(key, self._data, NEW) for key in keys if key.topic not in refused]
@@ -110,7 +110,7 @@ class SubscriptionCreator:
         return await self._store.subscriptions.read(key.topic, key.subscriber) is not None
 
     async def _make_topics(self, keys: Sequence[RecordKey]) -> dict[Topic, RowOutcome]:
-        """Create the topics that do not exist; return the outcomes of those that cannot be."""
+        """Create the topics that do not exist; return the outcomes of those that cannot be created, or read."""
         unknown = [RecordKey(topic) for topic in dict.fromkeys(key.topic for key in keys) if topic not in self._known]
         if not unknown:
             return {}
@@ -139,10 +139,10 @@ async def load_batches(
     *,
     in_flight_max: int = BATCHES_IN_FLIGHT,
 ) -> None:
-    """Carry out `batches`, up to `in_flight_max` at once, and hand each with its result to `record`, in their order.
+    """Run `batches`, at most `in_flight_max` at once, and pass each with its result to `record`, in their order.
 
-    When it is cancelled, or a batch raises, no further batch begins; those under way are waited for, which the
-    deadlines of the store bound, and recorded up to the first that failed. A second cancellation gives up waiting.
+    If the load is cancelled, or a batch raises, no further batch begins. The load waits for those under way, which the
+    deadlines of the store bound, and records them up to the first that failed. A second cancellation ends the wait.
 
     Raises: what `batches`, `carry_out` or `record` raise; after `record` did, nothing more is recorded.
     """
@@ -150,7 +150,7 @@ async def load_batches(
     coming = asyncio.create_task(_next(batches))
     try:
         while True:
-            # Results are recorded also while the input makes everybody wait.
+            # Results are recorded also while the input has no next batch yet.
             room = len(window) < in_flight_max
             await asyncio.wait([*([coming] if room else ()), *window.first], return_when=asyncio.FIRST_COMPLETED)
             if window.is_first_done:
@@ -168,7 +168,7 @@ async def load_batches(
     finally:
         coming.cancel()
         await window.give_up()
-        # Whoever called closes `batches` next, which fails while they are being read.
+        # The caller closes `batches` next, which fails while they are being read.
         await asyncio.gather(coming, return_exceptions=True)
 
 
@@ -189,7 +189,7 @@ class _Window(Generic[B, R]):
 
     @property
     def first(self) -> Sequence[asyncio.Task[R]]:
-        """Return the oldest batch's work; nothing if there is none."""
+        """Return the task of the oldest batch; nothing if there is none."""
         return [self._running[0][1]] if self._running else []
 
     @property
@@ -206,7 +206,7 @@ class _Window(Generic[B, R]):
         await asyncio.wait([task])
         result = task.result()
         self._running.popleft()
-        # A gap in what is recorded would be taken for done: once recording has failed, it is over.
+        # The next load would take a gap in the records for done. So once recording has failed, record nothing more.
         self._recordable = False
         self._record(batch, result)
         self._recordable = True
@@ -219,10 +219,10 @@ class _Window(Generic[B, R]):
             await self.record_first()
 
     async def give_up(self) -> None:
-        """Cancel what is left, and wait until it is gone."""
+        """Cancel the batches that still run, and wait until they have ended."""
         for _, task in self._running:
             task.cancel()
-        # A batch behind the one that failed may have failed too: one error is enough to tell.
+        # A batch behind the one that failed may have failed too; one error is enough to report.
         await asyncio.gather(*(task for _, task in self._running), return_exceptions=True)
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Repairs of single records: each by compare-and-set at the version at which the fault was seen.
 
-All may be made while hubs run, and may end at any point: what is half done is a state that hubs make themselves, and a
-check finds what is left. What a hub that lives owns is not for these functions; whoever calls knows which hubs live.
+Repairs may run beside hubs, and may end at any point. Half a repair is a state that hubs make themselves, and a check
+finds the rest. These functions are not for what a living hub owns; the caller knows which hubs live.
 """
 
 import enum
@@ -33,15 +33,16 @@ class RepairResult(enum.StrEnum):
 
     REPAIRED = "repaired"
     CHANGED = "changed"
-    """Somebody wrote first: it was left as it is."""
+    """Another writer was faster, so the record was left as it is."""
     LEFT = "left"
     """It is not for a program to decide, or not now."""
 
 
 class Renewals:
-    """Writes ledger ranges anew as they are, so that nothing that was sent before takes effect.
+    """Writes ledger ranges again unchanged, so that no write that was sent before takes effect.
 
-    It remembers the versions that it replaced, of the topics that came last: what was seen there is there still.
+    It remembers the versions that it replaced, for the last `_REMEMBERED_MAX` topics. The ranges seen at such a version
+    are still the same.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class Renewals:
     async def renew(self, store: MetadataStore, topic: Topic, owner: Versioned[HubInfo] | None = None) -> bool:
         """Write the ledger ranges of a topic that no living hub owns; a topic without ranges has nothing to renew.
 
-        Returns: whether others left room for that, and `owner`, if given, is the owner on record still.
+        Returns: whether no other writer prevented that, and `owner`, if given, is still the owner on record.
         Raises: as `release_dead_owner`.
         """
         before: Versioned[LedgerRanges] | None = None
@@ -78,7 +79,7 @@ class Renewals:
         return True
 
     def of(self, topic: Topic, version: Version) -> Version:
-        """Return the version that ranges seen at `version` have now, if it was replaced here."""
+        """Return the version that ranges seen at `version` have now: another one if it was replaced here."""
         replaced, by = self._replaced.get(topic, (None, version))
         return by if version == replaced else version
 
@@ -88,9 +89,9 @@ async def release_dead_owner(
 ) -> RepairResult:
     """Delete the owner record of a hub that is dead for good, after shutting out what that hub may have sent.
 
-    The next hub claims the topic as one that nobody owned, so what a takeover does comes first: the ledger ranges are
-    written anew, and a write of them that is still on its way is refused. A ledger that was left open is fenced by the
-    next owner in any case.
+    The next hub claims the topic as one that nobody owned, so this does first what a takeover does. It writes the
+    ledger ranges again, so that a write of them that is still on its way is refused. The next owner fences a ledger
+    that was left open in any case.
 
     Raises: CorruptRecordError - the ledger ranges cannot be read; MetadataUnavailableError, UncertainStateError.
     """
@@ -109,7 +110,7 @@ async def _is_on_record(store: MetadataStore, topic: Topic, owner: Versioned[Hub
 
 
 async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[SubscriptionData]) -> RepairResult:
-    """Set the consume pointer of a subscription to 0; it counts messages of a topic that is not there any more."""
+    """Set the consume pointer of a subscription to 0; it counts messages of a topic that no longer exists."""
     assert key.subscriber is not None, "it is a subscription's"
     state = seen.value.state
     if state is None or state == SubscriptionState():
@@ -123,7 +124,7 @@ async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[Su
 
 
 async def make_topic(store: MetadataStore, topic: Topic) -> RepairResult:
-    """Make the topic, unless somebody has."""
+    """Make the topic, unless it exists."""
     try:
         await store.persistence.write(topic, LedgerRanges(), NEW)
     except TopicPersistenceInfoExistsError:
@@ -146,6 +147,6 @@ async def delete_unreadable(
         else:
             return RepairResult.LEFT
     except (BadVersionError, NoRecordError, CorruptRecordError):
-        # A refusal shows the record that is there, if that can be read.
+        # CorruptRecordError too: a refusal reads the record that is there, which may be unreadable.
         return RepairResult.CHANGED
     return RepairResult.REPAIRED

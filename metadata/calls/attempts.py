@@ -1,9 +1,9 @@
-"""Carrying a request through to a known outcome, or saying honestly that there is none.
+"""Repeating a request until its outcome is known, or reporting that it is not.
 
-A store over a network can fail in two ways: surely without effect, or leaving the effect unknown. Reads are repeated
-after either. A compare-and-set is repeated too, always as the same write with the same token; once an attempt of it got
-lost, a refusal of a later attempt proves nothing by itself (the lost one may have been applied, and even overtaken
-since), so the record decides: see `Verdict`.
+A store over a network can fail in two ways: surely without effect, or with unknown effect. Reads are repeated after
+either. A compare-and-set is repeated too, always as the same write with the same token. Once an attempt was lost, the
+refusal of a later attempt proves nothing by itself: the lost one may have been applied, and even replaced since. So the
+record decides: see `Verdict`.
 """
 
 import enum
@@ -28,11 +28,11 @@ _BACKOFF_MAX_S: Final = 1.0
 _OPERATION_S: Final = 0.001
 """What each operation of a batch adds to its deadline."""
 _LISTED_S: Final = 0.01
-"""What each listed record adds to the time of its listing: a busy machine decodes some hundreds a second."""
+"""What each listed record adds to the time of its listing: a busy machine decodes some hundred records a second."""
 
 
 class Verdict(enum.Enum):
-    """What a record, read after a refusal, says about this write, one attempt of which had been lost."""
+    """What a record, read after a refusal, says about a write of which an earlier attempt was lost."""
 
     APPLIED = enum.auto()
     REFUSED = enum.auto()
@@ -41,9 +41,9 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Generic[S]):
-    """The store's clear no: the condition did not hold. `current` is what it held instead (None: nothing).
+    """The store's clear refusal: the condition did not hold. `current` is the record it found (None: no record).
 
-    `proven` means that no earlier attempt of the same write was applied either, so nothing is left to judge.
+    `proven` means that no earlier attempt of the same write was applied either, so there is nothing to judge.
     """
 
     current: S | None
@@ -53,8 +53,8 @@ class Refusal(Generic[S]):
 class ListingTime:
     """How long the listing of one topic may still wait for the store, over all of its pages.
 
-    It begins with the operation timeout. The time that a caller takes between two pages is not counted. Each record
-    that came adds ten milliseconds, so that a store which answers steadily can list a topic of any size.
+    It begins with the operation timeout. The time that a caller takes between two pages is not counted. Each received
+    record adds ten milliseconds, so that a store which answers steadily can list a topic of any size.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -63,7 +63,7 @@ class ListingTime:
 
     @contextmanager
     def waiting(self) -> Iterator[Deadline]:
-        """Count the time within; yield by when the store has to answer."""
+        """Count the time of the body; yield the deadline by which the store must answer."""
         begun_at = self._clock.monotonic()
         try:
             yield Deadline.after(self._clock, max(0.0, self._left_s))
@@ -71,27 +71,27 @@ class ListingTime:
             self._left_s -= self._clock.monotonic() - begun_at
 
     def add(self, records: int) -> None:
-        """Add the time for N records that came."""
+        """Add the time for N received records."""
         self._left_s += records * _LISTED_S
 
 
 def deadline_of_all(options: StoreOptions, operations: int) -> Deadline:
-    """Return the one deadline of N operations that come together: each adds a millisecond to the operation timeout."""
+    """Return the one deadline of N operations in a batch. Each adds a millisecond to the operation timeout."""
     return Deadline.after(options.clock, options.operation_timeout_s + operations * _OPERATION_S)
 
 
 class Attempts:
-    """The attempts of one operation, within its deadline; `what` names it in errors, and is not looked at before."""
+    """The attempts of one operation, within its deadline. `what` names it in errors, and is formatted only for them."""
 
     def __init__(self, options: StoreOptions, what: object, deadline: Deadline | None = None) -> None:
-        """Begin, with the time that an operation has; or with what is left of it, if it began before."""
+        """Start a new deadline, or continue `deadline` if the operation is already running."""
         self._options = options
         self._what = what
         self._pause_s = _BACKOFF_FIRST_S
         self.deadline = deadline or Deadline.after(options.clock, options.operation_timeout_s)
 
     async def read(self, attempt: Callable[[Deadline], Awaitable[T]]) -> T:
-        """Return what `attempt` returns, repeating it while it fails for a passing reason.
+        """Return the result of `attempt`, and repeat it while it fails for a passing reason.
 
         Raises: MetadataUnavailableError - the deadline passed first.
         """
@@ -109,12 +109,12 @@ class Attempts:
         attempt: Callable[[Deadline], Awaitable[Refusal[S] | None]],
         judge: Callable[[S | None], Verdict],
     ) -> Refusal[S] | None:
-        """Carry one compare-and-set through: return None if it was applied, its Refusal if it surely was not.
+        """Repeat one compare-and-set; return None if it was applied, or its Refusal if it surely was not.
 
-        `attempt` sends the same write with the same token each time and returns None once the store says it is done.
+        `attempt` sends the same write with the same token each time. It returns None once the store says it is done.
         `judge` reads the record of a refusal that follows a lost attempt.
 
-        Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - no telling; a
+        Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - not known; any
             MetadataError that `attempt` raises, unless an earlier attempt was lost.
         """
         lost: OutcomeUnknownError | None = None
@@ -129,7 +129,7 @@ class Attempts:
             except MetadataError as exc:
                 if lost is None or not exc.definite:
                     raise
-                # It says why this attempt had no effect. The one that was lost may have had its effect before.
+                # The error says why this attempt had no effect. The lost attempt may have had its effect before.
                 raise UncertainStateError(
                     f"{self._what}: an answer was lost ({lost}), and the next attempt was refused: {exc}; "
                     "read before deciding"

@@ -1,4 +1,4 @@
-"""Changing a record: read it, decide, write at the version that was read, and begin anew if others were faster."""
+"""Changing a record: read it, decide, write at the version that was read, and start again if others were faster."""
 
 import enum
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ _TRIES: Final = 8
 
 
 class TopicRecords(Protocol[R]):
-    """Records of one kind, one for each topic: two of the managers, and the third for one subscriber (`of`)."""
+    """Records of one kind, one per topic: two of the managers, and for one subscriber the third one (see `of`)."""
 
     async def read(self, topic: Topic, /) -> Versioned[R] | None:
         """Return the record of `topic`, or None."""
@@ -52,15 +52,15 @@ async def change(
     seen: Versioned[R] | _Unread | None = _Unread.UNREAD,
     tries: int = _TRIES,
 ) -> Version | None:
-    """Change the record of `topic` to what `function` makes of it, by compare-and-set.
+    """Change the record of `topic` to the value that `function` returns, by compare-and-set.
 
-    `function` is given the record, or None, and returns the new value, LEAVE or DELETE; it may be asynchronous. It is
-    called again, with the record as it is then, each time that somebody else was faster, so it must bear that. What it
-    raises ends the change, and nothing is written.
+    `function` receives the record, or None, and returns the new value, LEAVE or DELETE. It may be asynchronous. It is
+    called again, with the new record, each time another client was faster, so it must be repeatable. If it raises an
+    error, the change ends and nothing is written.
 
-    Args: seen - the record as the caller knows it (None: there is none), which saves the read; if it is outdated, the
-        write is refused, and nothing is lost but that. tries - how many writes may be refused.
-    Returns: the version that the record has now; None if there is none now.
+    Args: seen - the record as the caller knows it (None: there is none), which saves the read; an outdated one costs
+        only a refused write; tries - how many writes may be refused.
+    Returns: the version that the record has now; None if there is no record now.
     Raises: BadVersionError, NoRecordError - others were faster each time, and nothing was written;
         UncertainStateError - a write was sent and has no known outcome: it is never repeated here, read before
         deciding; any other error of a read or write.

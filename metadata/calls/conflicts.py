@@ -1,4 +1,4 @@
-"""Counting the compare-and-sets that were refused: how often somebody else was first."""
+"""Counting the compare-and-sets that were refused because another client was first."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Conflicts:
-    """How many writes and deletes were refused so far."""
+    """The number of writes and deletes refused so far."""
 
     __slots__ = ("number",)
 
@@ -24,7 +24,7 @@ class Conflicts:
 
 
 class ConflictCountingTable(TableOver[R]):
-    """A VersionedTable over another, whose writes and deletes that were refused are added to `conflicts`."""
+    """A VersionedTable over another. It adds its refused writes and deletes to `conflicts`."""
 
     def __init__(self, table: VersionedTable[R], conflicts: Conflicts) -> None:
         super().__init__(table)

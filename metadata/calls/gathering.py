@@ -1,11 +1,12 @@
 """Gathering: single operations of many callers that travel to the store together.
 
-A store takes many operations in one `apply` for much less than one by one, but the callers of a hub each have one. What
-begins in the same turn of the event loop, and what comes while the store is busy with as much as it may have at once,
-goes into the next `apply`. An operation waits for the slowest of its company, and for nothing else.
+A store runs many operations in one `apply` for much less than one by one, but each caller of a hub has one. Operations
+that begin in the same turn of the event loop go into one `apply`. So do those that arrive while the most `apply` calls
+allowed are under way. An operation waits for the slowest of its company, and for nothing else.
 
-Its deadline begins when it comes. A company has that of its first, so it is made of operations that came within a tenth
-of the operation timeout: behind a store that is silent each has its time, less that tenth at most, and no more.
+The deadline of an operation begins when it arrives. A company has the earliest deadline of its members. So it takes
+only operations that arrived within a tenth of the operation timeout. If the store is silent, each operation ends by its
+own deadline, and at most that tenth before it.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _APART: Final = 0.1
 
 
 class _Traveller(NamedTuple, Generic[R]):
-    """An operation that waits: until when, by the monotonic clock, and what becomes of it."""
+    """An operation that waits: its deadline by the monotonic clock, and the future of its outcome."""
 
     operation: Operation[R]
     until: float
@@ -39,10 +40,10 @@ class _Traveller(NamedTuple, Generic[R]):
 
 
 class GatheringTable(TableOver[R]):
-    """A VersionedTable over another, whose single operations become few `apply`.
+    """A VersionedTable over another. It turns many single operations into few calls of `apply`.
 
-    How many wait is bounded by how many callers there are. A caller that is cancelled does not know the outcome, as
-    with any table; its operation goes on.
+    The number of callers bounds how many operations wait. A cancelled caller does not learn the outcome, as with any
+    table. Its operation goes on.
     """
 
     def __init__(self, kind: RecordKind[R], table: VersionedTable[R], options: StoreOptions) -> None:
@@ -51,7 +52,7 @@ class GatheringTable(TableOver[R]):
         self._options = options
         self._waiting: list[_Traveller[R]] = []
         self._running: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.get_running_loop()  # Asked for once: Python 3.11 makes a system call of it.
+        self._loop = asyncio.get_running_loop()  # Kept, since each call is a system call in Python 3.11.
 
     async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         self._kind.check(key)
@@ -95,7 +96,7 @@ class GatheringTable(TableOver[R]):
 
     async def _travel(self, company: "Sequence[_Traveller[R]]") -> None:
         deadline = Deadline(self._options.clock, min(each.until for each in company))
-        # Should this task be cancelled, nobody is left who could say what became of the company.
+        # If this task is cancelled, the outcomes of the company stay unknown.
         outcomes: Sequence[Outcome[R]] = ()
         try:
             if deadline.expired:

@@ -1,7 +1,7 @@
 """What a backend is: tables, a layout, and a way to make both.
 
-Third parties add one by an entry point of the group `hedwig.metadata`, named by the URL scheme, that loads an object
-with the functions of `BackendFactory`.
+Third parties add a backend by an entry point of the group `hedwig.metadata`. Its name is the URL scheme, and it loads
+an object with the functions of `BackendFactory`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -28,14 +28,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How to use a store, whatever its kind.
+    """How to use a store of any kind.
 
-    `operation_timeout_s` bounds every operation; `in_flight_max` bounds how many wait for the store at once (more wait
-    their turn here); `page_rows` is how many records one page of a listing holds at most; `regions` is how many
-    HBase regions `format` splits each table into; `children_max` is how many names a store in ZooKeeper takes in one
-    reply, unless its URL says otherwise. With `gather`, single operations of concurrent callers travel
-    together, where the backend does not see to that by itself: for a process with many callers, each with one operation
-    at a time.
+    `operation_timeout_s` bounds every operation. `in_flight_max` bounds how many wait for the store at once; further
+    ones wait their turn here. `page_rows` is the most records in one page of a listing. `regions` is the number of
+    HBase regions into which `format` splits each table. `children_max` is the most names that a store in ZooKeeper
+    takes in one reply, unless its URL says otherwise.
+
+    With `gather`, single operations of concurrent callers travel together, unless the backend gathers them by itself.
+    It is for a process with many callers, each with one operation at a time.
     """
 
     operation_timeout_s: float = 30.0
@@ -45,14 +46,14 @@ class StoreOptions:
     children_max: int = 1_000_000
     gather: bool = False
     makes: bool = True
-    """Whether opening makes a store that is not there, where that takes no more: in SQLite."""
+    """Whether `open` creates a missing store, if that takes no further step: in SQLite."""
     reads_only: bool = False
-    """Whether only reading is wanted, so that a SQLite file is opened which may not be written. Writes may fail."""
+    """Whether the caller only reads, so that a write-protected SQLite file can be opened. Writes may fail."""
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
-    """Draws the tokens of writes. Seeded by the system once: asking it each time is a system call for every write."""
+    """Draws the tokens of writes. The system seeds it once, since asking the system costs a system call per write."""
     gate: "WriteGate | None" = None
-    """What all writes of the managers go through, so that whoever has it can hold them back."""
+    """The gate through which all writes of the managers go, so that its holder can hold them back."""
 
     def __post_init__(self) -> None:
         bounds = (self.in_flight_max, self.page_rows, self.regions, self.children_max)
@@ -65,12 +66,12 @@ class Backend(Protocol):
 
     @property
     def partial_update(self) -> bool:
-        """Say whether a merging write leaves absent parts' stored bytes untouched."""
+        """Say whether a merging write leaves the stored bytes of absent parts unchanged."""
         ...
 
     @property
     def gathers(self) -> bool:
-        """Say whether single operations of concurrent callers travel together anyhow, below the tables."""
+        """Say whether the backend itself sends single operations of concurrent callers together."""
         ...
 
     @property
@@ -83,20 +84,20 @@ class Backend(Protocol):
         ...
 
     def sort_key(self, topic: Topic) -> bytes:
-        """Return bytes whose order is the order in which this backend lists topics."""
+        """Return bytes that sort in the order in which this backend lists topics."""
         ...
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
         """Iterate over the topics that have a record of any kind, each once, in the order of `sort_key`.
 
-        Close it if it is left early.
+        Close the iterator if you leave it early.
         """
         ...
 
     async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
-        """Return how many records of each kind there are, by its name, as cheaply as can be.
+        """Return the number of records of each kind, by its name, as cheaply as possible.
 
-        Where they have to be counted one by one, `advance` is told of each number that was counted further.
+        A backend that has to read them calls `advance` with the number of records that each step counted.
         """
         ...
 
@@ -108,25 +109,25 @@ class Backend(Protocol):
         ...
 
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
-        """Remove what deletes more than `older_than_s` seconds ago left behind; return how many records that were.
+        """Remove what deletes more than `older_than_s` seconds ago left behind; return the number of those records.
 
-        With `dry_run` they are only counted.
+        With `dry_run`, only count them.
         """
         ...
 
     async def close(self) -> None:
-        """Give up every connection and thread; operations under way fail. May be called twice."""
+        """Close every connection and end every thread. Operations under way fail. May be called twice."""
         ...
 
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """A backend whose reads may tell what was there a moment ago."""
+    """A backend whose reads may return a slightly older state."""
 
     async def catch_up(self) -> None:
-        """Return once reads that follow tell all that was written by now, by whomever.
+        """Return once reads that follow see every write of any client up to now.
 
-        Raises: MetadataUnavailableError - it does not answer.
+        Raises: MetadataUnavailableError - the store does not answer.
         """
         ...
 
@@ -142,12 +143,12 @@ class BackendFactory(Protocol):
         """Open a formatted store.
 
         Raises: LayoutMissingError - it was never formatted, or a table is missing; LayoutMismatchError - it is another
-            backend's, or of a newer major format; MetadataUnavailableError - it does not answer.
+            backend's, or of another major format; MetadataUnavailableError - it does not answer.
         """
         ...
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
-        """Make what is missing of the store, and return its layout; with `wipe`, delete all of its records first.
+        """Create what is missing of the store, and return its layout; with `wipe`, delete all of its records first.
 
         Named records stay, also with `wipe`.
         """

@@ -1,7 +1,7 @@
-"""The keys of records that were changed, by whomever, as the store itself tells them while somebody wants to know.
+"""The keys of records that any client changed, as the store itself reports them on request.
 
-What a store tells is all of it, or it says that it is not: whoever was told everything but a few changes would take
-stores for equal that are not.
+A store reports every change, or it reports a gap. If it silently missed a few, the caller would take stores for equal
+that are not.
 """
 
 from collections.abc import Sequence
@@ -17,52 +17,52 @@ __all__ = ["ChangedRecord", "Changes", "ChangesLostError", "ChangesUntoldError",
 
 @dataclass(frozen=True, slots=True)
 class ChangedRecord:
-    """A record that was written or deleted; it may be as it was before."""
+    """A record that was written or deleted. It may hold the same value as before."""
 
     kind: RecordKind[Any]
     key: RecordKey
 
 
 class ChangesLostError(HedwigError):
-    """Not all that was changed since `begin` is known, and never will be: begin again, and look at every record."""
+    """Some changes since `begin` are unknown for good. The caller has to begin again and read every record."""
 
 
 class ChangesUntoldError(HedwigError):
-    """This store cannot tell which records are changed; the text says why."""
+    """This store cannot report which records are changed. The text says why."""
 
 
 class Changes(Protocol):
-    """The changes of one store since `begin`, exact: no change is missing, whoever makes it, or `take` says so."""
+    """The exact changes of one store since `begin`. No change of any client is missing, or `take` says so."""
 
     async def begin(self) -> None:
-        """Keep what is changed from now on, and forget what was kept so far. One at a time may do that with a store.
+        """Record the changes from now on, and drop those recorded so far. A store serves one caller at a time.
 
-        Who reads a record after this through the same store, sees every change that will not be told.
+        A read through the same store after this sees every change that `take` will not return.
 
-        Raises: ChangesUntoldError - this store never will; MetadataUnavailableError, UncertainStateError - begin again.
+        Raises: ChangesUntoldError - this store never reports changes; MetadataUnavailableError, UncertainStateError -
+            begin again.
         """
         ...
 
     async def take(self, most: int) -> Sequence[ChangedRecord]:
-        """Return up to `most` of the records that were changed, and forget them; fewer only if there are no more.
+        """Return at most `most` of the changed records, and drop them; fewer only if there are no more.
 
-        What was changed before this has begun is returned by now, unless `most` are; a record that is changed after
-        that will be returned by a later one, at the latest. Who reads a record after this through the same store, sees
-        at least the changes that were returned.
+        Unless `most` are returned, every change from before this call has been returned by now. A later call returns
+        the changes made after that. A read through the same store after this sees at least the returned changes.
 
-        Raises: ChangesLostError - there is a hole in what is known, until the next `begin`; MetadataUnavailableError -
-            not taken, or others have begun since; UncertainStateError - taken or not: one has to begin again.
+        Raises: ChangesLostError - some changes are unknown, until the next `begin`; MetadataUnavailableError - not
+            taken, or another caller has begun since; UncertainStateError - taken or not: the caller has to begin again.
         """
         ...
 
     async def end(self) -> None:
-        """Keep nothing more. Raises: MetadataUnavailableError, UncertainStateError."""
+        """Stop recording changes. Raises: MetadataUnavailableError, UncertainStateError."""
         ...
 
 
 @runtime_checkable
 class TracksChanges(Protocol):
-    """A backend that can keep the keys of changed records."""
+    """A backend that can record the keys of changed records."""
 
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> Changes:
         """Return the changes of records of `kinds`."""

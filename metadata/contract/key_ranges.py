@@ -1,7 +1,7 @@
 """Key ranges: the records of one kind, cut into shares that many processes can read side by side.
 
-A backend makes the ranges in its own key order: together they are everything, and none overlaps with another. What a
-range says is the backend's own affair; everybody else hands it on, to another process too.
+A backend makes the ranges in its own key order. Together they hold all records, and no two overlap. Only the backend
+reads the content of a range; callers just pass it on, to another process too.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ __all__ = ["KeyRange", "steps"]
 class KeyRange:
     """A share of the records of one kind, made and read by one kind of backend.
 
-    `kind` is the name of the records' kind; `prefix` leaves only topics that begin so. `start` is the first key of the
-    range and `stop` the first one behind it, None for the end of all. `listed` is for a backend that cannot read from
-    one key to another: what was there when the ranges were made. `rows`: about so many records are there, 0 if nobody
-    knows.
+    `kind` is the name of the records' kind. Only topics that begin with `prefix` are in the range. `start` is its first
+    key, and `stop` the first key behind it, None for the end of all. `listed` is for a backend that cannot read from
+    one key to another: the topics that existed when the ranges were made. `rows` is the approximate number of records,
+    0 if unknown.
     """
 
     kind: str
@@ -28,5 +28,5 @@ class KeyRange:
 
 
 def steps(rows: int, parts: int, rows_min: int) -> int:
-    """Return how many of `rows` records each range has, so that there are `parts` at most, of `rows_min` at least."""
+    """Return how many of `rows` records a range takes, for at most `parts` ranges of at least `rows_min` records."""
     return max(rows_min, -(-rows // parts), 1)

@@ -26,19 +26,20 @@ R = TypeVar("R")
 RECORD_BYTES_MAX: Final = 512 * 1024
 """The most bytes that the encoded form of a record may have, on every backend.
 
-Half of ZooKeeper's packet limit, so that a path and the guard fit beside it; about twenty thousand ledger ranges.
+It is half of ZooKeeper's packet limit, so that a path and the guard fit beside the record. It holds about twenty
+thousand ledger ranges.
 """
 
 _RANGES_BYTES_MAX: Final = 768 * 1024
-"""The same for ledger ranges, with room for the ends of ranges that were begun within the limit of all records.
+"""The same limit for ledger ranges. It leaves room to end the ranges that began within the limit of all records.
 
-A topic whose range could not be ended could be neither released nor recovered.
+If the last range of a topic could not be ended, the topic could be neither released nor recovered.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordKind(Generic[R]):
-    """One manager's records: the manager's name, what a record is called, and what its refusals are called."""
+    """The records of one manager: the manager's name, the noun for a record, and the errors of its refusals."""
 
     name: str
     noun: str
@@ -54,13 +55,13 @@ class RecordKind(Generic[R]):
             raise InvalidArgumentError(f"the key of {self.noun} has {'a' if self.has_subscriber else 'no'} subscriber")
 
     def check_delete(self, key: RecordKey, version: Version) -> None:
-        """Raise InvalidArgumentError if the delete cannot make sense."""
+        """Raise InvalidArgumentError if the key is invalid or the version is NEW."""
         self.check(key)
         if version == NEW:
             raise InvalidArgumentError("a delete takes the version last read, or ANY, never NEW")
 
     def check_size(self, key: RecordKey, *parts: bytes | None) -> None:
-        """Raise RecordTooLargeError if the encoded parts exceed the limit together."""
+        """Raise RecordTooLargeError if the encoded parts together exceed the limit."""
         size = sum(len(part) for part in parts if part is not None)
         if size > self.bytes_max:
             raise RecordTooLargeError(
@@ -68,15 +69,15 @@ class RecordKind(Generic[R]):
             )
 
     def exists(self, key: RecordKey, current: Versioned[R]) -> BadVersionError:
-        """Return the error for NEW where a record is."""
+        """Return the error for NEW when the record exists."""
         return self.exists_error(f"the {self.noun} of {key} exists already, at version {current.version}", current)
 
     def stale(self, key: RecordKey, current: Versioned[R]) -> BadVersionError:
-        """Return the error for a version that is not the record's."""
+        """Return the error for a version that is not current."""
         return BadVersionError(f"the {self.noun} of {key} is at version {current.version}, not the one given", current)
 
     def missing(self, key: RecordKey) -> NoRecordError:
-        """Return the error for a version, or ANY on delete, where no record is."""
+        """Return the error for a version, or ANY on delete, when there is no record."""
         return self.missing_error(f"there is no {self.noun} of {key}")
 
 

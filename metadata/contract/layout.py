@@ -8,15 +8,15 @@ from hedwig.errors import LayoutMismatchError, NoMetadataError
 __all__ = ["FORMAT_MAJOR", "FORMAT_MINOR", "Layout", "check_layout"]
 
 FORMAT_MAJOR: Final = 1
-"""Raised when older code could no longer read, or would damage, what newer code writes."""
+"""Increased when older code could no longer read, or would damage, the records of newer code."""
 
 FORMAT_MINOR: Final = 0
-"""Raised when fields are added that older code keeps without understanding them."""
+"""Increased when new fields are added that older code keeps without understanding them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Who laid a store out: the kind of backend, its format, and the store's own id (empty where none can be kept)."""
+    """The layout of a store: the kind of backend, its format, and the store's own id (empty if it cannot keep one)."""
 
     kind: str
     major: int = FORMAT_MAJOR

@@ -1,7 +1,7 @@
 """Named records: the few small facts about a store as a whole, kept beside its layout.
 
-They are no topic's, so no manager keeps them, no listing shows them, and a wipe leaves them alone. Nothing has to be
-laid out for them: a store that was formatted before a name was thought of has no record of that name yet.
+They belong to no topic, so no manager keeps them, no listing shows them, and a wipe leaves them alone. Formatting does
+not create them: a store that was formatted before a name was introduced has no record of that name yet.
 """
 
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ class NamedRecords(Protocol):
     """The named records of one open store. A name is 1 to 64 lower-case letters and hyphens."""
 
     async def read(self, name: str) -> bytes | None:
-        """Return the value of `name` as it is now, what any client wrote before included; None if it has none.
+        """Return the current value of `name`, including earlier writes of any client; None if it has none.
 
         Raises: MetadataUnavailableError - the store did not answer within the operation timeout.
         """
@@ -26,18 +26,18 @@ class NamedRecords(Protocol):
     async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         """Store `value` under `name` if that holds `expected` (None: nothing); return whether it was stored.
 
-        Values are compared, so `value` must be one that the name never held before, and it is not empty. False may also
-        follow a lost answer if others have written since.
+        The store compares values, so `value` must be one that the name never held before. It must not be empty. False
+        may also follow a lost answer if others have written since.
 
-        Raises: MetadataUnavailableError - surely not stored; UncertainStateError - no telling yet: read the name.
+        Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known yet: read the name.
         """
         ...
 
 
 async def replace_surely(records: NamedRecords, name: str, expected: bytes | None, value: bytes) -> bool:
-    """Store `value` under `name` if that holds `expected`; return whether it was, which is known when this returns.
+    """Store `value` under `name` if that holds `expected`; return whether it was stored, which is then certain.
 
-    Raises: MetadataUnavailableError - surely not stored; UncertainStateError - there was no telling in many tries.
+    Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known after many tries.
     """
     in_doubt = False
     for _ in range(_TRIES):

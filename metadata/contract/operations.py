@@ -65,7 +65,7 @@ Operation: TypeAlias = Read | Write[R] | Delete
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """What came of one operation: its error, or a Write's new version, or a Read's record (None: absent)."""
+    """The outcome of one operation: its error, or a Write's new version, or a Read's record (None: absent)."""
 
     version: Version | None = None
     record: Versioned[R] | None = None
@@ -78,12 +78,12 @@ class Outcome(Generic[R]):
         try:
             raise self.error
         finally:
-            # The error's traceback holds this frame, which must not hold the error: thousands of refusals a second are
-            # too many for the garbage collector.
+            # The error's traceback holds this frame, so the frame must not hold the error. With thousands of refusals a
+            # second, such cycles are too many for the garbage collector.
             del self
 
     def written(self) -> Version:
-        """Return the version of a Write that was done, else raise its error."""
+        """Return the version of a Write that was applied; else raise its error."""
         if self.version is not None:
             return self.version
         check = self.check
@@ -93,7 +93,7 @@ class Outcome(Generic[R]):
 
 
 def outcome_of(decode: Callable[[], Versioned[R]]) -> Outcome[R]:
-    """Return the record that `decode` returns as an outcome, or that it cannot be read."""
+    """Return the outcome with the record that `decode` returns, or with the error that it cannot be read."""
     try:
         return Outcome(record=decode())
     except CorruptRecordError as exc:

@@ -1,8 +1,8 @@
-"""Records as they are stored, column by column, for those who want a table and would take objects apart at once.
+"""Records as they are stored, column by column, for callers that want a table and no objects.
 
-To make objects of records costs several times what reading them does; over millions of records that is what a scan
-takes. So a backend whose records are in our own form (`packing`) may hand on what it read, and who reads it
-decodes a column at a time.
+Decoding records into objects costs several times as much as reading them. In a scan of millions of records it takes
+most of the time. So a backend with records in our own form (`packing`) may hand on the stored bytes, and the caller
+decodes one column at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["PackedColumns", "PackedPage", "PackedValues", "ScansPacked"]
 
 PackedValues: TypeAlias = "Sequence[bytes | None] | pa.Array"
-"""A column: a list, or an array of Arrow's type binary where a backend comes by one without a look at each value."""
+"""A column: a list, or an array of Arrow's type binary if the backend gets one without reading each value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedColumns:
     """Records of one kind: columns of one length, in the order of the scan.
 
-    `subscribers` is empty for kinds that have none. `versions` are what `Version.raw` is. `parts` has one column for
-    each part of the kind's codec, in its form; a part that is absent is None or empty.
+    `subscribers` is empty for kinds that have none. `versions` holds the values of `Version.raw`. `parts` has one
+    column for each part of the kind's codec, in the codec's form. An absent part is None or empty.
     """
 
     topics: PackedValues
@@ -40,9 +40,9 @@ class PackedColumns:
 
 @dataclass(frozen=True, slots=True)
 class PackedPage:
-    """A page of a scan. `records` makes objects of it, as other scans do, and says what cannot be read.
+    """A page of a scan. `records` decodes it into objects, as other scans do, and reports unreadable records.
 
-    `columns` is None where a version is not what it should be. What is in the parts nobody has looked at.
+    `columns` is None if a version is malformed. The content of the parts is unchecked.
     """
 
     columns: PackedColumns | None
@@ -51,8 +51,8 @@ class PackedPage:
 
 @runtime_checkable
 class ScansPacked(Protocol):
-    """A table that hands on what it has read of its records."""
+    """A table that can return its records as stored."""
 
     def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
-        """Iterate over pages of the records in a range, as `range_records`. Close it if it is left early."""
+        """Iterate over pages of the records in a range, as `range_records`. Close it if you leave it early."""
         ...

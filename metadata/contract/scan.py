@@ -1,11 +1,11 @@
 """The bulk scan: every record of a store, topic by topic in the backend's key order, page by page.
 
-A backend may scan all kinds at once (`ScansTopics`). Else each manager's records come as pages of their own
-(`VersionedTable.records`), the next of each on its way while the present one is worked on, and are merged by topic. So
-a topic's records stand together: its owner, its ledger ranges, its subscriptions. What is held is a few pages, whatever
-the sizes of topics are.
+A backend may scan all kinds at once (`ScansTopics`). Else the scan reads pages of each manager's records
+(`VersionedTable.records`) and merges them by topic. It fetches the next page while it works on the current one. So a
+topic's records stand together: its owner, its ledger ranges, its subscriptions. The scan holds a few pages in memory,
+independent of the sizes of topics.
 
-Nothing here is one moment in time: a record that is there from start to end of the scan is met exactly once, as it was
+A scan is no snapshot of one moment. It returns a record that exists from its start to its end exactly once, as it was
 at some moment in between.
 """
 
@@ -28,12 +28,12 @@ R = TypeVar("R")
 Record: TypeAlias = HubInfo | LedgerRanges | SubscriptionData
 
 SCAN_ROWS: Final = 1000
-"""How many records a page of the scan has at most."""
+"""The most records in one page of the scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedRecord:
-    """One record of any manager: its kind and key, and what stands there, or why that cannot be read."""
+    """One record of any manager: its kind, its key, and its content or why that cannot be read."""
 
     kind: RecordKind[Any]
     key: RecordKey
@@ -55,12 +55,12 @@ class ScannedRecord:
 
 @runtime_checkable
 class ScansTopics(Protocol):
-    """A backend that scans all kinds of records at once more cheaply than one after the other."""
+    """A backend that scans all kinds of records together more cheaply than one after the other."""
 
     def scan_topics(
         self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[list[ScannedRecord], None]:
-        """Iterate over pages as `MetadataStore.scan`; `kinds` are at least one."""
+        """Iterate over pages as `MetadataStore.scan`; `kinds` has at least one."""
         ...
 
 
@@ -70,7 +70,7 @@ async def merge_records(
     prefix: bytes | None,
     start_after: Topic | None,
 ) -> AsyncGenerator[list[ScannedRecord], None]:
-    """Iterate over pages of the records of `tables`, in the order of the topics, and for one topic of the tables."""
+    """Iterate over pages of the records of `tables`, ordered by topic, and within a topic by table."""
     readers = [_Reader(kind, table.records(prefix, start_after), sort_key) for kind, table in tables]
     page: list[ScannedRecord] = []
     try:
@@ -93,7 +93,7 @@ async def merge_records(
 
 
 class _Reader(Generic[R]):
-    """The records of one table; `head` is the sort key of the topic at which it stands, None at the end."""
+    """The records of one table. `head` is the sort key of the topic of the next record, None at the end."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _Reader(Generic[R]):
         self._coming = asyncio.create_task(self._next())
 
     def take(self, most: int) -> list[ScannedRecord]:
-        """Return up to `most` records of the topic at the head, as far as they are on the page at hand."""
+        """Return at most `most` records of the topic at the head, from the current page only."""
         end = self._position
         last = min(len(self._page), end + most)
         while end < last and self._page[end][0].topic == self._topic:
@@ -121,7 +121,7 @@ class _Reader(Generic[R]):
         return taken
 
     async def advance(self) -> None:
-        """Set `head`, after getting the next page if this one is used up."""
+        """Set `head`, and fetch the next page first if this one is used up."""
         while self._position >= len(self._page):
             page = await self._coming
             if page is None:
@@ -134,7 +134,7 @@ class _Reader(Generic[R]):
             self._topic, self.head = topic, self._sort_key(topic)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the fetch of the next page, and close the listing."""
         self._coming.cancel()
         await asyncio.gather(self._coming, return_exceptions=True)
         if isinstance(self._pages, AsyncGenerator):

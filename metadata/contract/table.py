@@ -12,13 +12,15 @@ and `delete` follow is in docs/explanation/metadata.md and in the conformance su
     ANY             present   written           deleted
     ANY             absent    created           missing error
 
-Beyond these, MetadataUnavailableError means that the store could not be asked, UncertainStateError that the outcome
-could not be learned, InvalidArgumentError that nothing was sent, CorruptRecordError that stored bytes cannot be read.
-Every operation on one record or one topic ends within the timeout that the backend was opened with, or by the deadline
-that it is given because it has waited elsewhere before; `apply` has a millisecond more for each of its operations, and
-`scan` and `count_of` end within the timeout over all of their pages (see `ListingTime`). Of what goes through the whole
+The other errors are these. MetadataUnavailableError: the store could not be asked. UncertainStateError: the outcome
+could not be learned. InvalidArgumentError: nothing was sent. CorruptRecordError: stored bytes cannot be read.
+
+Every operation on one record or one topic ends within the timeout that the backend was opened with. An operation that
+has waited elsewhere before is given a deadline instead. `apply` has a millisecond more for each of its operations.
+`scan` and `count_of` end within the timeout over all of their pages (see `ListingTime`). In operations on the whole
 table, each request has the timeout.
-Each may be cancelled at any await: the outcome of a cancelled write is unknown, and the table stays usable.
+
+Each operation may be cancelled at any await. Then the outcome of a write is unknown, and the table stays usable.
 """
 
 import asyncio
@@ -47,7 +49,7 @@ class VersionedTable(Protocol[R]):
     async def write(
         self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
     ) -> Version:
-        """Store `record` if `version` is still current; with `merge`, only the parts that are present in it."""
+        """Store `record` if `version` is still current; with `merge`, only its present parts."""
         ...
 
     async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
@@ -55,53 +57,53 @@ class VersionedTable(Protocol[R]):
         ...
 
     async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
-        """Carry out all `operations`, in no order among themselves; return one outcome each, in the order given."""
+        """Run all `operations`, in any order; return one outcome each, in the order given."""
         ...
 
     def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
-        """Iterate over the records of `topic` that have a subscriber, page by page, ordered as the backend orders."""
+        """Iterate over the records of `topic` that have a subscriber, page by page, in the backend's order."""
         ...
 
     async def count_of(self, topic: Topic) -> int:
-        """Return how many records `scan` would iterate over, without reading what is in them."""
+        """Return the number of records that `scan` would return, without reading their content."""
         ...
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         """Iterate over the topics that have a record here, each once, in the backend's key order, page by page.
 
-        Topics that are there from start to end of the iteration are all named; `start_after` need not exist.
+        Each topic that exists from start to end of the iteration is returned. `start_after` need not exist.
         """
         ...
 
     def records(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        """Iterate over pages of the records of all those topics, topic by topic in the order of `topics`.
+        """Iterate over pages of the records of these topics, topic by topic in the order of `topics`.
 
-        A topic's subscriptions are in the order of `scan`, and may go on from one page to the next. An outcome has the
-        record, or the CorruptRecordError of one that cannot be read, which does not end the iteration.
+        A topic's subscriptions are in the order of `scan`, and may continue on the next page. An outcome has the record
+        or, if it cannot be read, its CorruptRecordError. That does not end the iteration.
         """
         ...
 
     async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
-        """Return ranges that hold all records of topics that begin with `prefix`: one at least, at most `parts`.
+        """Return 1 to `parts` ranges that together hold all records of topics that begin with `prefix`.
 
-        They are about equal, and of about `rows_min` records at least, as far as the backend can tell without reading
-        them all.
+        They are about equal, and have about `rows_min` records at least, as far as the backend can tell without reading
+        all records.
         """
         ...
 
     def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
-        """Iterate over pages of the records in one of these ranges, as `records`. Close it if it is left early."""
+        """Iterate over pages of the records in one range, as `records`. Close the iterator if you leave it early."""
         ...
 
     async def count(self) -> int:
-        """Return how many records there are, as cheaply as the backend can."""
+        """Return the number of records, as cheaply as the backend can."""
         ...
 
 
 class TableOver(Generic[R]):
-    """A VersionedTable over another, which carries everything out as that does; for those that add to some of it."""
+    """A VersionedTable that passes every call on to another. Subclasses override some of them."""
 
     def __init__(self, table: VersionedTable[R]) -> None:
         self._table = table
@@ -147,12 +149,12 @@ class TableOver(Generic[R]):
 async def carry_out_all(
     table: VersionedTable[R], operations: Sequence[Operation[R]], deadline: Deadline | None = None
 ) -> list[Outcome[R]]:
-    """Carry out `operations` concurrently, one call each: `apply` for a backend that has no batches of its own."""
+    """Run `operations` concurrently, one call each: the `apply` of a backend that has no batches of its own."""
     return list(await asyncio.gather(*(carry_out(table, operation, deadline) for operation in operations)))
 
 
 async def carry_out(table: VersionedTable[R], operation: Operation[R], deadline: Deadline | None = None) -> Outcome[R]:
-    """Carry out one operation, with what it raises as its outcome."""
+    """Run one operation; return an error that it raises as its outcome."""
     try:
         match operation:
             case Read(key):

@@ -17,7 +17,7 @@ async def merge_topics(
     prefix: bytes | None,
     start_after: Topic | None,
 ) -> AsyncGenerator[Topic, None]:
-    """Iterate over the topics that have a record in any of `tables`; holds a page of each."""
+    """Iterate over the topics that have a record in any of `tables`. One page of each is held in memory."""
     heads: list[tuple[bytes, int, Topic]] = []
     async with AsyncExitStack() as stack:
         listings = [table.topics(prefix, start_after) for table in tables]
@@ -40,7 +40,7 @@ async def merge_topics(
                 yield topic
             last = topic
         for _, index, topic in heads:
-            # Nothing is left to be merged with what the last table has.
+            # Only one table has topics left, so there is nothing more to merge.
             if topic != last:
                 yield topic
             async for topic in listings[index]:

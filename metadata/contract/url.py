@@ -12,7 +12,7 @@ __all__ = ["MetadataUrl", "family_of", "zookeeper_place"]
 
 _ZOOKEEPER_PORT: Final = 2181
 _ZOOKEEPERS_OWN: Final = "zookeeper"
-"""What ZooKeeper keeps below it is nobody else's."""
+"""ZooKeeper reserves the nodes below this one for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class MetadataUrl:
 
     @property
     def family(self) -> str:
-        """Return what backends that share their tables and versions are called together."""
+        """Return the common name of the backends that share tables and versions with this one."""
         return family_of(self.scheme)
 
     @property
     def file(self) -> Path:
-        """Return the file that the path names: `/./path` is one from where the process is."""
+        """Return the file that the path names. `/./path` is relative to the working directory of the process."""
         return Path(self.path.removeprefix("/") if self.path.startswith("/./") else self.path)
 
     def endpoints(self, default_port: int) -> tuple[tuple[str, int], ...]:
@@ -76,7 +76,7 @@ class MetadataUrl:
 
 
 def family_of(scheme: str) -> str:
-    """Return what backends that share their tables and versions are called together, by the scheme of one."""
+    """Return the common name of the backends that share tables and versions with the one of `scheme`."""
     return scheme.partition("+")[0]
 
 

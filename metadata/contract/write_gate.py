@@ -1,7 +1,7 @@
-"""The gate through which all writes of a process go to its store, so that they can be held back, every one of them.
+"""The gate through which all writes of a process go to its store, so that all of them can be held back.
 
-A gate that is closed lets no write begin, and whoever closes it waits until none is under way. A write whose outcome is
-not known may still come into effect for a while: until that has passed, nobody may take the gate for closed.
+A closed gate lets no write begin, and its holder waits until no write is under way. A write of unknown outcome may
+still take effect for a while. Until that time has passed, the holder must not count the gate as closed.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ __all__ = ["GatedTable", "WriteGate", "reads_only"]
 R = TypeVar("R")
 
 _DOUBT: Final = 2
-"""For how many operation timeouts a write of unknown outcome may come into effect yet.
+"""For how many operation timeouts a write of unknown outcome may still take effect.
 
-One is what the store has for it; the other is for what a store that was slow, or a network, did not forget in time.
+One is the time that the store has for the write. The other is a margin for a slow store or network.
 """
 
 
 class WriteGate:
-    """Open, held (writes wait for a decision, no longer than an operation may) or closed (writes are refused)."""
+    """Open, held (writes wait for a decision, at most for their deadline) or closed (writes are refused)."""
 
     def __init__(self, clock: Clock, timeout_s: float) -> None:
         self._clock = clock
@@ -45,16 +45,16 @@ class WriteGate:
 
     @property
     def why_closed(self) -> str | None:
-        """Return why writes are refused; None if they are not."""
+        """Return why writes are refused, or None if they are not."""
         return self._why
 
     @property
     def running(self) -> int:
-        """How many writes are under way."""
+        """Return the number of writes under way."""
         return self._running
 
     def hold(self) -> None:
-        """Have writes wait until `open` or `close` is called."""
+        """Let writes wait until `open` or `close` is called."""
         self._decided.clear()
 
     def open(self) -> None:
@@ -64,7 +64,7 @@ class WriteGate:
         self._decided.set()
 
     def close(self, why: str) -> None:
-        """Refuse writes that have not begun; `why` is for whoever is refused."""
+        """Refuse writes that have not begun. `why` is the error text for their callers."""
         self._why = why
         self._open.clear()
         self._decided.set()
@@ -74,10 +74,10 @@ class WriteGate:
         await self._open.wait()
 
     async def settle(self) -> None:
-        """Wait until no write is under way; may be cancelled.
+        """Wait until no write is under way. May be cancelled.
 
-        Raises: UncertainStateError - one has not ended; or what became of one that ended a while ago is not known, and
-            may change yet.
+        Raises: UncertainStateError - a write has not ended, or one that ended with unknown outcome may still take
+            effect.
         """
         try:
             async with asyncio.timeout(_DOUBT * self._timeout_s):
@@ -94,13 +94,13 @@ class WriteGate:
             )
 
     def doubt(self) -> None:
-        """Note that what became of a write is not known."""
+        """Record that the outcome of a write is unknown."""
         self._doubt_until = self._clock.monotonic() + _DOUBT * self._timeout_s
 
     async def enter(self, deadline: Deadline | None = None) -> Deadline | None:
-        """Wait until a write may begin, which has to be `under_way` before anything else is awaited.
+        """Wait until a write may begin. The caller must enter `under_way` before it awaits anything else.
 
-        Returns: the write's deadline, which has begun if it had to wait.
+        Returns: the write's deadline, which has begun if the write had to wait.
         Raises: MetadataUnavailableError - it is refused, and surely not done.
         """
         if not self._decided.is_set():
@@ -116,13 +116,13 @@ class WriteGate:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Count what is done within as a write; in doubt if it ends with an error that does not tell its outcome."""
+        """Count the body as a write. It is in doubt if it ends with an error that leaves the outcome open."""
         self._running += 1
         self._idle.clear()
         try:
             yield
         except BaseException as exc:
-            # Cancelled, or a defect of ours: that says nothing of the outcome.
+            # A cancellation or a defect of ours says nothing about the outcome.
             if not getattr(exc, "definite", False):
                 self.doubt()
             raise
@@ -133,7 +133,7 @@ class WriteGate:
 
 
 class GatedTable(TableOver[R]):
-    """A VersionedTable over another, whose writes go through a gate; reads do not."""
+    """A VersionedTable over another. Its writes go through a gate, its reads do not."""
 
     def __init__(self, table: VersionedTable[R], gate: WriteGate) -> None:
         super().__init__(table)
@@ -171,7 +171,7 @@ async def reads_only(
     error: MetadataUnavailableError,
     deadline: Deadline | None,
 ) -> list[Outcome[R]]:
-    """Carry out the reads among `operations`; the writes came to `error`."""
+    """Run the reads among `operations`; return `error` as the outcome of each write."""
     reads = [operation for operation in operations if isinstance(operation, Read)]
     read: list[Outcome[R]] = await table.apply(reads, deadline) if reads else []
     found = iter(read)

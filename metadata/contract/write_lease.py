@@ -1,8 +1,8 @@
-"""The lease under which a process writes: once it has run out, no write begins, and none that was lost is repeated.
+"""The lease under which a process writes. Once it has run out, no write begins, and no lost write is repeated.
 
-Whoever has lost a record to somebody else may not know it yet, and compare-and-set stops only writes to records that
-were changed since. So a write begins under a lease that holds at that moment, after all that it waited for here; and
-each attempt of it has to be sent, and answered, before that lease as it is known then would run out.
+A hub that has lost a topic to another hub may not know it yet. Compare-and-set stops only its writes to records that
+were changed since. So a write checks the lease after all waiting here, at the moment it begins. Each attempt of it must
+be sent and answered before the lease, as known then, runs out.
 """
 
 import math
@@ -23,14 +23,14 @@ __all__ = ["LeasedTable", "WriteLease", "check_lease", "within_lease"]
 R = TypeVar("R")
 
 WriteLease: TypeAlias = Callable[[], float]
-"""Returns for how many seconds writes may be sent from now on, as far as is known now: infinity if nothing ends that.
+"""Returns for how many seconds from now writes may be sent, as far as known now: infinity if there is no limit.
 
-Once it has returned 0 it does so for good.
+Once it has returned 0, it returns 0 for good.
 """
 
 _NO_LEASE: Final = "this process cannot prove any more that it may write"
 
-# Set where a write goes down to the backend, and looked at where it is attempted, in the same task or one made for it.
+# LeasedTable sets it for each write. The attempts below read it, in the same task or in one created there.
 _lease: ContextVar[WriteLease | None] = ContextVar("the lease of the write under way", default=None)
 
 
@@ -41,7 +41,7 @@ def check_lease() -> None:
 
 
 def within_lease(clock: Clock, deadline: Deadline) -> Deadline:
-    """Return by when an attempt of the write under way has to be sent and answered: `deadline` at the latest."""
+    """Return the deadline by which an attempt of the write under way must be answered: `deadline` at the latest."""
     lease = _lease.get()
     left_s = math.inf if lease is None else lease()
     return deadline if left_s >= deadline.remaining_s() else Deadline.after(clock, left_s)
@@ -54,7 +54,7 @@ def _check(lease: WriteLease) -> None:
 
 @contextmanager
 def _writing(lease: WriteLease) -> Iterator[None]:
-    """Begin a write under `lease`. Raises MetadataUnavailableError - it has run out, and surely nothing is done."""
+    """Begin a write under `lease`. Raises MetadataUnavailableError - the lease has run out, and nothing was sent."""
     _check(lease)
     token = _lease.set(lease)
     try:
@@ -64,9 +64,9 @@ def _writing(lease: WriteLease) -> Iterator[None]:
 
 
 class LeasedTable(TableOver[R]):
-    """A VersionedTable over another, whose writes begin and are repeated under a lease only; reads need none.
+    """A VersionedTable over another. Its writes begin and are repeated only under a lease; reads need none.
 
-    What is over it may keep operations waiting; what is below sends them, or waits in vain within the lease.
+    Tables above it may let operations wait. The table below sends them, and waits at most as long as the lease.
     """
 
     def __init__(self, table: VersionedTable[R], lease: WriteLease) -> None:

@@ -1,9 +1,9 @@
-"""The rows of a cell block as columns of Arrow, for whoever wants a table (`metadata/contract/packed.py`).
+"""The rows of a cell block as columns of Arrow, for callers that want a table (`metadata/contract/packed.py`).
 
-Nothing here is done for each row by itself: where values begin and end is found for all at once, by arithmetic on
-arrays, and Arrow copies what is between. Rows that show anything unusual are left to those who look at each.
+The code does nothing for each row by itself. Arithmetic on arrays finds where all values begin and end, and Arrow
+copies the bytes between. A block with anything unusual gives no columns, and the caller reads its rows one by one.
 
-It needs numpy and pyarrow, which the extra `spark` brings; only who asks for columns loads it.
+This module needs numpy and pyarrow, which the extra `spark` brings. Only a caller of columns loads it.
 """
 
 from typing import Any, Final
@@ -28,18 +28,18 @@ _LIVE_BYTE: Final = LIVE[0]
 _TOMBSTONE_BYTE: Final = TOMBSTONE[0]
 _KEY_REST_WITHOUT_NAMES: Final = KEY_REST_BYTES - 2
 _OTHER_COLUMN: Final = -1
-"""Stands for all columns with longer names than ours, such as receipts of the gateway's driver."""
+"""The number of all columns with longer names than ours, such as receipts of the gateway's driver."""
 
 
 def packed_columns(
     block: CellBlock, columns: TableColumns, *, has_subscriber: bool, version_tag: bytes
 ) -> PackedColumns | None:
-    """Return the live records of a block. What its rows have in other columns is passed over.
+    """Return the live records of a block. Cells in other columns are skipped.
 
-    Tombstones are left out, and rows that have no version: for all others that read them, these are no records.
+    Tombstones are left out, and so are rows without a version, since no other reader takes them for records.
 
-    Args: version_tag - what stands before a stamp in a version.
-    Returns: columns of no length if no record lives; None if something is not as it nearly always is.
+    Args: version_tag - the letter before a stamp in a version.
+    Returns: columns of length 0 if there is no live record; None if the block has anything unusual.
     """
     data: _Bytes = np.frombuffer(block.data, np.uint8)
     cells = _Cells.of(data, block)
@@ -52,7 +52,7 @@ def packed_columns(
     is_live = (sizes > 0) & (letters == _LIVE_BYTE)
     is_stamp = (sizes == STAMP_BYTES) & (is_live | (letters == _TOMBSTONE_BYTE))
     if not (is_stamp | (sizes == 0)).all():
-        # Some version cannot be read, and who looks at each row says which.
+        # Some version cannot be read. A caller that reads each row finds which.
         return None
     names = cells.names(is_live)
     if names is None:
@@ -75,7 +75,7 @@ def packed_columns(
 
 
 class _Cells:
-    """Where what stands in the cells of a block: arrays with a place for each cell, or for each row."""
+    """The positions of keys and values in a block: arrays with an element for each cell, or for each row."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Cells:
 
     @classmethod
     def of(cls, data: _Bytes, block: CellBlock) -> "_Cells | None":
-        """Return the cells of a block; None if their lengths contradict each other, or a name is shorter than ours."""
+        """Return the cells of a block; None if their lengths contradict each other, or a column name is too short."""
         starts: _Places = np.array(block.starts, np.int64)
         counts: _Places = np.array(block.counts, np.int64)
         if not starts.size or starts[-1] + HEAD_BYTES + 2 >= data.size or not counts.all():
@@ -121,7 +121,7 @@ class _Cells:
         return cls(data, counts, starts, row_sizes, columns, value_starts, value_starts + value_sizes)
 
     def spans(self, column: bytes) -> tuple[_Places, _Places]:
-        """Return where the values of a column begin and end, for each row; an absent one is empty."""
+        """Return where the values of a column begin and end, for each row; an absent value is an empty span."""
         family, _, qualifier = column.partition(b":")
         of_column = self._columns == int.from_bytes(family + qualifier, "big")
         rows = self._rows[of_column]
@@ -130,7 +130,10 @@ class _Cells:
         return starts, ends
 
     def names(self, wanted: npt.NDArray[np.bool_]) -> tuple[_Places, _Places, _Places] | None:
-        """Return where the names of topics begin and end, and the keys, for wanted rows; None if a key is none."""
+        """Return for wanted rows where their topics begin and end, and where their keys end.
+
+        None means that some key has no terminator after its topic.
+        """
         starts, key_ends = self._key_starts[wanted] + HASH_CHARACTERS, self._key_ends[wanted]
         terminators = _places_of(self._data, TERMINATOR)
         which = np.searchsorted(terminators, starts)
@@ -148,16 +151,16 @@ def _numbers(raw: _Bytes, kind: str) -> _Places:
 
 
 def _places_of(data: _Bytes, pair: bytes) -> _Places:
-    """Return where two bytes follow each other, in order."""
+    """Return the positions at which these two bytes follow each other, in order."""
     return np.flatnonzero((data[:-1] == pair[0]) & (data[1:] == pair[1])).astype(np.int64, copy=False)
 
 
 def _values(buffer: Any, starts: _Places, ends: _Places) -> Any:
-    """Return what is in a buffer between these places, which are in order and do not overlap, as an array of binary."""
+    """Return the parts of a buffer between `starts` and `ends`, which are in order, as an array of binary."""
     number = len(starts)
     if not number:
         return pa.array([], pa.binary())
-    # Of the pieces into which all of these places cut the buffer, every other one is a value.
+    # These positions cut the buffer into pieces, and every other piece is a value.
     edges = np.empty(2 * number, np.int32)
     edges[0::2], edges[1::2] = starts, ends
     pieces = pa.Array.from_buffers(pa.binary(), 2 * number - 1, [None, pa.py_buffer(edges), buffer])

@@ -1,4 +1,4 @@
-"""Opening and laying out a namespace of HBase tables, over any driver."""
+"""Open a namespace of HBase tables, and create its layout, over any driver."""
 
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _KIND: Final = "hbase"
-"""One kind for all drivers: they share the tables, so what one wrote the other opens."""
+"""One kind for all drivers. They share the tables, so each opens what another wrote."""
 
 
 class HBaseFactory:
@@ -142,7 +142,7 @@ class HBaseBackend:
         return f"{regions}; families {', '.join(found.families)}"
 
     async def read_layout(self) -> Layout | None:
-        """Return the layout, None if the namespace has none or one that was not finished.
+        """Return the layout; None if the namespace has none, or one that was not finished.
 
         Raises: LayoutMismatchError - the records of the managers contradict one another.
         """
@@ -156,7 +156,7 @@ class HBaseBackend:
         return found[0]
 
     async def check_tables(self) -> None:
-        """Raise LayoutMissingError for a table that is not there."""
+        """Raise LayoutMissingError if a table does not exist."""
         for kind in KINDS:
             name = self._names.name(kind)
             if not await self._exists(name):
@@ -166,14 +166,14 @@ class HBaseBackend:
                 )
 
     async def format(self, *, wipe: bool) -> Layout:
-        """Make what is missing, and return the layout; with `wipe`, drop the managers' tables first.
+        """Create what is missing, and return the layout. With `wipe`, drop the managers' tables first.
 
-        The layout table stays, for the sake of its named records: only what it says of the managers is deleted.
+        `wipe` keeps the layout table, because it has the named records. It deletes only the managers' rows there.
         """
         if wipe:
             await self._check_droppable()
             if await self._exists(self._names.layout):
-                # Whoever reads the changes would miss that everything is gone.
+                # A reader of changes would not see that all records are gone, so it has to begin again.
                 await self._reader_record.forget()
                 for kind in KINDS:
                     await self._forget_layout(kind.name)
@@ -187,7 +187,7 @@ class HBaseBackend:
             lambda deadline: self._driver.create_namespace(self._names.namespace, deadline)
         )
         for spec in self._names.specs(self._options.regions):
-            # Making what exists is harmless, so a lost answer is simply asked again.
+            # Creating a table that exists is harmless, so a call whose answer got lost is simply repeated.
             await self._attempts(f"create table {spec.name}").read(
                 lambda deadline, spec=spec: self._driver.create_table(spec, deadline)  # type: ignore[misc]
             )
@@ -197,7 +197,7 @@ class HBaseBackend:
         return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
 
     async def _check_droppable(self) -> None:
-        """Raise MetadataForbiddenError unless tables may be dropped: to show one, HBase asks for the same right."""
+        """Raise MetadataForbiddenError unless this user may drop tables. HBase asks for the same right to show one."""
         for kind in KINDS:
             name = self._names.name(kind)
             if await self._exists(name):
@@ -206,7 +206,7 @@ class HBaseBackend:
                 )
 
     async def _write_layout(self, manager: str, store_id: str) -> str:
-        """Record the layout of one manager unless it has one; return the store id that is recorded."""
+        """Record the layout of one manager unless it has one. Return the recorded store id."""
         mine = Stamp.first(self._options.clock, make_token(self._options.random))
         layout = Layout(kind=_KIND, store_id=store_id)
         fields = {"k": layout.kind, "a": layout.major, "i": layout.minor, "u": layout.store_id}
@@ -228,7 +228,7 @@ class HBaseBackend:
         return _layout(refusal.current).store_id
 
     async def _forget_layout(self, manager: str) -> None:
-        """Delete the layout record of one manager, whoever wrote it and whatever it says."""
+        """Delete the layout record of one manager, also one that another program wrote."""
         table, row, columns = self._names.layout, manager.encode(), (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
 
         async def attempt(deadline: Deadline) -> None:
@@ -236,7 +236,7 @@ class HBaseBackend:
             held = [column for column in columns if found is not None and found.value(column) is not None]
             if found is None or not held:
                 return
-            # At the cells' own times, so that it hides nothing that is written later.
+            # The delete has the cells' own times, so it hides nothing that is written later.
             cells = {column: cell.timestamp_ms for column, cell in found.cells.items()}
             expected = found.cells[held[0]].value
             if not await self._driver.delete_if(table, row, held[0], expected, cells, deadline):

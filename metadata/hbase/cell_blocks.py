@@ -1,14 +1,14 @@
-"""Cell blocks: rows as one run of cells, as region servers send them to whoever reads whole tables.
+"""Cell blocks: rows as one run of cells, as region servers send them to clients that read whole tables.
 
     a cell       4 bytes    the length of what follows
                  4, 4       the length K of its key, and V of its value
                  K          2 bytes and the row key, 1 byte and the family, the qualifier, 8 bytes of time, 1 of kind
                  V          the value
 
-Lengths are big-endian. The cells of a row follow each other in the order of family and qualifier. Whoever
-reads them need not look at each cell by itself (`arrow_columns`).
+Lengths are big-endian. The cells of a row follow each other in the order of family and qualifier. A reader
+need not look at each cell by itself (`arrow_columns`).
 
-Example: of the row 61 62 the column s:v, written in the millisecond 1, with the value 4c. 00 00 00 19 00 00 00 10
+Example: the column s:v of the row 61 62, written in the millisecond 1, with the value 4c. 00 00 00 19 00 00 00 10
 00 00 00 01 00 02 61 62 01 73 76 00 00 00 00 00 00 00 01 04 4c.
 """
 
@@ -24,23 +24,23 @@ __all__ = ["HEAD_BYTES", "KEY_REST_BYTES", "CellBlock"]
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IIIH")
 HEAD_BYTES: Final = _HEAD.size
-"""What a cell begins with: its length, and those of its key, its value and its row key."""
+"""The size of the beginning of a cell: its length, and the lengths of its key, its value and its row key."""
 
 _KEY_AT: Final = 12
 _KEY_END: Final = struct.Struct(">QB")
 _PUT: Final = 4
 _KEY_END_BYTES: Final = _KEY_END.size
 KEY_REST_BYTES: Final = 14
-"""What a key has beside the row key where family and qualifier have one letter each."""
+"""The size of a key without its row key, where family and qualifier have one letter each."""
 
 
 class CellBlock:
-    """Rows in the order of their keys; `counts` is how many cells each has, `starts` where each of these begins."""
+    """Rows in the order of their keys. `counts` has the number of cells of each row, `starts` where each begins."""
 
     __slots__ = ("counts", "data", "starts")
 
     def __init__(self, data: bytes, counts: Sequence[int]) -> None:
-        """Raises: RemoteProtocolError - these are not so many cells."""
+        """Raises: RemoteProtocolError - `data` does not have the number of cells that `counts` says."""
         self.data = data
         self.counts = counts
         self.starts = _starts(data)
@@ -49,7 +49,7 @@ class CellBlock:
 
     @classmethod
     def of_cells(cls, rows: Sequence[Sequence[tuple[bytes, bytes, bytes, int, bytes]]]) -> Self:
-        """Return the block of rows that came in another form: of each cell its row key, family, qualifier, time, value.
+        """Return the block of rows whose cells are given as row key, family, qualifier, time and value.
 
         Raises: RemoteProtocolError - a row has no cell.
         """
@@ -60,7 +60,7 @@ class CellBlock:
 
     @property
     def last_key(self) -> bytes:
-        """Return the key of the last row, of which there must be one."""
+        """Return the key of the last row. The block must not be empty."""
         return self._cell(self.starts[-1])[0]
 
     def rows(self, columns: Sequence[bytes]) -> list[tuple[bytes, tuple[bytes | None, ...]]]:

@@ -1,7 +1,10 @@
-"""Who reads the changes of a namespace: a named record, which one reader at a time holds.
+"""The reader of the changes of a namespace: a named record, which one reader at a time holds.
 
-It serves three ends. A reader finds out when another has taken over. The time at which a region server wrote it is the
-reader's clock. And `sweep` leaves alone the tombstones that the reader has still to see.
+The record serves three ends:
+
+- A reader finds out when another reader has taken over.
+- The time at which a region server wrote the record is the reader's clock.
+- `sweep` keeps the tombstones that the reader has still to see.
 """
 
 import math
@@ -23,23 +26,23 @@ __all__ = ["ChangeReader", "ReaderRecord"]
 
 _ROW: Final = b"changes"
 _KEPT_MS: Final = 24 * 3600 * 1000
-"""For so long after its last sign of life `sweep` respects a reader."""
+"""How long after its last write of the record `sweep` keeps tombstones for a reader."""
 _IDLE_MAX_MS: Final = _KEPT_MS - 4 * 3600 * 1000
-"""A reader that gave no sign for so long has to begin again."""
+"""A reader that did not write the record for this time has to begin again."""
 _SLACK_MS: Final = 1000
-"""What two clocks may differ in over the time between two looks at them."""
+"""How much two clocks may drift apart between two reads of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """The record as it is stored: its bytes, and when that was, by the clock of a region server."""
+    """The record as it is stored: its bytes, and when they were written, by the clock of a region server."""
 
     raw: bytes
     written_ms: int
 
 
 class ReaderRecord:
-    """The record of who reads the changes of one namespace."""
+    """The record of the reader of the changes of one namespace."""
 
     def __init__(self, tables: Tables, driver: HBaseDriver, options: StoreOptions) -> None:
         self._table = tables.layout
@@ -47,7 +50,7 @@ class ReaderRecord:
         self._options = options
 
     async def read(self) -> _Holding | None:
-        """Return the record as it is."""
+        """Return the stored record, None if there is none."""
         row = await Attempts(self._options, f"look who reads the changes in {self._table}").read(
             lambda deadline: self._driver.get(self._table, _ROW, (LAYOUT_COLUMN,), deadline)
         )
@@ -55,7 +58,7 @@ class ReaderRecord:
         return None if row is None or raw is None else _Holding(raw, row.cells[LAYOUT_COLUMN].timestamp_ms)
 
     async def write(self, expected: bytes | None, raw: bytes) -> bool:
-        """Store `raw`, which was never there before, if the record holds `expected`; return whether that was so.
+        """Store `raw`, which the record never held before, if the record holds `expected`. Return whether it did.
 
         Raises: MetadataUnavailableError, UncertainStateError.
         """
@@ -73,14 +76,14 @@ class ReaderRecord:
             return await self._driver.put_if(put, deadline)
 
         def judge(row: Row | None) -> Verdict:
-            # Nobody else writes over the record of a reader but another reader, who takes it away first.
+            # Only another reader overwrites the record of a reader, and it deletes the record first.
             return Verdict.APPLIED if _value(row) == raw else Verdict.REFUSED
 
         attempts = Attempts(self._options, f"say who reads the changes in {self._table}")
         return await attempts.write(attempt, judge) is None
 
     async def remove(self, found: _Holding) -> None:
-        """Delete the record if it is still the one found. At its own time, so that nothing later is hidden."""
+        """Delete the record if it is still the one found. The delete has its own time, so it hides nothing later."""
         await Attempts(self._options, f"say that nobody reads the changes in {self._table}").read(
             lambda deadline: self._driver.delete_if(
                 self._table, _ROW, LAYOUT_COLUMN, found.raw, {LAYOUT_COLUMN: found.written_ms}, deadline
@@ -88,25 +91,25 @@ class ReaderRecord:
         )
 
     async def forget(self) -> None:
-        """Delete the record, whose ever it is; who reads has to begin again."""
+        """Delete the record of any reader. That reader has to begin again."""
         found = await self.read()
         if found is not None:
             await self.remove(found)
 
     async def kept_from_ms(self) -> float:
-        """Return from which time on, by the servers' clocks, a reader needs the tombstones; inf if there is none."""
+        """Return the time, by the servers' clocks, from which on a reader needs tombstones; inf without a reader."""
         found = await self.read()
         if found is None or found.written_ms < self._options.clock.wall() * 1000 - _KEPT_MS:
             return math.inf
         try:
             return float(msgpack.unpackb(found.raw)["k"])
         except (ValueError, KeyError, TypeError, msgpack.UnpackException):
-            # Whoever wrote that needs what it cannot be asked about.
+            # It is not known what a reader needs that wrote such a record, so all tombstones are kept.
             return 0.0
 
 
 class ChangeReader:
-    """One reader of the changes of a namespace, and the clock by which it reads: that of the servers."""
+    """One reader of the changes of a namespace, with its clock, which is that of the region servers."""
 
     def __init__(self, record: ReaderRecord, options: StoreOptions, *, idle_max_ms: int = _IDLE_MAX_MS) -> None:
         self._record = record
@@ -118,24 +121,24 @@ class ChangeReader:
         self._asked_at = 0.0
 
     async def begin(self) -> int:
-        """Become the reader; return what time it was on a region server. Tombstones are kept from now on.
+        """Become the reader. Return the time on a region server. `sweep` keeps tombstones from now on.
 
         Raises: MetadataUnavailableError, UncertainStateError - begin again.
         """
         asked_at = self._options.clock.monotonic()
         self._held = None
-        # Not over the record of the one before: a server gives no cell an earlier time than the one it stands for has,
-        # and that may come from a clock that was wrong then.
+        # Delete the record of the previous reader first, rather than overwrite it. A server gives a cell no earlier
+        # time than that of the cell which it replaces. That time may come from a clock that was wrong.
         await self._record.forget()
         self._told_ms = self._now_ms = (await self._write(None, 0)).written_ms
         self._asked_at = asked_at
         return self._now_ms
 
     async def renew(self, kept_from_ms: int) -> int:
-        """Return what time it was on a region server after this began; tombstones from `kept_from_ms` on are kept.
+        """Return the time on a region server after this call began. `sweep` keeps tombstones from `kept_from_ms` on.
 
-        Raises: MetadataUnavailableError - it did not answer; or another reader has begun, or it was too long since the
-            last time: one has to begin again; UncertainStateError - the same.
+        Raises: MetadataUnavailableError - HBase did not answer, or another reader has begun, or the last call was too
+            long ago. In the last two cases begin again; UncertainStateError - begin again.
         """
         if self._held is None:
             raise MetadataUnavailableError("the changes of this store are not kept, or no longer; begin again")
@@ -146,14 +149,14 @@ class ChangeReader:
             raise MetadataUnavailableError(
                 "nobody took the changes of this store for so long that deletions may be missing; begin again"
             )
-        # A clock that is put forward in between must not have changes left out that other servers wrote.
+        # If a server's clock is put forward in between, the reader must not miss changes that other servers wrote.
         passed_ms = int((self._options.clock.monotonic() - self._asked_at) * 1000) + _SLACK_MS
         self._now_ms = min(told_ms, self._now_ms + passed_ms)
         self._told_ms, self._asked_at = told_ms, asked_at
         return self._now_ms
 
     async def end(self) -> None:
-        """Be the reader no longer, unless another is by now. Raises MetadataUnavailableError."""
+        """Stop being the reader, unless another reader has begun. Raises MetadataUnavailableError."""
         found = await self._record.read()
         if found is not None and found.raw == self._held:
             await self._record.remove(found)

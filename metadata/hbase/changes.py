@@ -1,13 +1,14 @@
-"""The changes of an HBase store: the records whose stamps region servers wrote since some time, read again and again.
+"""The changes of an HBase store: the records whose stamps region servers wrote since some time.
 
-Nothing is kept for it, and nobody who writes needs to know of it. What it rests on:
+The reader makes one pass over the tables after the other. The store keeps nothing for it, and writers do not know of
+it. It relies on these facts:
 
-- Every write and every delete of a record writes its stamp anew, and no stamp comes twice. (metadata/hbase/tables.py)
-- A stamp's cell carries the time of the region server that wrote it, and that time lies little before the write becomes
-  visible. How little is only known by asking: before each pass over the tables every write that is under way is waited
-  for. What is left, and the difference of the servers' clocks, is the margin by which each pass begins earlier.
-- So each pass meets again what was written shortly before the one before. Its stamps are known by then.
-- A record that was deleted stays as a tombstone until `sweep` removes it, which spares those that are still to be seen.
+- Every write and every delete of a record writes a new stamp, and no stamp repeats (metadata/hbase/tables.py).
+- A stamp's cell has the time of the region server that wrote it. The write becomes visible a little later.
+  To bound that delay, the reader waits before each pass until every write under way is visible. The rest of the delay,
+  and the difference between the servers' clocks, is the margin by which each pass begins earlier.
+- So each pass reads again what was written shortly before the previous pass. The reader knows these stamps already.
+- A deleted record stays as a tombstone until `sweep` removes it. `sweep` keeps those that the reader has still to see.
 """
 
 import asyncio
@@ -23,14 +24,21 @@ from hedwig.metadata.records.stamps import Stamp
 __all__ = ["MARGIN_MS", "HBaseChanges"]
 
 MARGIN_MS: Final = 210_000
-"""By how much a stamp's time may lie before that of another server after which it became visible.
+"""How much earlier a stamp's time may be than another server's time after which the stamp became visible.
 
-60 s: the clocks of two region servers (a master refuses those that differ from its own by more than 30 s,
-hbase.master.maxclockskew). 120 s: what a write may wait between getting its time and being logged
-(hbase.busy.wait.duration, twice that for a row mutation of several parts). 30 s more.
+It is the sum of three parts:
+
+- 60 s for the clocks of two region servers. A master refuses a server whose clock differs from its own by more than
+  30 s (hbase.master.maxclockskew).
+- 120 s that a write may wait between getting its time and being logged (hbase.busy.wait.duration, twice that for a row
+  mutation of several parts).
+- 30 s more.
 """
 _KNOWN_MAX: Final = 1 << 19
-"""So many stamps are remembered, some 60 MB; those beyond are told once more for as long as the margin lasts."""
+"""A pass remembers at most this number of stamps, about 60 MB.
+
+Each pass reports the records of further stamps again, for as long as the margin lasts.
+"""
 
 
 class HBaseChanges:
@@ -42,18 +50,18 @@ class HBaseChanges:
         self._known_max = known_max
         self._since_ms = 0
         self._known: set[bytes] = set()
-        """Stamps that were met by the pass before; those that this one may meet are among them."""
+        """The stamps that the previous pass read. They include those that this pass may read again."""
         self._pass: _Pass | None = None
         self._found: dict[ChangedRecord, None] = {}
 
     async def begin(self) -> None:
         self._pass, self._known = None, set()
         self._found.clear()
-        # A pass long after this, as the one in the pause of a migration, finds little in memory then.
+        # After this a later pass, such as the one in the pause of a migration, finds little in memory.
         await _all_of(table.write_files() for table in self._tables)
         self._since_ms = await self._reader.begin() - MARGIN_MS
         await self._wait_for_writes()
-        # What is there already is no change from now on.
+        # What is in the tables already is no change from now on.
         first = self._pass_from(self._since_ms, self._since_ms, tells=False)
         while await first.go_on():
             pass
@@ -64,7 +72,7 @@ class HBaseChanges:
         while len(self._found) < most:
             if self._pass is None:
                 if is_fresh:
-                    # A whole pass, begun after this was, has found no more.
+                    # A whole pass, which began after this call did, has found no more.
                     break
                 self._pass, is_fresh = await self._begin_pass(), True
             if not await self._pass.go_on():
@@ -78,8 +86,8 @@ class HBaseChanges:
         await self._reader.end()
 
     async def _begin_pass(self) -> "_Pass":
-        # The time is asked for before the writes are waited for: all that was written by then is met by this pass, so
-        # the next one has to begin with this time.
+        # Ask for the time before waiting for the writes. This pass then reads all that was written by that time, so
+        # the next pass has to begin with it.
         now_ms = await self._reader.renew(self._since_ms)
         await self._wait_for_writes()
         return self._pass_from(self._since_ms, max(self._since_ms, now_ms - MARGIN_MS))
@@ -102,9 +110,9 @@ class HBaseChanges:
 
 
 class _Pass:
-    """One pass over all tables. The next one begins with what was written at `next_ms`.
+    """One pass over all tables. The next pass begins with what was written at `next_ms`.
 
-    `known` are the stamps that it has met so far.
+    `known` are the stamps that this pass has read so far.
     """
 
     def __init__(self, parts: Sequence[RecentRows], known: set[bytes], next_ms: int) -> None:
@@ -113,21 +121,21 @@ class _Pass:
         self.next_ms = next_ms
 
     async def go_on(self) -> bool:
-        """Read a page more of each table; return False if nothing was left to read."""
+        """Read one more page of each table. Return False if nothing was left to read."""
         left = [part for part in self._parts if not part.is_empty]
         await _all_of(part.read() for part in left)
         return bool(left)
 
 
 async def _all_of(actions: Iterable[Awaitable[None]]) -> None:
-    """Do all of it at once, each to its end, and raise the first error of any."""
+    """Run all actions at once, each to its end. Then raise the first error, if there is one."""
     for outcome in await asyncio.gather(*actions, return_exceptions=True):
         if outcome is not None:
             raise outcome
 
 
 def _never_repeats(stamp: bytes) -> bool:
-    """Say whether this is a stamp of ours: what somebody else put there may come again."""
+    """Say whether this value is a stamp. Any other value, which another program wrote, may repeat."""
     try:
         Stamp.decode(stamp)
     except ValueError:

@@ -1,11 +1,11 @@
 """The driver seam: all that an access path to HBase must offer.
 
-A driver is get, put-if, delete-if, scan and a little administration; the tables, the codec and the rule for lost
-replies stand above it, once for all drivers. Columns are named `family:qualifier`. Failures of a data call are told
-apart:
+A driver is get, put-if, delete-if, scan and a little administration. The tables, the codec and the rule for lost
+replies stand above it, once for all drivers. Columns are named `family:qualifier`. A data call fails in one of these
+ways:
 
     NotAppliedError       nothing happened, and another try may succeed (not connected, busy, moving)
-    OutcomeUnknownError   it was sent and not answered
+    OutcomeUnknownError   the driver sent the call and got no answer
     LayoutMissingError    the table does not exist; the text names the command that makes it
     MetadataError         the server refuses the request for good
 """
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 LONG_AGO_MS: Final = 1
-"""Before everything that a region server wrote."""
+"""A time before every cell that a region server wrote."""
 
 TIME_MAX_MS: Final = (1 << 63) - 1
-"""After everything, which is where a range of times ends that has no end."""
+"""The end of a range of times that has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +49,21 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as it was read: the cells of the columns asked for that exist."""
+    """A row as it was read. It has those cells of the requested columns that exist."""
 
     key: bytes
     cells: Mapping[bytes, Cell]
 
     def value(self, column: bytes) -> bytes | None:
-        """Return the value of a column, or None: an empty value is an absent one, as in HBase's own conditions."""
+        """Return the value of a column; None if it is absent or empty, as in HBase's own conditions."""
         cell = self.cells.get(column)
         return cell.value or None if cell is not None else None
 
 
 RowValues: TypeAlias = tuple[bytes, tuple[bytes | None, ...]]
-"""A row as its key and the values of the columns asked for, in that order; None or empty where there is none.
+"""A row as its key and the values of the requested columns, in that order; None or empty where there is none.
 
-It is made without looking at the names of its cells where it can be: over millions of rows that counts.
+Where a driver can, it makes this without looking at the names of the cells. Over millions of rows that counts.
 """
 
 
@@ -71,9 +71,9 @@ It is made without looking at the names of its cells where it can be: over milli
 class ConditionalPut:
     """One compare-and-set of a row: if `column` holds `expected` (None: absent or empty), write all of `values`.
 
-    `values` must give `column` a value that the row never held before, so that a late duplicate of the request cannot
+    `values` must give `column` a value that the row never held before. Then a late duplicate of the request cannot
     match again. `token` is unique to this write and the same in each attempt of it. `show` are the columns that a
-    refusal brings back.
+    refusal returns.
     """
 
     table: str
@@ -89,10 +89,13 @@ class ConditionalPut:
 class ScanRange:
     """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
 
-    `marked`: a column and a letter; only rows in which the column's value begins with the letter. `name_prefix`, which
-    needs `marked`: rows whose key does not go on with these bytes after the four characters of the hash may be left
-    out. `since_ms`: only rows of which one of the columns was written at this time or later, by the region server's
-    clock, and only such cells. The server does all three.
+    The server applies three filters:
+
+    - `marked` is a column and a letter. Only rows in which the column's value begins with the letter pass.
+    - `name_prefix`, which needs `marked`, compares the bytes of the key after the four characters of the hash. The
+      server may leave out rows in which these do not begin with the prefix.
+    - `since_ms` is a time by the region server's clock. Only cells that were written then or later pass. A row without
+      such a cell in the columns does not.
     """
 
     start: bytes
@@ -104,23 +107,23 @@ class ScanRange:
 
 
 class RowStream(Protocol):
-    """The rows of a range in key order, page by page. The server goes on from one page to the next where it stands."""
+    """The rows of a range in key order, page by page. The server continues each page where the one before ended."""
 
     async def next(self, deadline: Deadline) -> CellBlock | None:
-        """Return the next rows, one at least; None behind the last.
+        """Return at least one of the next rows; None after the last.
 
-        Whatever it raises, nothing is lost or met twice: the next call goes on behind the last row that was returned.
+        After an error no row is lost or returned twice. The next call continues behind the last row that was returned.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what the server keeps for it. May be called twice."""
+        """Release what the server keeps for the stream. May be called twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
-    """A table to be made: its full name (`namespace:table`), its families, and the row keys between its regions."""
+    """A table to create: its full name (`namespace:table`), its families, and the row keys between its regions."""
 
     name: str
     families: Sequence[bytes]
@@ -131,7 +134,7 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDescription:
-    """A table as it is: its families with their attributes, and the start keys of its HBase regions by server."""
+    """A table as it is: its families with their attributes, and the server of each of its HBase regions."""
 
     name: str
     families: Mapping[str, Mapping[str, str]]
@@ -146,15 +149,15 @@ class HBaseDriver(Protocol):
         ...
 
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
-        """Carry out one conditional put: return None if it was applied, else the Refusal with the row as it is."""
+        """Run one conditional put. Return None if it was applied, else the Refusal with the row as it is."""
         ...
 
     async def put_all(
         self, puts: Sequence[ConditionalPut], deadline: Deadline
     ) -> list[Refusal[Row] | Exception | None]:
-        """Carry out puts at once, in no order, each as `put_if`; what that would raise stands in its place.
+        """Run puts at once, in no order, each as `put_if`. Where `put_if` would raise, the result is the error.
 
-        There may be thousands, so they share whatever they can.
+        There may be thousands of puts, so a driver lets them share calls where it can.
         """
         ...
 
@@ -175,15 +178,15 @@ class HBaseDriver(Protocol):
         ...
 
     async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
-        """Return the same rows as `scan`, of each but its key and the values of `rows.columns` in that order."""
+        """Return the same rows as `scan`, but only the key of each and the values of `rows.columns` in that order."""
         ...
 
     def stream(self, table: str, rows: ScanRange, page_rows: int) -> RowStream | None:
-        """Return the rows of a range as a stream of pages, of `page_rows` rows each at most; close it in the end.
+        """Return the rows of a range as a stream of pages, each of at most `page_rows` rows. The caller must close it.
 
-        They have all cells of the column families of `rows.columns`, also such as nobody asked for.
+        The rows have all cells of the column families of `rows.columns`, also of columns that are not in it.
 
-        None: this access path has none. `scan_values`, page by page, is what there is.
+        None means that this access path has no streams. The caller then reads with `scan_values`, page by page.
         """
         ...
 
@@ -194,26 +197,26 @@ class HBaseDriver(Protocol):
     async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
         """Return once every write of `table` that a region server had begun is visible to reads, or never will be.
 
-        `column` is one that no row has: deleting it from a row of each HBase region changes nothing, and is answered
-        only once all writes of the region that were logged before are visible.
+        `column` is one that no row has. Deleting it from a row of each HBase region changes nothing. A server answers
+        the delete only once all writes of the region that were logged before are visible.
         Source: HBase, MultiVersionConcurrencyControl.completeAndWait.
         """
         ...
 
     async def flush_table(self, table: str, deadline: Deadline) -> None:
-        """Have what region servers keep of a table in memory written into files, and wait until it is.
+        """Make region servers write what they keep of a table in memory into files, and wait until they have.
 
-        It changes nothing but how long searches take: by time a server passes over files, but not over its memory. An
-        access path that has no such call does nothing.
+        This changes nothing but how long searches by time take. In such a search a server skips old files, but reads
+        all of its memory. An access path that has no such call does nothing.
         """
         ...
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
-        """Make a namespace; harmless if it exists."""
+        """Create a namespace; harmless if it exists."""
         ...
 
     async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
-        """Make a table; harmless if it exists."""
+        """Create a table; harmless if it exists."""
         ...
 
     async def drop_table(self, table: str, deadline: Deadline) -> None:
@@ -233,5 +236,5 @@ class HBaseDriver(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up every connection and thread. May be called twice."""
+        """End every connection and thread. May be called twice."""
         ...

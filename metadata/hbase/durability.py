@@ -1,4 +1,4 @@
-"""What a write must have survived before it is acknowledged: stated with each, in HBase's own numbers."""
+"""What a write must survive before HBase acknowledges it. Each write states this in HBase's own numbers."""
 
 import enum
 from typing import Final, Self
@@ -13,21 +13,21 @@ DURABILITY: Final = "durability"
 
 
 class Durability(enum.IntEnum):
-    """The durability of every write of a store. None of them is answered before the log of the region server has it.
+    """The durability of every write of a store. A region server answers no write before its log has it.
 
     Source: Durability of HBase, and the numbers of MutationProto and TDurability.
     """
 
     CLUSTER = 0
-    """What the table says, else the cluster: in memory of the log's replicas; on their disks with hbase.wal.hsync."""
+    """As the table says, else the cluster: in memory of the log's replicas, or on their disks with hbase.wal.hsync."""
     SYNC = 3
-    """In memory of the log's replicas, whatever the cluster says."""
+    """In memory of the log's replicas, even if the cluster says otherwise."""
     FSYNC = 4
-    """On the disks of the log's replicas, whatever the cluster says."""
+    """On the disks of the log's replicas, even if the cluster says otherwise."""
 
     @classmethod
     def of(cls, url: MetadataUrl) -> Self:
-        """Return what a URL asks for, CLUSTER if nothing. Raises ConfigurationError."""
+        """Return the durability that a URL names, else CLUSTER. Raises ConfigurationError."""
         text = url.parameters.get(DURABILITY, cls.CLUSTER.name.lower())
         for each in cls:
             if text == each.name.lower():

@@ -1,9 +1,12 @@
-"""Where to cut a table into ranges: between its HBase regions if that is near, else inside of them by the hash of keys.
+"""Cut a table into ranges: between its HBase regions if a border is near, else inside of them by the hash of keys.
 
-How many rows a region has, only its servers know, and a gateway does not tell. Two things are known: keys are spread
-evenly over the hash in front of them, so a region holds about its share of the hash; and HBase splits a region that has
-become large, so regions are about equal. Each is wrong where the other is right (a table cut by hand; a topic with very
-many subscriptions, which all have the same hash), so a region is taken for the mean of both.
+Only the region servers know how many rows a region has, and a gateway does not report it. There are two estimates:
+
+- Keys are spread evenly over the hash in front of them, so a region holds about its share of the hash. This is wrong
+  for a topic with very many subscriptions, which all have the same hash.
+- HBase splits a region that has become large, so regions are about equal. This is wrong for a table cut by hand.
+
+So the size of a region is taken as the mean of both.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,19 +19,19 @@ from hedwig.metadata.hbase.keys import BUCKETS, bucket_start
 __all__ = ["END", "bucket_from", "cuts"]
 
 _NEAR: Final = 0.25
-"""A cut moves by up to this share of a range to where an HBase region ends."""
+"""A cut moves by up to this share of a range to the end of an HBase region."""
 
 END: Final = bucket_start(BUCKETS)
 """The key behind all rows."""
 
 
 def bucket_from(row: bytes) -> int:
-    """Return the first value of the hash whose rows all stand at `row` or later; somebody may cut tables anywhere."""
+    """Return the first hash value whose rows are all at `row` or later. An operator may cut tables at any key."""
     return bisect_left(range(BUCKETS), row, key=bucket_start)
 
 
 def cuts(starts: Sequence[bytes], parts: int) -> list[bytes]:
-    """Return the row keys that cut a table into `parts` ranges at most, in order, its ends left out.
+    """Return the row keys that cut a table into at most `parts` ranges, in order, without the ends of the table.
 
     Args: starts - the start keys of its HBase regions, the first of which is empty.
     """

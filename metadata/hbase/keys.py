@@ -1,13 +1,13 @@
-"""Row keys: where a record stands in an HBase table.
+"""Row keys: the rows of records in an HBase table.
 
     key(topic) = four hex characters (the first two bytes of SHA-256 of the topic)
                + the topic with every 00 byte written 00 FF
                + 00 01, the terminator
     a subscription's row = key(topic) + the subscriber id as it is
 
-The hash spreads topics that share a prefix over the HBase regions; the escape keeps names in their own byte order and
-makes no key the prefix of another topic's, so all rows of a topic are exactly those that begin with its key. Whatever
-follows 00 in a key is FF inside a name and 01 at its end, so the topic can be read back.
+The hash spreads topics that share a prefix over the HBase regions. The escape keeps names in their own byte order.
+It also ensures that no key is the prefix of another topic's. So the rows of a topic are exactly those that begin with
+its key. In a key the byte after 00 is FF inside a name and 01 at its end, so the topic can be read back.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BUCKETS: Final = 1 << 16
-"""How many values the hash in front of a key has."""
+"""The number of values of the hash in front of a key."""
 
 HASH_CHARACTERS: Final = 4
 TERMINATOR: Final = b"\x00\x01"
@@ -39,19 +39,19 @@ ESCAPED_ZERO: Final = b"\x00\xff"
 
 
 def topic_key(topic: bytes) -> bytes:
-    """Return the key under which all rows of `topic` stand."""
+    """Return the key with which all rows of `topic` begin."""
     return hashlib.sha256(topic).hexdigest()[:HASH_CHARACTERS].encode() + escape(topic) + TERMINATOR
 
 
 def escape(name: bytes) -> bytes:
-    """Return the form of a name, or of the beginning of one, inside a key."""
+    """Return the form that a name, or the beginning of one, has inside a key."""
     return name.replace(b"\x00", ESCAPED_ZERO)
 
 
 def split_row(row: bytes) -> tuple[Topic, SubscriberId]:
     """Return the topic and the subscriber id (empty outside the subscriptions table) of a row key.
 
-    Raises: ValueError - it is not a key that `topic_key` begins.
+    Raises: ValueError - the key does not begin with a `topic_key`.
     """
     end = row.find(TERMINATOR, HASH_CHARACTERS)
     if end < 0:
@@ -72,12 +72,12 @@ def past_prefix(prefix: bytes) -> bytes:
 
 
 def bucket_start(bucket: int) -> bytes:
-    """Return the row key at which the rows of a hash value begin; of BUCKETS, the one after all rows."""
+    """Return the row key at which the rows of a hash value begin. For BUCKETS it is the key after all rows."""
     return f"{bucket:04x}".encode() if bucket < BUCKETS else b"g"
 
 
 def bucket_of(row: bytes) -> int:
-    """Return the value of the hash at which a row key stands; 0 for the beginning of the table."""
+    """Return the hash value of a row key; 0 for the beginning of the table."""
     return int(row[:HASH_CHARACTERS], 16) if row else 0
 
 

@@ -1,4 +1,4 @@
-"""The named records of a namespace: rows of its layout table beside those of the managers, each with one column."""
+"""The named records of a namespace: rows of its layout table, each with one column, beside the managers' rows."""
 
 from hedwig.clock import Deadline
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
@@ -11,7 +11,7 @@ __all__ = ["HBaseNamedRecords"]
 
 
 class HBaseNamedRecords:
-    """The NamedRecords of one open namespace. The column compared is that of the value itself."""
+    """The NamedRecords of one open namespace. A write compares the column of the value itself."""
 
     def __init__(self, tables: Tables, driver: HBaseDriver, options: StoreOptions) -> None:
         self._table = tables.layout

@@ -1,8 +1,8 @@
-"""The rows of a table that were written lately: read by the time at which region servers wrote their stamps.
+"""The rows of a table that were written lately, found by the time at which region servers wrote their stamps.
 
-Every write and every delete of a record writes its stamp anew, so the cells of one column tell all. HBase passes over
-the store files whose newest cell is older than what is asked for, so this costs what is new, and little more; but for
-what its servers have in memory, all of which is searched.
+Every write and every delete of a record writes a new stamp, so the cells of one column show all changes. HBase skips
+the store files whose newest cell is older than the given time. So the search costs little more than the new rows do.
+But HBase searches all that its servers have in memory.
 """
 
 import logging
@@ -26,14 +26,14 @@ __all__ = ["RecentRows", "RecentTable"]
 _log = logging.getLogger(__name__)
 
 _SLICES: Final = 16
-"""The share of a table, one part in so many, that is searched at first."""
+"""The first search reads one Nth of a table."""
 _QUICK_S: Final = 0.2
 """An answer within this time makes the next slice twice as large, a later one half as large."""
 _TRIES: Final = 6
-"""So many times within its time is a page asked for, of a smaller slice each time."""
+"""A request for a page may take one Nth of the operation timeout. After a failure the next one has a smaller slice."""
 _LESS: Final = 8
 _PAGES: Final = 4
-"""A page has so many times more rows than that of a listing, since rows of one small cell are small."""
+"""A page has N times as many rows as that of a listing, since rows of one small cell are small."""
 
 
 class RecentTable:
@@ -53,7 +53,10 @@ class RecentTable:
         await attempts.read(lambda deadline: self._driver.wait_for_writes(self._table, self._columns.absent, deadline))
 
     async def write_files(self) -> None:
-        """Have all that was written so far be in files, if that can be had: it only makes searches quicker later."""
+        """Flush all that was written so far into files. A failure is only logged, since files only speed up searches.
+
+        The next searches then find less in the memory of the servers.
+        """
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         try:
             await self._driver.flush_table(self._table, deadline)
@@ -65,21 +68,21 @@ class RecentTable:
     def since(self, time_ms: int, absorb: "Absorb") -> "RecentRows":
         """Return the rows of which the stamp was written at `time_ms` or later, by the clock of its region server.
 
-        `absorb` is given them, page by page.
+        `absorb` receives them, page by page.
         """
         return RecentRows(self, time_ms, absorb)
 
     def stamp(self, row: Row) -> bytes:
-        """Return the stamp of such a row, as it is stored."""
+        """Return the stored stamp of such a row."""
         return row.cells[self._columns.version].value
 
     def record(self, row: Row) -> ChangedRecord:
-        """Return which record a row is, or was."""
+        """Return the record that a row holds, or held."""
         topic, subscriber = split_row(row.key)
         return ChangedRecord(self.kind, RecordKey(topic, subscriber if self.kind.has_subscriber else None))
 
     async def read(self, part: "RecentRows") -> None:
-        """Hand over the first rows of what is left of `part`, and take them from it."""
+        """Pass the first unread rows of `part` to its `absorb`, and move its start behind them."""
 
         async def attempt(deadline: Deadline) -> tuple[list[Row], bytes]:
             stop = part.stop()
@@ -94,7 +97,8 @@ class RecentTable:
 
         asked_at = self._options.clock.monotonic()
         found, stop = await Attempts(self._options, f"list what changed in {self._table}").read(attempt)
-        # From here on nothing waits: what is handed over is taken, and what fails, or is cancelled, is not.
+        # From here on nothing waits. So rows that `absorb` received are done, and a call that fails or is cancelled
+        # leaves the start of `part` as it was.
         part.absorb(self, found)
         if len(found) == self._rows_max:
             part.start = after(found[-1].key)
@@ -107,14 +111,14 @@ class RecentTable:
 
 
 Absorb: TypeAlias = Callable[[RecentTable, Sequence[Row]], None]
-"""Takes rows of a table, without waiting for anything."""
+"""A function that takes rows of a table, without waiting for anything."""
 
 
 class RecentRows:
-    """What is left to read of the rows of a table that were written since some time, in their order.
+    """The unread rows of a table that were written since some time, in their order.
 
-    A server may search long without finding anything, and no call may outlast its deadline: so it searches slice by
-    slice of the hash, and larger slices as long as it is quick.
+    A server may search long without finding anything, and no call may outlast its deadline. So each call searches one
+    slice of the hash. The slices grow as long as the server answers quickly.
     """
 
     def __init__(self, table: RecentTable, since_ms: int, absorb: Absorb) -> None:
@@ -129,7 +133,10 @@ class RecentRows:
         return self.start >= bucket_start(BUCKETS)
 
     async def read(self) -> None:
-        """Hand over the next rows, perhaps none. Raises MetadataUnavailableError - none were taken: ask again."""
+        """Pass on the next rows; there may be none.
+
+        Raises: MetadataUnavailableError - no rows were passed on. Call again.
+        """
         await self._table.read(self)
 
     def stop(self) -> bytes:

@@ -1,7 +1,7 @@
 """Records as rows: one compared column, the stamp, and a column for each part of the record.
 
 A version is a stamp behind a letter that tells it from the versions of other backends. A row whose stamp cannot be read
-holds a record that cannot be read; a row without a stamp holds none.
+holds a record that cannot be read. A row without a stamp holds no record.
 """
 
 from typing import Final, Generic, TypeVar
@@ -21,7 +21,7 @@ __all__ = ["VERSION_TAG", "RowCodec", "stored_stamp", "version_of"]
 R = TypeVar("R")
 
 VERSION_TAG: Final = b"h"
-"""What stands before a stamp in a version."""
+"""The letter before a stamp in a version."""
 
 
 class RowCodec(Generic[R]):
@@ -40,12 +40,12 @@ class RowCodec(Generic[R]):
         return parts
 
     def values(self, parts: tuple[bytes | None, ...], *, keep_absent: bool) -> dict[bytes, bytes]:
-        """Return the cells to write; an absent part is left as it is, or emptied."""
+        """Return the cells to write. With `keep_absent` an absent part stays as it is, else it is emptied."""
         pairs = zip(self.columns.parts, parts, strict=True)
         return {column: part or b"" for column, part in pairs if part is not None or not keep_absent}
 
     def emptied(self) -> dict[bytes, bytes]:
-        """Return the cells to write for a record that is deleted, besides its stamp."""
+        """Return the cells to write, besides the stamp, for a record that is deleted."""
         return dict.fromkeys(self.columns.parts, b"")
 
     def compared(self, row: Row | None) -> bytes | None:
@@ -53,7 +53,7 @@ class RowCodec(Generic[R]):
         return None if row is None else row.value(self.columns.version)
 
     def stamp(self, key: RecordKey, row: Row | None) -> Stamp | None:
-        """Return the stamp of a row, or None if it has none. Raises CorruptRecordError - it cannot be read."""
+        """Return the stamp of a row, or None if it has none. Raises CorruptRecordError - the stamp cannot be read."""
         raw = self.compared(row)
         if raw is None:
             return None
@@ -63,7 +63,10 @@ class RowCodec(Generic[R]):
             raise CorruptRecordError(f"the version of the {self.kind.noun} of {key} cannot be read: {exc}") from exc
 
     def versioned(self, key: RecordKey, row: Row | None, stamp: Stamp) -> Versioned[R]:
-        """Return the record in a row. Raises CorruptRecordError, which has its version - the parts hold no record."""
+        """Return the record in a row.
+
+        Raises: CorruptRecordError - the parts hold no record. The error has the version.
+        """
         assert row is not None, "a stamp comes from a row"
         values = [row.value(column) for column in self.columns.parts]
         try:
@@ -73,7 +76,7 @@ class RowCodec(Generic[R]):
             raise
 
     def read(self, row: Row) -> tuple[RecordKey, Outcome[R]]:
-        """Return whose record a row of a scan is, and the record, or that it cannot be read."""
+        """Return the key of the record in a row of a scan, and the record or the error that it cannot be read."""
         topic, subscriber = split_row(row.key)
         key = RecordKey(topic, subscriber if self.kind.has_subscriber else None)
 
@@ -86,10 +89,10 @@ class RowCodec(Generic[R]):
 
 
 def stored_stamp(version: Version) -> bytes:
-    """Return the stamp that a version of ours stands for, as it is stored."""
+    """Return the stored stamp in a version of this backend."""
     return version.raw[1:]
 
 
 def version_of(stamp: Stamp) -> Version:
-    """Return the version that a stamp makes."""
+    """Return the version of a stamp."""
     return Version(VERSION_TAG + stamp.encode())

@@ -18,7 +18,7 @@ LAYOUT_COLUMN: Final = b"m:d"
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The columns of a record: the compared version, and one for each part of the record in the order of its codec."""
+    """The columns of a record: the compared version, then one for each part in the order of its codec."""
 
     version: bytes
     parts: tuple[bytes, ...]
@@ -29,7 +29,7 @@ class TableColumns:
 
     @property
     def absent(self) -> bytes:
-        """Return a column that no row has. It sorts after every column that is read by name."""
+        """Return a column that no row has. It sorts after every column that drivers read by name."""
         return self.version.partition(b":")[0] + b":~"
 
     @property
@@ -40,28 +40,28 @@ class TableColumns:
 _COLUMNS: Final[Mapping[str, TableColumns]] = {
     OWNERSHIP.name: TableColumns(b"o:v", (b"o:d",)),
     PERSISTENCE.name: TableColumns(b"p:v", (b"p:d",)),
-    # One version column covers both parts and stands beside the one that changes often: moving a consume pointer
-    # writes only the state family.
+    # One version column covers both parts. It is in the family of the part that changes often, so moving a consume
+    # pointer writes only the state family.
     SUBSCRIPTIONS.name: TableColumns(b"s:v", (b"p:d", b"s:d")),
 }
 
 _FAMILY_ATTRIBUTES: Final = {
     "VERSIONS": "1",
-    # With it, HBase walks through all versions of a cell that are not flushed yet, each time: after 16,000 moves of a
-    # consume pointer a read takes over a hundred times as long. What it is for, a delete that hides a later put, cannot
-    # happen here.
+    # With it, each read walks through all versions of a cell that are not flushed yet. After 16,000 moves of a consume
+    # pointer a read takes over a hundred times as long. It prevents a delete from hiding a later put, and here no
+    # delete does.
     "NEW_VERSION_BEHAVIOR": "false",
     "BLOOMFILTER": "ROW",
 }
 _POINT_READS: Final = {**_FAMILY_ATTRIBUTES, "IN_MEMORY": "true", "BLOCKSIZE": "16384"}
 _PREFIX_SCANS: Final = {**_FAMILY_ATTRIBUTES, "BLOCKSIZE": "32768", "DATA_BLOCK_ENCODING": "FAST_DIFF"}
 _ENDPOINT: Final = {"coprocessor$1": "|org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint|536870911|"}
-"""HBase's own endpoint for changes of several rows, at the priority of what users add.
+"""HBase's own endpoint for changes of several rows, at the priority of endpoints that users add.
 
 Every server has its class, since hbase:meta needs it.
 """
 _SPLIT_POLICY: Final = "org.apache.hadoop.hbase.regionserver.ConstantSizeRegionSplitPolicy"
-"""Tables are cut by hash from the start, so a region splits for its size alone.
+"""Tables are cut by hash when they are created, so a region splits for its size alone.
 
 HBase's own policy also splits the only region of a table on a server, at 256 MiB.
 """
@@ -69,7 +69,7 @@ _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
 
 
 def columns_of(kind: RecordKind[Any]) -> TableColumns:
-    """Return the columns in which records of `kind` are kept."""
+    """Return the columns of records of `kind`."""
     return _COLUMNS[kind.name]
 
 
@@ -90,7 +90,7 @@ class Tables:
         return f"{self.namespace}:{kind.name}"
 
     def specs(self, regions: int) -> list[TableSpec]:
-        """Return all tables to be made, the layout last."""
+        """Return all tables to create, the layout table last."""
         specs = [
             TableSpec(
                 name=self.name(kind),

@@ -1,7 +1,7 @@
 """Scans of a table, page by page: the records of a topic, of a range of row keys, or of all.
 
-The server leaves tombstones out, unless it is they that are asked for; only a stream has them in it. Nothing here
-writes.
+The server leaves tombstones out, except in a scan for tombstones. Only a stream contains them beside live records.
+Nothing here writes.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -41,18 +41,18 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _SLICES: Final = 256
-"""The share of a table, one part in so many, that a listing by prefix searches at first."""
+"""A listing by prefix first searches one Nth of a table."""
 
 _QUICK_S: Final = 0.2
 """An answer within this time makes the next slice twice as large, a later one half as large."""
 
 _SAMPLES: Final = 4
 _SAMPLE_ROWS: Final = 1000
-"""In so many places so many rows are looked at to tell how many a table has."""
+"""To estimate how many rows a table has, up to `_SAMPLE_ROWS` rows are read at each of `_SAMPLES` hash values."""
 
 
 class TableScan(Generic[R]):
-    """The scans of one HBase table, as VersionedTable and ScansPacked name them, and pages of its rows."""
+    """The scans of one HBase table, for VersionedTable and ScansPacked, and pages of its rows."""
 
     def __init__(self, codec: RowCodec[R], table: str, driver: HBaseDriver, options: StoreOptions) -> None:
         self._codec = codec
@@ -95,11 +95,11 @@ class TableScan(Generic[R]):
     async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
         attempts = Attempts(self._options, f"list the HBase regions of {self._table}")
         starts = await attempts.read(lambda deadline: self._driver.region_starts(self._table, deadline))
-        # With a prefix all rows are searched too, and that takes its time, whatever is found.
+        # With a prefix the server searches all rows too. That takes as long, even if it finds few.
         rows = await self._estimate()
         step = steps(rows, parts, rows_min)
         edges = [b"", *cuts(starts, max(1, -(-rows // step))), END]
-        # A small table has fewer than one range might have.
+        # A small table has fewer rows than one range might have.
         each = -(-rows // (len(edges) - 1))
         return [
             KeyRange(kind=self._kind.name, prefix=prefix or b"", start=start, stop=stop, rows=each)
@@ -113,7 +113,7 @@ class TableScan(Generic[R]):
 
     async def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
         everything = ScanRange(start=keys.start, stop=keys.stop or END, columns=self._columns.all)
-        # What begins with a prefix the server has to look for, slice by slice.
+        # A stream has no filter, so with a prefix the server searches slice by slice.
         stream = None if keys.prefix else self._driver.stream(self._table, everything, self._options.page_rows)
         if stream is not None:
             async with aclosing(self._streamed(stream)) as pages:
@@ -142,7 +142,10 @@ class TableScan(Generic[R]):
         letter: bytes = LIVE,
         time: ListingTime | None = None,
     ) -> AsyncIterator[list[Row]]:
-        """Iterate over the rows of live records, or of tombstones, page by page; without `time` a page has its own."""
+        """Iterate over the rows of live records, or of tombstones, page by page.
+
+        All pages share `time`. Without it each page has the whole operation timeout.
+        """
         limit = self._options.page_rows
         while True:
             with nullcontext() if time is None else time.waiting() as deadline:
@@ -155,8 +158,8 @@ class TableScan(Generic[R]):
             start = after(page[-1].key)
 
     async def _streamed(self, stream: RowStream) -> AsyncGenerator[PackedPage, None]:
-        """Iterate over the pages of a stream, which has tombstones in it, too, and is closed in the end."""
-        # Nobody else needs the libraries behind it.
+        """Iterate over the pages of a stream without their tombstones, and close the stream in the end."""
+        # Only streams need the libraries that this module imports.
         from hedwig.metadata.hbase.arrow_columns import packed_columns
 
         with closing(stream):
@@ -168,22 +171,22 @@ class TableScan(Generic[R]):
                     yield PackedPage(found, partial(self._living, block))
 
     def _living(self, block: CellBlock) -> list[ScannedRecord]:
-        """Return the records of a block, with those whose version cannot be read: all rows but tombstones.
+        """Return the records of a block, also those whose version cannot be read, but no tombstones.
 
-        A row without a version is no record to any other operation either.
+        Rows without a version are left out, since no other operation takes them for records either.
         """
         rows = block.rows(self._columns.all)
         return self._scanned([row for row in rows if row[1][0] and not is_tombstone(row[1][0])])
 
     async def _estimate(self) -> int:
-        """Return about how many rows there are: few exactly, many by how close together they are in some places."""
+        """Return about how many rows there are. The number is exact if they are few, else extrapolated from samples."""
         rows = buckets = 0
         for index in range(_SAMPLES):
             first = index * BUCKETS // _SAMPLES
             found = await self._page(bucket_start(first), END, (self._columns.version,), _SAMPLE_ROWS)
             rows += len(found)
             if len(found) < _SAMPLE_ROWS:
-                # There are no more from here on.
+                # The table has no further rows after these.
                 buckets += BUCKETS - first
                 break
             buckets += bucket_of(found[-1].key) - first
@@ -192,9 +195,9 @@ class TableScan(Generic[R]):
     async def _slices(
         self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start: bytes, end: bytes
     ) -> AsyncIterator[list[T]]:
-        """Iterate over the pages of one range of row keys after the other: `pages` takes its ends, and the prefix."""
-        # With a prefix the server may search long without finding anything, and no call may outlast its deadline: so it
-        # searches slice by slice of the hash, and larger slices as long as it is quick.
+        """Iterate over the pages of one slice of row keys after the other. `pages` takes its ends, and the prefix."""
+        # With a prefix the server may search long without finding anything, and no call may outlast its deadline. So
+        # each call searches one slice of the hash. The slices grow as long as the server answers quickly.
         buckets = BUCKETS // _SLICES if prefix else BUCKETS
         while start < end:
             stop = min(bucket_start(min(bucket_from(start) + buckets, BUCKETS)), end)
@@ -211,23 +214,23 @@ class TableScan(Generic[R]):
     async def _record_pages(
         self, start: bytes, stop: bytes, prefix: bytes
     ) -> AsyncIterator[list[tuple[RecordKey, Outcome[R]]]]:
-        """Iterate over the records in a range of row keys, as they come; the first page also if it is empty."""
+        """Iterate over pages of the records in a range of row keys. The first page may be empty."""
         limit = self._options.page_rows
         while True:
             rows = await self._page(start, stop, self._columns.all, limit, prefix=escape(prefix))
             pairs = [self._codec.read(row) for row in rows]
-            # The server's filter may let names past that it cannot judge.
+            # The server's filter lets names pass that it cannot judge.
             yield [pair for pair in pairs if pair[0].topic.startswith(prefix)]
             if len(rows) < limit:
                 return
             start = after(rows[-1].key)
 
     async def _value_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[RowValues]]:
-        """Iterate over the rows in a range of row keys, as they come; the first page also if it is empty."""
+        """Iterate over pages of the rows in a range of row keys. The first page may be empty."""
         limit = self._options.page_rows
         while True:
             rows = await self._value_page(self._asked(start, stop, self._columns.all, prefix=escape(prefix)), limit)
-            # The server's filter may let names past that it cannot judge.
+            # The server's filter lets names pass that it cannot judge.
             yield [row for row in rows if split_row(row[0])[0].startswith(prefix)] if prefix else rows
             if len(rows) < limit:
                 return
@@ -240,7 +243,7 @@ class TableScan(Generic[R]):
     def _columns_of(self, rows: Sequence[RowValues]) -> PackedColumns | None:
         versions, *parts = zip(*(values for _, values in rows), strict=True)
         names = [split_row(key) for key, _ in rows]
-        # A row of a scan has a version that begins with the letter, but what else is in it only we know.
+        # The server's filter checked only the first letter of each version, so check the rest here.
         stamps = [raw for raw in versions if raw is not None]
         if len(stamps) < len(rows) or not are_live(stamps):
             return None
@@ -256,16 +259,16 @@ class TableScan(Generic[R]):
         return [ScannedRecord(self._kind, *self._codec.read(row)) for row in whole]
 
     async def _topic_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[Topic]]:
-        """Iterate over the topics in a range of row keys, as they come; the first page also if it is empty."""
+        """Iterate over pages of the topics in a range of row keys. The first page may be empty."""
         limit = self._options.page_rows
         while True:
             rows = await self._page(start, stop, (self._columns.version,), limit, prefix=escape(prefix))
             topics = list(dict.fromkeys(split_row(row.key)[0] for row in rows))
-            # The server's filter may let names past that it cannot judge.
+            # The server's filter lets names pass that it cannot judge.
             yield [topic for topic in topics if topic.startswith(prefix)]
             if len(rows) < limit:
                 return
-            # The rest of a topic's subscriptions is stepped over, however many there are.
+            # Skip the rest of the topic's subscriptions, of which there may be very many.
             start = past_prefix(topic_key(topics[-1]))
 
     async def _rows(
@@ -300,5 +303,5 @@ class TableScan(Generic[R]):
 
 
 def _start_of(start_after: Topic | None) -> bytes:
-    """Return the first row key behind a topic."""
+    """Return the first row key after the rows of a topic; without a topic, the beginning of the table."""
     return b"" if start_after is None else past_prefix(topic_key(start_after))

@@ -1,12 +1,12 @@
 """The versioned tables of HBase, over any driver: records that are changed by compare-and-set.
 
 A record is a row with one compared column, its stamp (`stamps`), written in the same atomic row mutation as
-the data. Nothing is deleted on the live path: a delete overwrites the record with a tombstone, the stamp of the next
-write with the letter T, and empties its parts; whoever creates the record anew takes the tombstone over by
-compare-and-set. So a row's compared value never repeats, and HBase's delete markers, which hide puts of the same
-millisecond, do not arise.
+the data. On the live path no cell is deleted. A delete overwrites the record with a tombstone, which is the stamp of
+the next write with the letter T, and empties its parts. A create takes the tombstone over by compare-and-set. So a
+row's compared value never repeats. Nor are there delete markers, with which HBase would hide puts of the same
+millisecond.
 
-How a record stands in its row is in `row_codec.py`; what reads many rows at a time is in `table_scan.py`.
+`row_codec.py` has the form of a record in its row. `table_scan.py` reads many rows at a time.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ __all__ = ["HBaseTable"]
 R = TypeVar("R")
 
 _TOGETHER_MIN: Final = 2
-"""One alone gains nothing."""
+"""A single creation gains nothing from a batch."""
 
 
 class _Work(NamedTuple):
-    """What an operation does, in words; put together only when somebody asks, which is when it failed."""
+    """What an operation does, in words. The text is made only for an error that names the operation."""
 
     verb: str
     noun: str
@@ -54,7 +54,7 @@ class _Work(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A write whose first attempt travelled with others, and which is carried on alone."""
+    """A write whose first attempt was sent in a batch. Its further attempts are sent alone."""
 
     mine: Stamp
     answer: Refusal[Row] | Exception
@@ -106,7 +106,7 @@ class HBaseTable(Generic[R]):
             place: each for place, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
         }
         if len(creations) < _TOGETHER_MIN:
-            # A driver that can gather calls of the same moment into one does so below this.
+            # A driver that can gather calls of the same moment into one does so by itself.
             return await carry_out_all(self, operations, until)
         others = {place: each for place, each in enumerate(operations) if place not in creations}
         created, carried_out = await asyncio.gather(
@@ -146,11 +146,11 @@ class HBaseTable(Generic[R]):
 
         Returns: how many there were.
 
-        Those that were written at `kept_from_ms` or later stay. It is asked after the tombstones were found: who begins
-        to read changes then sees that they are there already, or needs none of them.
+        Tombstones that were written at `kept_from_ms` or later stay. It is called after a page of tombstones was read.
+        So a reader of changes that begins later finds these tombstones present already, or needs none of them.
 
-        Each goes by a conditional delete at its cells' own timestamps, which hides nothing that is written later. A row
-        is absent again afterwards, so the age must exceed by far what any call can take.
+        Each tombstone is removed by a conditional delete at its cells' own timestamps, which hides nothing that is
+        written later. Afterwards the row is absent, so the age must exceed by far the time that any call can take.
         """
         before_ms = (self._options.clock.wall() - older_than_s) * 1000
         removed = 0
@@ -165,7 +165,7 @@ class HBaseTable(Generic[R]):
         column = self._columns.version
         cells = {name: cell.timestamp_ms for name, cell in row.cells.items()}
         attempts = Attempts(self._options, f"sweep {self._table}")
-        # Repeating it after a lost answer does no harm: a tombstone that is gone does not match.
+        # Repeating the delete after a lost answer is harmless, since a tombstone that is gone does not match.
         return await attempts.read(
             lambda deadline: self._driver.delete_if(
                 self._table, row.key, column, row.cells[column].value, cells, deadline
@@ -179,7 +179,10 @@ class HBaseTable(Generic[R]):
         )
 
     async def _create_all(self, writes: Sequence[Write[R]], deadline: Deadline) -> list[Outcome[R]]:
-        """Create records, together as far as nothing is in their way: each would cost several times as much alone."""
+        """Create records in one batch; continue alone with those that it did not create.
+
+        Alone, each would cost several times as much.
+        """
         outcomes: list[Outcome[R] | None] = [None] * len(writes)
         begun: list[tuple[int, tuple[bytes | None, ...], Stamp]] = []
         puts = []
@@ -212,7 +215,7 @@ class HBaseTable(Generic[R]):
         deadline: Deadline | None = None,
         begun: _Begun | None = None,
     ) -> Version:
-        """Create a record where none is: in an absent row, or in one that holds a tombstone."""
+        """Create a record in an absent row, or in one that holds a tombstone."""
         values = self._codec.values(parts, keep_absent=True)
         work = _Work("create", self._kind.noun, key)
         attempts = Attempts(self._options, work, deadline)
@@ -237,7 +240,7 @@ class HBaseTable(Generic[R]):
         values: dict[bytes, bytes],
         deadline: Deadline | None = None,
     ) -> Version:
-        """Write over the record whose version column holds `condition`; with a tombstone, delete it."""
+        """Overwrite the record whose version column holds `condition`. A tombstone in `mine` deletes it."""
         attempts = Attempts(self._options, _Work("write" if mine.live else "delete", self._kind.noun, key), deadline)
         refusal = await self._put_if(attempts, key, condition, mine, values)
         if refusal is not None:
@@ -273,7 +276,7 @@ class HBaseTable(Generic[R]):
                     raise
 
     async def _whatever_is(self, key: RecordKey, deadline: Deadline) -> tuple[bytes | None, Stamp | None]:
-        """Return the stored version column, and its stamp unless that cannot be read, which ANY is there to repair."""
+        """Return the stored version column and its stamp. The stamp is None if it cannot be read; ANY repairs that."""
         condition = self._codec.compared(await self._get(key, deadline))
         with suppress(ValueError):
             return condition, None if condition is None else Stamp.decode(condition)
@@ -304,7 +307,7 @@ class HBaseTable(Generic[R]):
         values: dict[bytes, bytes],
         answer: Refusal[Row] | Exception | None = None,
     ) -> Refusal[Row] | None:
-        """Carry a put through. `answer` is what its first attempt came to, if that was made already."""
+        """Repeat a put until its outcome is known. `answer` is that of its first attempt, if that was made already."""
         put = self._put(key, condition, mine, values)
         answers = [] if answer is None else [answer]
 
@@ -314,16 +317,16 @@ class HBaseTable(Generic[R]):
         return await attempts.write(attempt, lambda row: judge(mine, self._codec.stamp(key, row)))
 
     def _confirmed(self, put: ConditionalPut, answer: Refusal[Row] | Exception | None) -> Refusal[Row] | None:
-        """Return the answer to a put, or raise it. Raises NotAppliedError - it contradicts itself."""
+        """Return the answer to a put, or raise it. Raises NotAppliedError - the refusal shows the expected value."""
         if isinstance(answer, Exception):
             raise answer
         if answer is not None and self._codec.compared(answer.current) == put.expected:
-            # The row came to what the condition asks for between the refusal and the look at it.
+            # Between the refusal and the read, another write made the row hold what the condition asks for.
             raise NotAppliedError("the record changed back and forth")
         return answer
 
     async def _expected(self, key: RecordKey, version: Version, deadline: Deadline | None) -> Stamp:
-        """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
+        """Return the stamp in `version`. If it is no version of this backend, raise the refusal of a write with it."""
         if version.raw[:1] == VERSION_TAG:
             with suppress(ValueError):
                 expected = Stamp.decode(stored_stamp(version))
@@ -342,7 +345,7 @@ class HBaseTable(Generic[R]):
 
 
 async def _outcome_of(work: Awaitable[Version]) -> Outcome[Any]:
-    """Return what a write comes to, with what it raises as its outcome."""
+    """Return the outcome of a write, which is its version or its error."""
     try:
         return Outcome(version=await work)
     except HedwigError as exc:

@@ -1,1 +1,1 @@
-"""Migration: all metadata moved to another store while hubs use the first."""
+"""Migration: moving all metadata to another store while hubs use the first."""

@@ -1,11 +1,13 @@
-"""Writes to a store by somebody whom a migration does not know of, such as a command that loads very many rows.
+"""Writes to a store by a process that a migration does not know, such as a command that loads very many rows.
 
-A migration (metadata/freezing.py) waits for hubs, which are registered, and for nobody else. A look at its record
-before a write fences nothing off: the freeze may begin while the write is on its way. A look behind the write proves
-what came of it. If the store is not frozen then, every later freeze finds the write done, and a migration compares
-everything, or everything that was changed, once its freeze has begun. If the store is frozen, the write may have come
-too late to be seen. So whoever takes for done only what was proved so loses nothing: the rest is done again, in the new
-store.
+A migration (metadata/freezing.py) waits for hubs, which are registered, and for no other writer. Checking its record
+before a write prevents nothing: the freeze may begin while the write is on its way. Checking after the write proves
+what became of it. If the store is not frozen then, every later freeze finds the write done. Once its freeze has begun,
+a migration compares everything, or everything that was changed. If the store is frozen, the write may have come too
+late for that.
+
+So check before and after each write. Count a write as done only if the store was not frozen afterwards, and repeat the
+others in the new store.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,11 +23,11 @@ __all__ = ["FreezeWatch", "StoreFrozenError"]
 T = TypeVar("T")
 
 _LOOK_S: Final = 1.0
-"""A look that is younger need not be repeated before a write: it only spares writes for nothing."""
+"""A check younger than this is not repeated before a write, since that check only saves useless writes."""
 
 
 class StoreFrozenError(HedwigError):
-    """A store is frozen, or what it held was moved. `freeze` says for which migration."""
+    """A store is frozen, or its records were moved. `freeze` says for which migration."""
 
     def __init__(self, freeze: Freeze) -> None:
         super().__init__(freeze.what)
@@ -33,7 +35,7 @@ class StoreFrozenError(HedwigError):
 
 
 class FreezeWatch:
-    """Watches over the writes of one process to one store."""
+    """Watches one store for a freeze while one process writes to it."""
 
     def __init__(self, records: NamedRecords, clock: Clock) -> None:
         self._records = records
@@ -50,12 +52,12 @@ class FreezeWatch:
         self._seen_at = began
 
     async def carry_out(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` returns, which writes, if no migration can have missed what it wrote.
+        """Run `work`, which writes; return its result if no migration can have missed what it wrote.
 
-        Several may run side by side.
+        Several calls may run side by side.
 
-        Raises: StoreFrozenError - nothing was begun, or it is not known whether the new store has what was written; as
-            `read_freeze`, that is not known; what `work` raises.
+        Raises: StoreFrozenError - `work` was not begun, or it is not known whether the new store has what it wrote; as
+            `read_freeze` - the same is not known; what `work` raises.
         """
         if self._seen_at is None or self._clock.monotonic() - self._seen_at >= _LOOK_S:
             await self.check()

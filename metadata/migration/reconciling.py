@@ -1,4 +1,4 @@
-"""Reconciling: named records of one store made what they are in another, and found equal afterwards."""
+"""Reconciling: making given records of one store equal to those of another, and checking that they are."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ _TRIES: Final = 3
 
 
 class Reconciler:
-    """Makes records of `target` what they are in `source`. `compared` and `mended` count records, for reports."""
+    """Makes records of `target` equal to those of `source`. `compared` and `mended` count records, for reports."""
 
     def __init__(self, source: MetadataStore, target: MetadataStore) -> None:
         self._source = source
@@ -31,7 +31,7 @@ class Reconciler:
     async def settle(self, records: Iterable[ChangedRecord]) -> list[ChangedRecord]:
         """Compare `records` on both sides, write or delete in the target what differs, and compare that again.
 
-        Returns those that were not found equal in the end, since others change them all the time.
+        Return those that were not found equal in the end, since other writers change them all the time.
         Raises: CorruptRecordError - one cannot be read; MetadataUnavailableError.
         """
         left = list(dict.fromkeys(records))
@@ -42,12 +42,12 @@ class Reconciler:
         return left
 
     async def _once(self, records: Sequence[ChangedRecord]) -> list[ChangedRecord]:
-        """Return those of `records`, all of one kind, that differed; they were written anew."""
+        """Return those of `records`, all of one kind, that differed, after writing or deleting them in the target."""
         if not records:
             return []
         example = PlainRecord(records[0].kind, records[0].key, None)
         reads: list[Operation[Any]] = [Read(each.key) for each in records]
-        # The source first: what changes there meanwhile is known as changed, and comes again.
+        # The source first: a record that changes there meanwhile is known as changed, and is compared again.
         source = await apply_to(self._source, example.kind, reads)
         target = await apply_to(self._target, example.kind, reads)
         differing: list[ChangedRecord] = []
@@ -65,7 +65,7 @@ class Reconciler:
 
 
 def _write(record: ChangedRecord, wanted: Outcome[Any], found: Outcome[Any]) -> Operation[Any] | None:
-    """Return what makes a record of the target what it is to be; None if it is that already."""
+    """Return the operation that makes a record of the target equal to the source's; None if it is equal already."""
     wanted.check()
     found.check()
     if wanted.record is None:

@@ -1,15 +1,16 @@
 """Moving all metadata from one store to another, of any backends, while hubs use the first.
 
-    copy        every record of the source is written to the target; where it stands is kept in the target
-    catch up    both sides are compared, and what differs is copied anew or deleted; again until little differs
+    copy        write every record of the source to the target, and keep the position in the target
+    catch up    compare both sides, and copy anew or delete what differs; repeat this until little differs
     final       the same once nothing changes the source any more, until both sides are equal: that is the proof
 
-A source that tells which records are changed need not be read once more at the end. Then the proof is a comparison of
-everything while hubs go on, and of what was changed since it began once they do not.
+A source that reports which records are changed need not be read once more at the end. Then two comparisons are the
+proof: one of everything while hubs go on, and one once they have stopped. The second covers the records changed since
+the first began.
 
-How far it has come is a named record of the target, changed by compare-and-set: so it goes on from any machine, two of
-them cannot work on one target, and a target is known by it as one that a migration may write to. The position is behind
-what is in the target, never ahead of it, and what is done twice does no harm.
+The state of a migration is a named record of the target, changed by compare-and-set. So the migration can go on from
+any machine, and two of them cannot work on one target. The record also marks a target that a migration may write to.
+The position is behind what is in the target, never ahead of it. Copying records twice does no harm.
 """
 
 import asyncio
@@ -51,11 +52,11 @@ _SAVE_EVERY_S: Final = 1.0
 
 
 class MigrationError(HedwigError):
-    """A migration that cannot begin or go on; nothing was written that is not its own."""
+    """A migration that cannot begin or go on. It has overwritten nothing that is not its own."""
 
 
 class Phase(enum.StrEnum):
-    """What is left to do."""
+    """The step that a migration has to do next."""
 
     COPY = "copy"
     CATCH_UP = "catch-up"
@@ -64,7 +65,7 @@ class Phase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """How far a migration has come: from where, with which kinds of records, and after which topic it goes on."""
+    """How far a migration has come: from which source, with owners or without, and after which topic it goes on."""
 
     source: str
     owners: bool
@@ -75,7 +76,7 @@ class State:
     """Tells this migration from every other."""
 
     def encode(self, token: bytes) -> bytes:
-        """Return the stored form, which `token` makes one that was never there before."""
+        """Return the stored form. `token` makes it differ from every earlier one."""
         fields = {"f": self.source, "o": self.owners, "p": self.phase.value, "a": self.position, "n": self.copied}
         fields["i"] = self.id
         packed: bytes = msgpack.packb({**fields, "t": token})
@@ -108,7 +109,7 @@ async def read_state(target: MetadataStore) -> State | None:
 
 
 class Migration:
-    """One migration from `source`, which is called `source_name` whoever opens it, to `target`."""
+    """One migration from `source` to `target`. The source is called `source_name`, the same for all that open it."""
 
     def __init__(
         self, source: MetadataStore, target: MetadataStore, source_name: str, *, owners: bool, clock: Clock
@@ -125,7 +126,7 @@ class Migration:
         self.is_resumed = False
 
     async def begin(self) -> None:
-        """Take the target: an empty one, or one on which this migration has not come to its end.
+        """Claim the target, which must be empty or hold this migration unfinished.
 
         Raises: MigrationError - it is neither.
         """
@@ -133,7 +134,7 @@ class Migration:
         await self._save()
 
     async def look(self) -> None:
-        """Find out where this migration stands, and write nothing. Raises as `begin`."""
+        """Read the state of this migration from the target, and write nothing. Raises as `begin`."""
         self._stored = await self._target.named_records.read(RECORD_NAME)
         found = None if self._stored is None else State.decode(self._stored)
         is_empty = await anext(self._target.topics(), None) is None
@@ -159,7 +160,7 @@ class Migration:
             self.is_resumed = True
 
     async def copy(self, advance: Callable[[int], None]) -> None:
-        """Copy what comes after the position, and note that it is done. `advance` is told how many more were copied."""
+        """Copy the topics after the position, then save the next phase. `advance` receives how many more it copied."""
         if self.state.phase is not Phase.COPY:
             return
         last: Topic | None = None
@@ -172,7 +173,7 @@ class Migration:
             position = self.state.position
             for record in batch:
                 if record.key.topic != last:
-                    # All of the topic before is in the target.
+                    # All records of the topic before are in the target.
                     position, last = last or position, record.key.topic
             self.state = replace(self.state, position=position, copied=self.state.copied + len(batch))
             advance(len(batch))
@@ -183,7 +184,7 @@ class Migration:
         await self._save()
 
     async def compare(self, advance: Callable[[int], None]) -> tuple[StoreDigest, StoreDigest]:
-        """Return what source and target hold. `advance` is told how many more records were read, on both sides."""
+        """Return the digests of source and target. `advance` receives how many more records each side has read."""
         sides = [
             asyncio.create_task(digest_store(store, self.kinds, advance)) for store in (self._source, self._target)
         ]
@@ -196,7 +197,7 @@ class Migration:
         return source, target
 
     async def mend(self, buckets: frozenset[int]) -> int:
-        """Make the target what the source is, in `buckets`; return how many records were written or deleted."""
+        """Make the target equal to the source, in `buckets`; return how many records were written or deleted."""
         await self._save()
         mended = 0
 
@@ -215,9 +216,9 @@ class Migration:
         return mended
 
     async def settle_buckets(self, buckets: frozenset[int]) -> list[ChangedRecord]:
-        """Compare each record in `buckets`, of both sides, and mend what differs.
+        """Compare each record in `buckets`, of both sides, and mend those that differ.
 
-        Returns those that were not found equal in the end. A record that comes into being meanwhile may be missed.
+        Return those that were not found equal in the end. A record that is created meanwhile may be missed.
         """
         left: list[ChangedRecord] = []
         for store in (self._source, self._target):
@@ -227,11 +228,11 @@ class Migration:
         return left
 
     async def prepare_target(self) -> None:
-        """Give the target what is no record of a topic, and is needed by the hubs that will use it.
+        """Give the target what its future hubs need besides the records of topics.
 
-        The standalone hub's registration, if there is one, goes along: its count of starts is that hub's epoch, which
-        must not begin anew. A target that has one already keeps it. And a target that was the source of an earlier
-        migration is to be used again.
+        The standalone hub's registration is copied, if there is one: its count of starts is that hub's epoch, which
+        must not begin anew. A target that has one already keeps it. If the target was the source of an earlier
+        migration, its freeze is lifted, so that hubs can use it again.
         """
         registration = await self._source.named_records.read(STANDALONE)
         records = self._target.named_records
@@ -242,7 +243,7 @@ class Migration:
             await replace_freeze(records, freeze, replace(freeze, state=FreezeState.LIFTED), self._random)
 
     async def finish(self) -> None:
-        """Note that both sides were found equal, and that nobody writes to the source any more."""
+        """Record that both sides were found equal, and that nobody writes to the source any more."""
         self.state = replace(self.state, phase=Phase.DONE)
         await self._save()
 
@@ -276,7 +277,7 @@ class Migration:
     async def _found(
         self, pages: AsyncGenerator[list[ScannedRecord], None], buckets: frozenset[int] | None
     ) -> AsyncGenerator[list[ScannedRecord], None]:
-        """Iterate over batches of what a scan meets in `buckets`, and save the position now and then."""
+        """Iterate over batches of the scanned records in `buckets`; save the position about every `_SAVE_EVERY_S`."""
         async with aclosing(pages):
             async for page in pages:
                 wanted = [item for item in page if buckets is None or bucket_of(item.key.topic) in buckets]

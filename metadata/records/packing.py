@@ -63,7 +63,7 @@ class PartCodec(Generic[R]):
 
 
 def damage_of(error: Exception) -> str:
-    """Return in words what is wrong with bytes that were to be a map of msgpack."""
+    """Return in words why bytes could not be read as a map of msgpack."""
     match error:
         case msgpack.ExtraData():
             return "other bytes follow behind its end"
@@ -185,7 +185,7 @@ def _seq_id(value: Any) -> MessageSeqId:
 
 
 def _fields(known: Mapping[str, Any], unknown: UnknownFields | None) -> dict[str, Any]:
-    """Return the map to store: what is known and set, then what only a newer format understands."""
+    """Return the map to store: the known fields that are set, then the fields that only a newer format knows."""
     fields = {key: value for key, value in known.items() if value is not None}
     if unknown is not None and unknown.encoding == _ENCODING:
         for key, value in _unpack(unknown.payload).items():
@@ -224,7 +224,7 @@ def _take_optional(fields: dict[str, Any], key: str, kind: type[T]) -> T | None:
 
 
 def _rest(fields: dict[str, Any]) -> UnknownFields | None:
-    """Return what no known field took."""
+    """Return the fields that no known field took, None if there are none."""
     return UnknownFields(_ENCODING, msgpack.packb(fields)) if fields else None
 
 

@@ -1,6 +1,6 @@
-"""How many bytes the ledger ranges of a topic take at most, in whichever store: by arithmetic, nothing is encoded.
+"""How many bytes the ledger ranges of a topic take at most in any store. This is arithmetic: nothing is encoded.
 
-Both of our encodings count, so that what fits in one store can be migrated to any other.
+The larger of our two encodings counts, so that a record that fits in one store can be migrated to any other.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, UnknownFields
 __all__ = ["stored_bytes"]
 
 _FRAME_BYTES: Final = 8
-"""What stands around the ranges of a record."""
+"""The bytes around the ranges of a record."""
 
 
 def stored_bytes(record: LedgerRanges) -> int:

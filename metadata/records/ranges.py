@@ -1,4 +1,4 @@
-"""Whether the ledger ranges of a topic follow each other, and what mends them where that can be proved."""
+"""Whether the ledger ranges of a topic follow each other, and how to mend them if the ledgers prove how."""
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,17 +39,17 @@ def range_defects(record: LedgerRanges) -> list[RangeDefect]:
 
 
 def held_ledgers(record: LedgerRanges) -> list[LedgerRange]:
-    """Return the ranges of a topic that hold messages, or may: their ledgers have to exist."""
+    """Return the ranges of a topic that hold messages, or may hold some: their ledgers have to exist."""
     return [each for each in record.ranges if not _is_emptied(each)]
 
 
 def mend_ranges(record: LedgerRanges, last_entries: Mapping[int, int]) -> LedgerRanges | None:
     """Return the ranges of a topic as its ledgers prove them to be; None if they do not prove it.
 
-    A closed ledger tells how many messages it holds, and entry N of it is the message N behind the start of its range.
-    So an end that says something else is wrong; and if all ranges follow each other once the ends are right, then they
-    are right. Ranges that are there twice, and emptied ones, say nothing that the others do not. The last range keeps
-    its end: ids up to it were given to messages.
+    A closed ledger tells how many messages it holds, and its entry N is the message N behind the start of its range. So
+    an end that differs from that is wrong. If all ranges follow each other once the ends are right, then the ranges are
+    right. Repeated and emptied ranges say nothing that the others do not. The last range keeps its end, since ids up to
+    it were given to messages.
 
     Args: last_entries - the last entry of each ledger that is closed, by its id; -1 for an empty one.
     """
@@ -69,7 +69,8 @@ def mend_ranges(record: LedgerRanges, last_entries: Mapping[int, int]) -> Ledger
 def without_lost(record: LedgerRanges, lost: Collection[int]) -> LedgerRanges | None:
     """Return the ranges of a topic without those whose ledgers are `lost`; None if that would leave a gap.
 
-    They can go from the front only. Of the last one what stays is which message comes next, so that must be known.
+    Ranges can go from the front only. If all go, the last one stays as an emptied range that tells which message comes
+    next, so it must have an end.
     """
     ranges = record.ranges
     gone = 0

@@ -1,9 +1,9 @@
 """Stamps: what a record's version is made of, in the stores where we choose it ourselves.
 
-A stamp numbers a write of a record and carries the random token of that write and of the one before it. The number
-grows by exactly one per write, deletes included; a record that nothing is left of starts from the clock, in
-microseconds. So no stamp ever repeats for a key, and the record tells whoever lost an answer what became of the write:
-see `judge`.
+A stamp numbers a write of a record, and carries the random token of that write and of the one before it. The number
+grows by exactly one per write, deletes included. The first stamp of a record of which the store has no trace takes its
+number from the clock, in microseconds. So no stamp ever repeats for a key. A writer that lost an answer can tell from
+the record what became of its write: see `judge`.
 """
 
 import struct
@@ -48,7 +48,7 @@ class Stamp:
 
     @classmethod
     def first(cls, clock: Clock, token: bytes) -> Self:
-        """Return the stamp of a record that nothing is left of."""
+        """Return the first stamp of a record of which the store has no trace."""
         return cls(int(clock.wall() * 1_000_000), token)
 
     def next(self, token: bytes, *, live: bool = True) -> "Stamp":
@@ -74,12 +74,12 @@ class Stamp:
 
 
 def are_live(raws: Iterable[bytes]) -> bool:
-    """Say whether all of these are stamps of records that live: `Stamp.decode` would take each."""
+    """Say whether all of these are stamps of live records, which `Stamp.decode` would take."""
     return all(len(raw) == STAMP_BYTES and raw[0] == _LIVE_BYTE for raw in raws)
 
 
 def is_tombstone(raw: bytes) -> bool:
-    """Say whether this is the stamp of a record that was deleted: `Stamp.decode` would take it."""
+    """Say whether this is the stamp of a deleted record, which `Stamp.decode` would take."""
     return len(raw) == STAMP_BYTES and raw.startswith(TOMBSTONE)
 
 
@@ -94,14 +94,14 @@ def judge(mine: Stamp, current: Stamp | None) -> Verdict:
     The number of `mine` is the one directly after the version that it expected, or the clock's for a first write.
     """
     if current is None:
-        # Applied, the record would have left at least a tombstone, and those outlive every call by far.
+        # If applied, the write would have left at least a tombstone, and those outlive every call by far.
         return Verdict.REFUSED
     if mine.token in (current.token, current.previous):
         return Verdict.APPLIED
     if current.number <= mine.number:
-        # Mine would have taken this number itself, and every write after it a higher one.
+        # If applied, mine would have this number, and every later write a higher one.
         return Verdict.REFUSED
     if mine.is_first and current.is_first:
-        # Somebody else's first write made the record that mine was to make.
+        # Another first write made the record that mine was to make.
         return Verdict.REFUSED
     return Verdict.UNCERTAIN

@@ -1,7 +1,7 @@
 """Fields that this code does not know, in an encoding that the records' own form (`packing`) cannot carry.
 
 A record that was read from ZooKeeper may hold such fields in any of its messages. Each message has a slot, a short
-text: empty for the record itself, `p` and `s` for the parts of a subscription, the index of a ledger range.
+text. It is empty for the record itself, `p` or `s` for a part of a subscription, and the index for a ledger range.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _NATIVE: Final = "msgpack"
 
 
 def foreign_fields(record: HubInfo | LedgerRanges | SubscriptionData) -> dict[str, UnknownFields]:
-    """Return the unknown fields of a record's messages, by slot, but for those that its packed form has."""
+    """Return the unknown fields of a record's messages, by slot, except those that its packed form has."""
     return {slot: fields for slot, fields in _slots(record) if fields is not None and fields.encoding != _NATIVE}
 
 

@@ -1,7 +1,7 @@
 """The changes of a SQLite store: triggers write the key of each changed record into a table beside the records.
 
-Triggers belong to the file, so they see the writes of every process, and what one of them writes becomes visible
-together with the change itself. There is nothing of this in a store whose changes nobody wants to know.
+Triggers belong to the file, so they see the writes of every process. What a trigger writes becomes visible together
+with the change itself. A store whose changes nobody reads has neither the triggers nor the table.
 """
 
 import secrets
@@ -20,13 +20,13 @@ __all__ = ["SqliteChanges"]
 
 _TABLE: Final = "changed_records"
 _READER: Final = "changed_records_reader"
-"""Who wants to know: one token, so that two readers find out that they take from each other."""
+"""The table of the reader's one token, so that two readers find out that they take changes from each other."""
 _EVENTS: Final = {"insert": ("NEW",), "update": ("OLD", "NEW"), "delete": ("OLD",)}
-"""What happens to a row, and which of its states name a record that is another then."""
+"""The events of a row, each with those states of the row that name a changed record."""
 
 
 class SqliteChanges:
-    """The Changes of one open store, as far as they are of `kinds`."""
+    """The Changes of one open store to records of `kinds`."""
 
     def __init__(self, kinds: Sequence[RecordKind[Any]], writer: SqliteThread) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
@@ -97,7 +97,7 @@ def _trigger(kind: RecordKind[Any], event: str) -> str:
 def _keep(kind: RecordKind[Any], state: str) -> str:
     subscriber = f"{state}.subscriber" if kind.has_subscriber else "x''"
     key = f"kind = '{kind.name}' AND topic = {state}.topic AND subscriber = {subscriber}"
-    # Not INSERT OR IGNORE: within a trigger the statement that set it off would say what becomes of a conflict.
+    # Not INSERT OR IGNORE: inside a trigger, the conflict clause of the statement that fired it would apply.
     return (
         f"INSERT INTO {_TABLE} SELECT '{kind.name}', {state}.topic, {subscriber} "
         f"WHERE NOT EXISTS (SELECT 1 FROM {_TABLE} WHERE {key})"

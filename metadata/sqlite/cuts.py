@@ -1,7 +1,7 @@
 """Where to cut a table of unknown length: places at even distances along a walk through it, from which some are chosen.
 
-To count the rows first would be one statement over the whole file, which takes minutes where the file is large and not
-in memory. A walk takes no longer in all, in steps of which each has the whole time that an operation may take.
+Counting the rows first would be one statement over the whole file. That takes minutes if the file is large and not in
+memory. A walk takes no longer in all, and each of its steps has the whole operation timeout.
 """
 
 from typing import Final, Generic, TypeVar
@@ -13,20 +13,20 @@ __all__ = ["Cuts"]
 P = TypeVar("P")
 
 _FINE: Final = 8
-"""So many places are kept for each part at least: the parts differ by an eighth at most."""
+"""The fewest places kept for each part, so that the parts differ by at most an eighth."""
 _STRIDE_MAX: Final = 20_000
-"""So many rows one step passes at most: some megabytes of a file."""
+"""The most rows that one step passes: some megabytes of a file."""
 
 
 class Cuts(Generic[P]):
-    """Takes the places of a walk, each `stride` rows behind the one before, and chooses some once the end is there."""
+    """Takes the places of a walk, each `stride` rows behind the one before, and chooses some at the end of it."""
 
     def __init__(self, parts: int, rows_min: int) -> None:
         self._parts = parts
         self._rows_min = rows_min
         self._grain = max(1, rows_min // _FINE)
         self._kept: list[P] = []
-        """The places at each multiple of the grain, the first of which is not 0."""
+        """The places at each multiple of the grain but 0."""
         self._rows = 0
 
     @property
@@ -45,7 +45,7 @@ class Cuts(Generic[P]):
             self._grain *= 2
 
     def end(self, rows: int) -> None:
-        """Say that there are so many rows from the last place on, and no more."""
+        """End the walk: from the last place on there are `rows` rows, and no more."""
         self._rows += rows
 
     @property

@@ -95,7 +95,7 @@ class SqliteFactory:
 
 
 class SqliteBackend:
-    """An open SQLite store: one lane that writes, and for a file one that reads beside it."""
+    """An open SQLite store: one thread that writes, and for a file one that reads beside it."""
 
     partial_update = True
     gathers = False
@@ -170,7 +170,7 @@ def _creates(url: MetadataUrl) -> bool:
 
 
 async def _is_closed(path: str, options: StoreOptions) -> bool:
-    """Say whether a store, of which reading is all that is wanted, may only be read."""
+    """Say whether the caller only reads the store, and this process may only read its file."""
     return options.reads_only and path != MEMORY and await asyncio.to_thread(may_only_be_read, path)
 
 
@@ -197,7 +197,7 @@ async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *
 
 
 def _why_closed(path: str) -> str | None:
-    """Return what the operating system has against opening a file for writing, None if nothing; none is made."""
+    """Return why the operating system refuses to open a file for writing, None if it does not; create none."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -244,7 +244,7 @@ def _table_names(connection: sqlite3.Connection) -> set[str]:
 
 
 def _read_layout(connection: sqlite3.Connection, url: MetadataUrl) -> Layout | None:
-    """Return the layout of the file, None for an empty one. Raises LayoutMismatchError for somebody else's file."""
+    """Return the layout of the file, None for an empty one. Raises LayoutMismatchError for another program's file."""
     tables = _table_names(connection)
     if not tables:
         return None

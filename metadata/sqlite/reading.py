@@ -1,13 +1,13 @@
 """Reading a store that may not be written. SQLite's write-ahead log makes that harder than it sounds.
 
-Whoever reads a file with such a log needs its index, FILE-shm, beside it. While others have the store open, or one was
-killed, log and index are there, and it is enough that both can be read. After the last one has closed the store neither
-is there, and a reader would have to make them. So it is told that nobody writes the file, which is true as long as
-there is no log: the first change goes there. The file itself changes when the log is put into it, which may happen
-meanwhile; what was read then is not believed.
+A reader of a file with such a log needs its index, FILE-shm, beside it. While other processes have the store open, or
+after one was killed, log and index exist, and the reader only needs to read both. After the last process has closed the
+store, neither exists, and a reader would have to make them. So the reader opens the file as one that nobody writes.
+That is true as long as there is no log, since the first change goes there. The file itself changes when SQLite copies
+the log into it, which may happen meanwhile. The reader then rejects what it read.
 
-To make log and index where the directory allows it would be worse: they belong to the reader then, and whoever may
-write the file could not write these.
+Making log and index, where the directory allows it, would be worse. They would belong to the reader, and a process that
+may write the file could not write them.
 """
 
 import os
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 def log_of(path: str) -> str:
-    """Return where the write-ahead log of a file is."""
+    """Return the path of a file's write-ahead log."""
     return f"{path}-wal"
 
 
 def may_only_be_read(path: str) -> bool:
-    """Say whether there is a file that this process may read, while it may not write it, or its log."""
+    """Say whether there is a file that this process may read, but may not write, it or its log."""
     if not os.access(path, os.R_OK):
         return False
     log = log_of(path)
@@ -41,7 +41,7 @@ def may_only_be_read(path: str) -> bool:
 
 
 class ReadOnlyLane(SqliteThread):
-    """A lane on a file that may only be read, which notices if what it reads is changed under its hands."""
+    """A SqliteThread on a file that may only be read, which detects changes of the file while it reads."""
 
     def __init__(self, name: str, path: str, options: StoreOptions) -> None:
         """Open the file at `path`. Raises: sqlite3.Error - it cannot be read in this way."""
@@ -51,13 +51,13 @@ class ReadOnlyLane(SqliteThread):
         super().__init__(name, connection, options, writes=False)
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
-        """As SqliteThread.run. Raises MetadataUnavailableError too if somebody has written to the file."""
+        """As SqliteThread.run. Raises MetadataUnavailableError too if another process has written to the file."""
 
         def checked(connection: sqlite3.Connection) -> T:
             try:
                 return work(connection)
             finally:
-                # Pages of before and of after may have come together: that goes for errors too.
+                # The read may have mixed pages from before and after the change, so do not trust its errors either.
                 if self._is_alone and self._look() != self._seen:
                     raise MetadataUnavailableError(
                         f"{what}: somebody has begun to write to {self._file} while it was read; try again"
@@ -74,7 +74,7 @@ class ReadOnlyLane(SqliteThread):
 
 
 def connect_to_read(path: str) -> tuple[sqlite3.Connection, bool]:
-    """Return a connection that only reads, and whether it takes the file for one that nobody writes.
+    """Return a connection that only reads, and whether it assumes that nobody writes the file.
 
     Raises: sqlite3.Error - there is a log with changes, which cannot be read without its index.
     """

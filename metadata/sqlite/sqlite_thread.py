@@ -1,8 +1,8 @@
-"""A lane: one thread with one SQLite connection, which serves asyncio callers in batches.
+"""One thread with one SQLite connection, also called a lane, which serves asyncio callers in batches.
 
-SQLite allows one writer at a time and charges one disk sync for each commit, so concurrent writes gain nothing from
-more threads and everything from sharing a commit: all jobs that wait when the thread gets round to them form one
-transaction. A job is a compare-and-set of its own, so one that is refused takes nothing back from its neighbours.
+SQLite allows one writer at a time, and each commit costs one disk sync. So concurrent writes gain nothing from more
+threads, and everything from sharing a commit. All jobs that wait when the thread begins a batch form one transaction.
+Each job is a compare-and-set of its own, so a refused job takes nothing back from its neighbours.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ _BUSY_SLICE_MS: Final = 100
 class SqliteThread:
     """Runs jobs on a connection that it owns from now on, in the order of submission, many to a transaction.
 
-    With `writes`, a batch is one BEGIN IMMEDIATE transaction and its jobs are answered after the commit; else it is one
-    read snapshot.
+    With `writes`, a batch is one BEGIN IMMEDIATE transaction, and its jobs are answered after the commit. Else a batch
+    is one read snapshot.
     """
 
     def __init__(self, name: str, connection: sqlite3.Connection, options: StoreOptions, *, writes: bool) -> None:
@@ -51,13 +51,13 @@ class SqliteThread:
         self._thread.start()
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
-        """Return what `work` returns, called in the lane's thread inside a transaction.
+        """Return what `work` returns, called in this thread inside a transaction.
 
-        Args: deadline - until when, if not for the operation timeout.
+        Args: deadline - when to give up, if not after the operation timeout.
 
-        Raises: what `work` raises; MetadataUnavailableError - not begun by the deadline, or rolled back;
-            UncertainStateError - begun and not over by the deadline, or the commit itself failed; of reads the former
-            is a MetadataUnavailableError, too: there is nothing that may or may not have been done.
+        Raises: what `work` raises; MetadataUnavailableError - not begun by the deadline, or rolled back, or a read that
+            was not over by the deadline, since it can have changed nothing; UncertainStateError - a write that was
+            begun and not over by the deadline, or its commit failed.
         """
         deadline = deadline or Deadline.after(self._options.clock, self._options.operation_timeout_s)
         try:
@@ -84,7 +84,7 @@ class SqliteThread:
             self._queue.close()
 
     def _begin(self) -> bool:
-        """Open the transaction; return False if another process held the lock for the whole slice of time."""
+        """Open the transaction; return False if another process held the lock for the whole slice, or SQLite failed."""
         try:
             self._connection.execute("BEGIN IMMEDIATE" if self._writes else "BEGIN")
         except sqlite3.Error as exc:
@@ -102,11 +102,11 @@ class SqliteThread:
                 except MetadataError as exc:
                     job.error = exc
         except sqlite3.Error as exc:
-            # A statement that SQLite itself could not carry out (disk full, damaged file) takes the batch back.
+            # SQLite itself could not run a statement (disk full, damaged file): roll the batch back.
             self._roll_back()
             self._fail(batch, exc)
         except Exception as exc:
-            # A defect of ours: whoever shares the transaction sees it as it is, and the lane lives on.
+            # A defect of ours: every caller of the batch receives it as it is, and the thread lives on.
             self._roll_back()
             for job in batch:
                 job.error = exc
@@ -128,8 +128,8 @@ class SqliteThread:
             self._connection.execute("ROLLBACK")
 
     def _fail(self, batch: list[_SqlJob], cause: sqlite3.Error, *, committing: bool = False) -> None:
-        # A commit that finds the disk full has been taken back; after any other failure of it (a failed sync, say) the
-        # pages may or may not be in the file.
+        # A commit that finds the disk full, or the file locked, was rolled back. After any other failure of it (a
+        # failed sync, say) the pages may or may not be in the file.
         taken_back = _primary_code(cause) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)
         for job in batch:
             if committing and self._writes and not taken_back:
@@ -145,11 +145,11 @@ class SqliteThread:
 def connect(path: str, options: StoreOptions) -> sqlite3.Connection:
     """Return a connection to the file at `path`, in autocommit mode, which any one thread may use.
 
-    Raises: sqlite3.Error - it cannot be opened, or another process did not let go of it in time.
+    Raises: sqlite3.Error - it cannot be opened, or another process held its lock for too long.
     """
     if path != MEMORY:
-        with suppress(OSError):  # SQLite finds the same, and has words for it.
-            make_file(Path(path))  # What SQLite makes beside it has its mode.
+        with suppress(OSError):  # SQLite reports the same error.
+            make_file(Path(path))  # Files that SQLite makes beside it get its mode.
     timeout_s = options.operation_timeout_s
     connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     try:

@@ -32,7 +32,7 @@ _CHUNK: Final = 512
 """How many operations of one `apply` share a job: few enough that other callers get in between."""
 
 _Place: TypeAlias = tuple[bytes, ...]
-"""A place in the order of a table: a topic, and in the table of subscriptions perhaps a subscriber."""
+"""A place in the order of a table: a topic, optionally followed by a subscriber in the table of subscriptions."""
 
 
 def table_schema(kind: RecordKind[Any]) -> str:
@@ -46,7 +46,7 @@ def table_schema(kind: RecordKind[Any]) -> str:
 
 
 class SqliteTable(Generic[R]):
-    """A VersionedTable in one SQLite table. A deleted record leaves nothing: its stamp's token never comes back."""
+    """A VersionedTable in one SQLite table. A deleted record leaves nothing, since its stamp's token never repeats."""
 
     def __init__(self, kind: RecordKind[R], writer: SqliteThread, reader: SqliteThread, options: StoreOptions) -> None:
         self._kind = kind
@@ -80,7 +80,7 @@ class SqliteTable(Generic[R]):
 
     async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         until = deadline or deadline_of_all(self._options, len(operations))
-        # One job carries many operations through the lane, which costs a tenth of one job each.
+        # One job for many operations costs a tenth of one job for each.
         chunks = [operations[start : start + _CHUNK] for start in range(0, len(operations), _CHUNK)]
         return [outcome for chunk in chunks for outcome in await self._apply(chunk, until)]
 
@@ -186,7 +186,7 @@ class SqliteTable(Generic[R]):
         ]
 
     async def _walk(self, cuts: Cuts[_Place], start: _Place, stop: _Place | None) -> None:
-        """Note keys at even distances, without reading a record; each request goes a bounded distance."""
+        """Give `cuts` keys at even distances, without reading a record; `cuts.stride` bounds each request."""
         while True:
             where, values = _bounds(self._names, start, stop)
             stride = cuts.stride
@@ -314,7 +314,7 @@ class SqliteTable(Generic[R]):
         return _version(raw)
 
     def _following(self, stored: bytes, token: bytes) -> Stamp:
-        """Return the stamp after the stored one; a first one if that cannot be read, which only ANY gets past."""
+        """Return the stamp after the stored one; a first one if that cannot be read, which needs ANY or its version."""
         try:
             return Stamp.decode(stored).next(token)
         except ValueError:
@@ -332,7 +332,7 @@ class SqliteTable(Generic[R]):
         return None if row is None else row[0]
 
     def _check(self, connection: sqlite3.Connection, key: RecordKey, stored: bytes, version: Version) -> None:
-        """Raise the refusal if `version` does not admit a change of the record that is there."""
+        """Raise the refusal if `version` is neither ANY nor that of the stored record."""
         if version in (ANY, _version(stored)):
             return
         current = self._read(connection, key)
@@ -349,7 +349,7 @@ def _outcome(
         try:
             return work(connection)
         except MetadataError as exc:
-            # Where it was raised says nothing that its text does not, and would keep these frames alive.
+            # The traceback says nothing that the text does not, and would keep these frames alive.
             return Outcome(error=exc.with_traceback(None))
 
     return refusable
@@ -358,7 +358,7 @@ def _outcome(
 def _bounds(names: str, start: _Place, stop: _Place | None, *, above: str = ">=") -> tuple[str, tuple[bytes, ...]]:
     """Return the condition that a row is between two places, and the values of its marks.
 
-    One lower bound only: of two, SQLite might search by the wrong one and walk over all that was read before.
+    There is only one lower bound. With two, SQLite might search by the wrong one and walk over all rows read before.
     """
     lower = f"{_columns(names, start)} {above} {_marks(start)}"
     if stop is None:

@@ -1,4 +1,4 @@
-"""Names that a store may trip over: all are legal names of topics and of subscribers."""
+"""Names that a store may handle wrongly. All are legal names of topics and of subscribers."""
 
 from typing import Final
 
@@ -171,7 +171,7 @@ AWKWARD: Final[tuple[bytes, ...]] = tuple(
         + [b"x" + name for name in (*_CONTROL, *_UNICODE)]
     )
 )
-"""Each different from all others."""
+"""All awkward names, without duplicates."""
 
 LONGEST: Final[dict[str, bytes]] = {
     "letters": b"a" * NAME_BYTES_MAX,
@@ -181,15 +181,15 @@ LONGEST: Final[dict[str, bytes]] = {
     "escapes": b"%" * NAME_BYTES_MAX,
     "three-byte characters": "例".encode() * (NAME_BYTES_MAX // 3) + b"ab",
 }
-"""Names of the greatest length, by what they are made of."""
+"""Names of the greatest length, keyed by their content."""
 
 MOST_COMPONENTS: Final = b"a/" * (NAME_BYTES_MAX // 2 - 1) + b"ab"
-"""A name of the greatest length that has as many components as a name can have."""
+"""A name of the greatest length with the most components that a name can have."""
 
 assert all(len(name) == NAME_BYTES_MAX for name in (*LONGEST.values(), MOST_COMPONENTS))
 
 
 def looks_like(stored: bytes) -> list[bytes]:
-    """Return names made to be mistaken for a name that a store wrote down as `stored`."""
+    """Return names that a careless store may confuse with a name that it stored as `stored`."""
     similar = [stored, stored + b"a", b"a" + stored, stored[:-1], stored[1:], stored + stored, stored.swapcase()]
     return [name for name in similar if 1 <= len(name) <= NAME_BYTES_MAX]

@@ -1,4 +1,4 @@
-"""What a store is filled with before it is scanned in bulk."""
+"""The records with which a store is filled before it is scanned in bulk."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
@@ -49,14 +49,14 @@ PREFIXES: Final = (
 
 
 def contents(items: Iterable[ScannedRecord]) -> Contents:
-    """Return what was met, by kind and key; nothing may be met twice."""
+    """Return the scanned records by kind and key; no record may occur twice."""
     listed = [((item.kind.name, item.key), item.read().value) for item in items]
     assert len(dict(listed)) == len(listed)
     return dict(listed)
 
 
 async def fill(store: MetadataStore, topics: Iterable[bytes] = TOPICS) -> Contents:
-    """Store some, all or none of the three kinds for each topic, and up to 150 subscriptions; return what is stored."""
+    """Store some, all or none of the three kinds for each topic, and up to 150 subscriptions; return the records."""
     writes = _writes(topics)
     for call in CALLS:
         for outcome in await call.apply(store, list(writes[call.kind.name])):
@@ -82,7 +82,7 @@ def _writes(topics: Iterable[bytes]) -> dict[str, list[Write[Any]]]:
             writes[OWNERSHIP.name].append(Write(RecordKey(topic), samples.hub(number), NEW))
         if number % 4:
             writes[PERSISTENCE.name].append(Write(RecordKey(topic), samples.ranges(number), NEW))
-        # Beyond one page, for the first large topic beyond what is read ahead, and nothing at all.
+        # More than one page, none at all, and for the first large topic more than is read ahead.
         for index in range(150 if number == 7 else numbers.get(number % 11, 0)):
             key = RecordKey(topic, SubscriberId(b"%d" % index))
             writes[SUBSCRIPTIONS.name].append(Write(key, samples.subscription(number * 1000 + index), NEW))

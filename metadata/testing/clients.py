@@ -1,4 +1,4 @@
-"""What a test opens of a store: clients and probes, all closed when the test ends."""
+"""The clients and probes of a store that a test opens. All are closed when the test ends."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ from hedwig.metadata.testing.probe import Probe
 __all__ = ["Clients", "Names"]
 
 Names = Callable[[bytes], bytes]
-"""Makes a name that no other test uses out of a short one."""
+"""Turns a short name into one that no other test uses."""
 
 
 class Clients:
@@ -21,7 +21,7 @@ class Clients:
         self._alone: dict[int, MetadataStore] = {}
 
     async def open(self, place: Place, options: StoreOptions | None = None) -> MetadataStore:
-        """Open another client of `place`; of a store that lives in one client only, return that one."""
+        """Open another client of `place`. If a store lives in one client only, return that client."""
         if not place.kept and id(place) in self._alone:
             return self._alone[id(place)]
         store = await self._stack.enter_async_context(await place.open(options))

@@ -1,7 +1,7 @@
-"""Doors: every way to write a record, behind one face, so that a truth is stated once and holds for each.
+"""Doors: every way to write a record, behind one interface, so that one test covers all of them.
 
-A door is a manager together with the form of its calls: its named methods, or `apply`; for subscriptions the update of
-the parts that are present, or the replacement of the whole.
+A door is a manager together with the form of its calls: its named methods, or `apply`. For subscriptions it is also the
+form of a write: the update of the present parts, or the replacement of the whole record.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ class Door(Protocol):
 
     @property
     def label(self) -> str:
-        """Name the door in a test's id."""
+        """Return the name of the door for a test's id."""
 
     @property
     def kind(self) -> RecordKind[Any]:
-        """Say which records it leads to."""
+        """Return the kind of the records that it writes."""
 
     def key(self, name: bytes) -> RecordKey:
         """Return the key of a record of this kind on the topic `name`."""
 
     def value(self, number: int) -> Any:
-        """Return a record that differs from that of every other number."""
+        """Return a record that differs from the record of every other number."""
 
     async def read(self, store: MetadataStore, key: RecordKey) -> Versioned[Any] | None:
         """Read the record at `key`."""
@@ -44,7 +44,7 @@ class Door(Protocol):
         """Delete the record."""
 
     async def apply(self, store: MetadataStore, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
-        """Carry out many operations on records of this kind."""
+        """Run many operations on records of this kind."""
 
     def topics(self, store: MetadataStore, prefix: bytes | None = None, start_after: Topic | None = None) -> Any:
         """List the topics that have a record of this kind."""

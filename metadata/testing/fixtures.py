@@ -1,7 +1,7 @@
 """Fixtures of the conformance suite: a store, a second client of it, and a probe. A conftest imports all of them.
 
-It adds `new_place`, which returns a function that chooses a place for one store, and lays nothing out there; and its
-own `effort`, if the backend cannot bear the usual one.
+The conftest adds `new_place`, which returns a function that chooses a place for one store and formats nothing there. It
+also adds its own `effort`, if the usual one is too much for the backend.
 """
 
 import asyncio
@@ -44,20 +44,20 @@ _FEW_RECORDS: Final = 2000
 
 @pytest.fixture(scope="session")
 def effort() -> Effort:
-    """What may be asked of the backend."""
+    """How much the suite may ask of the backend."""
     return Effort()
 
 
 @pytest.fixture(scope="module")
 def place(new_place: Callable[[], Place]) -> Iterator[Place]:
-    """A formatted store that the tests of one module share; each keeps to names of its own (see `names`)."""
+    """A formatted store that the tests of one module share. Each test uses names of its own (see `names`)."""
     with new_place().formatted() as place:
         yield place
 
 
 @pytest.fixture
 def own_place(new_place: Callable[[], Place]) -> Iterator[Place]:
-    """A formatted store for one test alone, whatever that costs."""
+    """A formatted store for one test alone, even if that is expensive."""
     with new_place().formatted() as place:
         yield place
 
@@ -72,7 +72,7 @@ def kept_place(own_place: Place) -> Place:
 
 @pytest.fixture(scope="module")
 def reused_place(effort: Effort, new_place: Callable[[], Place]) -> Iterator[Place | None]:
-    """The formatted store that the tests of one module use after each other where many would cost too much."""
+    """The formatted store that the tests of one module use one after another, if many stores would cost too much."""
     if effort.places_are_cheap:
         yield None
         return
@@ -82,7 +82,7 @@ def reused_place(effort: Effort, new_place: Callable[[], Place]) -> Iterator[Pla
 
 @pytest.fixture
 async def empty_place(new_place: Callable[[], Place], reused_place: Place | None) -> Place:
-    """A formatted store without a record, for a test that says what all of its records are."""
+    """A formatted store without a record, for a test that checks all records of the store."""
     if reused_place is None:
         place = new_place()
         await place.format()
@@ -97,7 +97,7 @@ async def empty_place(new_place: Callable[[], Place], reused_place: Place | None
 
 @pytest.fixture(scope="module")
 def filled_place(new_place: Callable[[], Place]) -> Iterator[Place]:
-    """A store that holds what `fill` stores, for the tests of one module, which only read it."""
+    """A store that holds the records of `fill`, for the tests of one module, which only read it."""
     with new_place().formatted() as place:
         if place.kept:
             asyncio.run(_fill(place))
@@ -111,13 +111,13 @@ async def _fill(place: Place) -> None:
 
 @pytest.fixture
 async def filled(clients: Clients, filled_place: Place) -> tuple[MetadataStore, Contents]:
-    """A client, that asks for seven records at a time, of a store that a test only reads, and what that holds."""
+    """A client with pages of seven records, for a store that the test only reads; and the records of that store."""
     store = await clients.open(filled_place, StoreOptions(page_rows=7))
     return store, filled_contents() if filled_place.kept else await fill(store)
 
 
 async def _empty(store: MetadataStore) -> None:
-    """Delete few records one by one, which is far quicker than to lay everything out anew."""
+    """Delete the records one by one if they are few, which is far quicker than formatting the store anew."""
     if sum((await store.count()).values()) > _FEW_RECORDS:
         return
     for call in CALLS:
@@ -132,7 +132,7 @@ async def _empty(store: MetadataStore) -> None:
 
 @pytest.fixture
 async def clients() -> AsyncIterator[Clients]:
-    """What opens clients and probes for this test."""
+    """The object that opens clients and probes for this test."""
     async with AsyncExitStack() as stack:
         yield Clients(stack)
 
@@ -157,7 +157,7 @@ async def empty_store(clients: Clients, empty_place: Place) -> MetadataStore:
 
 @pytest.fixture
 async def small_pages(clients: Clients, empty_place: Place) -> MetadataStore:
-    """A client, of a store without a record, that asks for seven records at a time."""
+    """A client with pages of seven records, for a store without a record."""
     return await clients.open(empty_place, StoreOptions(page_rows=7))
 
 
@@ -186,6 +186,6 @@ _numbers: Iterator[int] = iter(range(10**9))
 
 @pytest.fixture
 def names() -> Names:
-    """Make names that no other test uses, from short ones."""
+    """The function that turns short names into ones that no other test uses."""
     prefix = b"n%d-" % next(_numbers)
     return lambda name: prefix + name

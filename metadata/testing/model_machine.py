@@ -1,4 +1,4 @@
-"""The state machine: two clients of one store, and a dict that says what every operation must come to."""
+"""The state machine: two clients of one store, and a dict that predicts the outcome of every operation."""
 
 import asyncio
 import itertools
@@ -29,13 +29,14 @@ _places = st.tuples(st.sampled_from(_TOPICS), st.sampled_from(_SUBSCRIBERS))
 _values = st.integers(1, 10**6)
 _parts = st.sampled_from(["both", "preferences", "state", "none"])
 _choices = st.sampled_from(["current", "current", "current", "new", "new", "any", "given", "given"])
-"""Which version an operation gives: mostly one that may succeed, and often one that somebody kept."""
+"""Which version an operation gives: mostly one that may succeed, and often one kept from an earlier write."""
 
 
 class TwoClients(RuleBasedStateMachine):
-    """Operations of two clients in turn on few records, so that each meets what the other did.
+    """Operations of two clients in turn on few records, so that each meets the writes of the other.
 
-    `versions` holds what writes returned, of all records and times; what is given is current, stale or foreign.
+    `versions` holds the versions that all writes of all records returned. So a given version is current, stale or of
+    another record.
     """
 
     versions = Bundle("versions")
@@ -83,7 +84,7 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(client=_clients, door=_doors, steps=st.dictionaries(_places, st.tuples(_choices, _values, st.booleans())))
     def apply(self, client: int, door: Door, steps: dict[tuple[bytes, bytes], tuple[str, int, bool]]) -> None:
-        """Carry out one operation on each of several records at once."""
+        """Run one operation on each of several records at once."""
         operations: dict[RecordKey, Operation[Any]] = {}
         for place, (choice, number, deletes) in steps.items():
             key = self._key(door, place)
@@ -119,7 +120,7 @@ class TwoClients(RuleBasedStateMachine):
         assert len(listed) == len(expected)
         assert dict(listed) == expected
 
-    # What they must come to
+    # The expected outcomes
 
     def _write(self, client: int, door: Door, key: RecordKey, value: Any, choice: str, kept: Version) -> Any:
         version = self._version(door, key, choice, kept)
@@ -142,7 +143,7 @@ class TwoClients(RuleBasedStateMachine):
         self._settle(door, Delete(key, version), outcome)
 
     def _settle(self, door: Door, operation: Operation[Any], outcome: Outcome[Any]) -> None:
-        """Check an outcome against the truth table, and carry its effect into the model."""
+        """Check an outcome against the truth table, and apply its effect to the model."""
         name, key = door.kind.name, operation.key
         current = self._model.get((name, key))
         if isinstance(operation, Read):
@@ -198,7 +199,7 @@ def _value(door: Door, number: int, parts: str) -> Any:
 
 
 def _refusal(door: Door, operation: Write[Any] | Delete, current: Versioned[Any] | None) -> type[HedwigError] | None:
-    """Return the error that the truth table names for an operation on a record as it is."""
+    """Return the error that the truth table names for an operation on the current record."""
     if isinstance(operation, Delete) and operation.version == NEW:
         return InvalidArgumentError
     if current is None:

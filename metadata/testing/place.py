@@ -1,4 +1,4 @@
-"""Places: where a test keeps a store, and how it reaches it; and what may be asked of the backend."""
+"""Places: where a test keeps a store, and how it reaches it; and how much the suite may ask of the backend."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,8 +16,9 @@ __all__ = ["Effort", "Place"]
 class Effort:
     """How much the suite may ask of a backend.
 
-    places_are_cheap: every test can have a place of its own. examples: how many examples a search among sequences of
-    operations may take. quick_pairs: of how many quick pairs of a deletion and a creation none may vanish.
+    places_are_cheap: every test can have a place of its own. examples: the number of examples for the search among
+    sequences of operations. quick_pairs: the number of quick pairs of a deletion and a creation, none of which may
+    vanish.
     """
 
     places_are_cheap: bool = True
@@ -27,10 +28,10 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One store, which nobody else uses.
+    """One store, which only this test or module uses.
 
-    `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
-    takes an open store because a database in memory has no other door; `gather` opens it with that option.
+    `url` opens it. `kept` says whether it outlives the last client. `probe` reads it without the code under test. It
+    takes an open store, because a database in memory can only be reached through that. `gather` sets that option.
     """
 
     url: str
@@ -39,7 +40,7 @@ class Place:
     gather: bool = False
 
     async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
-        """Lay the store out."""
+        """Format the store."""
         await format_metadata(self.url, self.with_own(options), wipe=wipe)
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
@@ -48,14 +49,14 @@ class Place:
 
     @contextmanager
     def formatted(self) -> Iterator[Self]:
-        """Lay the store out, and drop it in the end. For fixtures outside an event loop."""
+        """Format the store, and drop it at the end. For fixtures outside an event loop."""
         asyncio.run(self.format())
         yield self
         asyncio.run(self.drop())
 
     async def drop(self) -> None:
-        """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
+        """Drop the store if it would be in the way of later tests. Other stores are dropped at the end of the run."""
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
-        """Return the options of a test with those that the place has."""
+        """Return the options of a test, with those of the place added."""
         return replace(options or StoreOptions(), gather=self.gather)

@@ -1,4 +1,4 @@
-"""Probes: what a store really holds, read and changed without any of the code under test."""
+"""Probes, which read and change the contents of a store without any of the code under test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,43 +11,43 @@ from hedwig.model import SubscriberId, Topic
 __all__ = ["GARBAGE", "Cell", "Probe"]
 
 GARBAGE: Final = b"\xc1\xff garbage"
-"""Bytes that are no record: msgpack never uses 0xC1; as protobuf a field ends too early; it is no UTF-8."""
+"""Bytes that are no record: msgpack never uses 0xC1, a protobuf field ends too early, and they are no UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One stored value, and the mark by which the store itself tells when it was written (0 where it keeps none)."""
+    """One stored value, and the mark by which the store itself dates its write (0 if it keeps none)."""
 
     value: bytes
     written: int = 0
 
 
 class Probe(Protocol):
-    """An independent look at one store, whatever its kind."""
+    """An independent view of one store of any kind."""
 
     async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
-        """Return everything that the store holds for a record, by the name of the place; empty if there is nothing."""
+        """Return everything that the store holds for a record, keyed by where it is; empty if there is nothing."""
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
-        """Return the keys of all records of a kind; deleted ones of which only a mark is left do not count."""
+        """Return the keys of all records of a kind, without deleted ones of which only a mark remains."""
 
     async def stored_names(self, kind: RecordKind[Any], key: RecordKey) -> list[bytes]:
         """Return the bytes by which the store names the record, in whole and in parts."""
 
     async def preferences(self, key: RecordKey) -> Any:
-        """Return what stays equal while only the state of a subscription moves: bytes, and times if it keeps them."""
+        """Return what must stay equal while only a subscription's state changes: bytes, and times if there are any."""
 
     async def state(self, key: RecordKey) -> Any:
-        """Return what must change whenever the state of a subscription is written, as `preferences` for those."""
+        """Return what must change with every write of a subscription's state, in the form of `preferences`."""
 
     async def remove(self, kind: RecordKind[Any], key: RecordKey) -> None:
-        """Take a record away behind the back of every client."""
+        """Remove a record without any client."""
 
     async def corrupt(self, kind: RecordKind[Any], key: RecordKey) -> None:
         """Overwrite the data of a record, but not its version, with bytes that no codec understands."""
 
     async def corrupt_version(self, kind: RecordKind[Any], key: RecordKey) -> bool:
-        """Overwrite the version of a record likewise; return False where the store itself keeps it, out of reach."""
+        """Overwrite the version of a record likewise; return False if the store itself keeps it, out of reach."""
 
     async def add_unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
         """Rewrite a record as a newer minor format would, with more fields in every part; return those fields."""
@@ -59,7 +59,7 @@ class Probe(Protocol):
         """Return the value of a named record, or None if the store has none."""
 
     async def set_named(self, name: str, value: bytes | None) -> None:
-        """Overwrite a named record that is there, or (None) take it away so that it was never there."""
+        """Overwrite an existing named record, or (None) remove it as if it had never existed."""
 
     async def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""

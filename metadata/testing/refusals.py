@@ -9,9 +9,9 @@ E = TypeVar("E", bound=Exception)
 
 
 def refused_at_once(call: Coroutine[Any, Any, Any], error: type[E]) -> E:
-    """Run `call` up to where it first waits for anything, which it must not reach; return the error it raises instead.
+    """Run `call`, which must raise `error` before it waits for anything; return that error.
 
-    Raises: AssertionError - it began to wait: for a thread, a lock or a connection, so it may have sent something.
+    Raises: AssertionError - it began to wait for a thread, a lock or a connection, so it may have sent something.
     """
     try:
         call.send(None)

@@ -1,4 +1,4 @@
-"""Records to store: one per number, extremes of every field, and strategies for anything in between."""
+"""Records to store: one per number, extremes of every field, and strategies for all values in between."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -41,7 +41,7 @@ UINT64_MAX: Final = 2**64 - 1
 
 
 def hub(number: int) -> HubInfo:
-    """Return a hub that differs from that of every other number."""
+    """Return a hub that differs from the hub of every other number."""
     return HubInfo(host=f"hub-{number}.example", port=4080, ssl_port=9876, epoch=number)
 
 
@@ -62,12 +62,12 @@ def state(number: int) -> SubscriptionState:
 
 
 def subscriber(number: int) -> SubscriberId:
-    """Return a subscriber id that differs from that of every other number."""
+    """Return a subscriber id that differs from the id of every other number."""
     return SubscriberId(b"subscriber-%d" % number)
 
 
 def subscription(number: int) -> SubscriptionData:
-    """Return a subscription with both parts that differs from that of every other number."""
+    """Return a subscription with both parts that differs from the subscription of every other number."""
     return SubscriptionData(preferences=preferences(number), state=state(number))
 
 

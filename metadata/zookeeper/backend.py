@@ -100,7 +100,7 @@ class ZookeeperBackend:
         }
 
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
-        """Remove nothing: the empty parents that deletes leave behind hold the guards of versions that somebody has."""
+        """Remove nothing: the empty parents that deletes leave hold the guards of versions that callers still have."""
         del older_than_s, dry_run
         return 0
 

@@ -1,4 +1,4 @@
-"""How `zookeeper://host:port[,host:port…]/hedwig/REGION` becomes a store."""
+"""Opening and laying out a ZooKeeper store, from `zookeeper://host:port[,host:port…]/hedwig/REGION`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,12 +62,12 @@ class _ZookeeperFactory:
 
 
 async def _look(bridge: Bridge, places: Paths, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
-    """Return the layout, and whether there is a place for topics.
+    """Return the layout, and whether the node above all topics exists.
 
-    Raises: LayoutMissingError - there is such a place, and no layout. Nothing of ours leaves that, so nobody knows yet
-        what the records in it are; they must be neither used nor wiped as ours.
+    Raises: LayoutMissingError - that node exists without a layout record. None of our programs leaves this state, so
+        what the records below are is unknown. A caller must neither use nor wipe them as ours.
     """
-    # In this order: the layout is made before that place, so it must be there by then.
+    # Look for the topics first: `write_layout` makes the layout before them, so it must exist by then.
     is_there = await has_topics(bridge, places, options)
     found = await read_layout(bridge, places, options)
     if found is None and is_there:
@@ -94,7 +94,7 @@ async def _connect(url: MetadataUrl, options: StoreOptions) -> Bridge:
 
 
 def _with_limit(url: MetadataUrl, options: StoreOptions) -> StoreOptions:
-    """Return the options with the limit that the URL gives, if it does."""
+    """Return the options, with the `children_max` of the URL if it gives one."""
     text = url.parameters.get(_CHILDREN_MAX)
     if text is None:
         return options
@@ -104,7 +104,7 @@ def _with_limit(url: MetadataUrl, options: StoreOptions) -> StoreOptions:
 
 
 def _places(url: MetadataUrl) -> Paths:
-    """Return the paths under the prefix that the URL names: that of the original's `zk_prefix` and region."""
+    """Return the paths under the prefix that the URL names. In the original it is `zk_prefix` and the region."""
     components = url.path.split("/")[1:]
     if not components or components == [""]:
         raise ConfigurationError(

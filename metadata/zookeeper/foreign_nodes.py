@@ -12,11 +12,11 @@ from hedwig.zookeeper import Bridge, exists
 __all__ = ["refuse_foreign_place"]
 
 _MARKS: Final = {"HBase": ("hbaseid", "rs"), "BookKeeper": ("LAYOUT", "available")}
-"""Whose root a node is, by children that only such a root has together."""
+"""How to recognize the root of another server's nodes: only such a root has all of these children."""
 
 
 async def refuse_foreign_place(bridge: Bridge, url: MetadataUrl, options: StoreOptions) -> None:
-    """Raise ConfigurationError if the place that `url` names is the root of another server's nodes, or lies in one."""
+    """Raise ConfigurationError if the path of `url` is the root of another server's nodes, or lies below one."""
     steps = url.path.split("/")
     roots = ["/".join(steps[:end]) for end in range(2, len(steps) + 1)]
     marks = [(root, owner, f"{root}/{child}") for root in roots for owner in _MARKS for child in _MARKS[owner]]

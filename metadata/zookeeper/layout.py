@@ -28,7 +28,7 @@ LAYOUT_BYTES: Final = text_format.MessageToString(
 
 
 def parse_layout(data: bytes, path: str) -> Layout:
-    """Return what a layout node says; another manager of the original's is a kind of its own.
+    """Return the layout in the data of a layout node. Another manager of the original is a kind of its own.
 
     Raises: CorruptRecordError - it is no ManagerMeta.
     """
@@ -51,7 +51,7 @@ async def read_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> L
 
 
 async def has_topics(bridge: Bridge, places: Paths, options: StoreOptions) -> bool:
-    """Say whether the node that all topics are under is there."""
+    """Say whether the node above all topics exists."""
 
     async def attempt(deadline: Deadline) -> bool:
         (stat,) = await bridge.send(deadline, exists(places.topics))
@@ -61,9 +61,9 @@ async def has_topics(bridge: Bridge, places: Paths, options: StoreOptions) -> bo
 
 
 async def write_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> None:
-    """Make what is missing of a store: the layout record, `topics`, and what is above them.
+    """Create the missing nodes of a store: those above, the layout record, and `topics`.
 
-    Everything is only ever created, so that this may be repeated, and done by several at once.
+    Nodes are only ever created, so a caller may repeat this, and several callers may run it at once.
     """
     steps = places.layout.split("/")
     above = ["/".join(steps[:end]) for end in range(2, len(steps))]

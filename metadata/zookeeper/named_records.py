@@ -1,6 +1,6 @@
 """The named records of a store in ZooKeeper: nodes beside the layout record, which the original never looks at.
 
-A node's data version is condition enough here: such a node is never deleted, so no number of it comes back.
+A node's data version is a sufficient condition here: such a node is never deleted, so its versions never repeat.
 """
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -45,7 +45,7 @@ class ZookeeperNamedRecords:
                     f"the metadata under {self._places.prefix} has been removed; make it again with: "
                     "hedwig-admin metadata format"
                 )
-            # Whoever was faster between the look and the write has stored something else.
+            # Another writer was faster between the look and the write, and has stored something else.
             return None if refusal is None else Refusal(found)
 
         def judge(found: Found | None) -> Verdict:

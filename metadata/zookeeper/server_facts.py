@@ -1,4 +1,4 @@
-"""What a ZooKeeper server says about itself, through its four-letter commands, as far as it allows them."""
+"""Facts that a ZooKeeper server reports through its four-letter commands, as far as it allows them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 async def server_facts(endpoints: tuple[tuple[str, int], ...], options: StoreOptions) -> Mapping[str, str]:
-    """Return what the first server that answers tells; nothing if none does."""
+    """Return the facts of the first server that answers; nothing if none does."""
     timeout_s = min(_ANSWER_TIMEOUT_S, options.operation_timeout_s)
     for host, port in endpoints:
         for command in _COMMANDS:

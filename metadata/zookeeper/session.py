@@ -1,4 +1,4 @@
-"""The session in which a store asks and writes."""
+"""The session in which a store reads and writes."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _SESSION_MAX_S: Final = 10.0
 
 async def connect(hosts: str, options: StoreOptions) -> Bridge:
     """Return a bridge to the ZooKeeper at `hosts`. Raises MetadataUnavailableError, naming them, if none answers."""
-    # The session holds nothing, so it only decides how soon a silent server is left: that is after two thirds
+    # The session holds nothing. Its timeout only decides how soon the client leaves a silent server: after two thirds
     # of it. A third of the operation timeout leaves time for another attempt.
     session_s = min(_SESSION_MAX_S, max(_SESSION_MIN_S, options.operation_timeout_s / 3))
     bridge = Bridge(

@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class _Creation(NamedTuple, Generic[R]):
-    """The operation at a place of those that came together, which creates a record."""
+    """An operation of one `apply` that creates a record; `place` is its index there."""
 
     place: int
     mutation: Mutation[R]
@@ -40,7 +40,7 @@ class _Creation(NamedTuple, Generic[R]):
 
 
 class ZnodeTable(Generic[R]):
-    """A VersionedTable: `place_of` says where the record of a key is, `record_name` which child of its topic."""
+    """A VersionedTable. `place_of` returns where a key's record is; `record_name` names the child of its topic."""
 
     def __init__(self, ground: TableContext[R], place_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
         self._ground = ground
@@ -68,10 +68,10 @@ class ZnodeTable(Generic[R]):
         return await self._mutation(key, "writing", deadline).write(build, version, merge=merge)
 
     def _builder(self, key: RecordKey, record: R, *, merge: bool = False) -> Build:
-        """Return what makes the bytes of a record. Raises InvalidArgumentError - it cannot be stored."""
+        """Return the function that makes the bytes of a record. Raises InvalidArgumentError - it cannot be stored."""
         ground = self._ground
         ground.kind.check(key)
-        # Built before anything is sent, also for a merge, so that a record which cannot be stored is refused at once.
+        # Encode before anything is sent, also for a merge, so that a record that cannot be stored is refused at once.
         body = ground.codec.encode(record)
         ground.kind.check_size(key, body)
 
@@ -110,7 +110,7 @@ class ZnodeTable(Generic[R]):
     def _companies(
         self, operations: Sequence[Operation[R]], places: Sequence[int], outcomes: list[Outcome[R]], deadline: Deadline
     ) -> Iterator[list["_Creation[R]"]]:
-        """Yield what is to be created, in groups; what cannot be has its outcome."""
+        """Yield the creates in groups, one transaction each. A record that cannot be stored gets its outcome here."""
         creations: list[_Creation[R]] = []
         for place in places:
             operation = operations[place]
@@ -170,7 +170,7 @@ class ZnodeTable(Generic[R]):
         shares = Shares(self._record_name)
         async with aclosing(self._listing.found(prefix, None)) as found:
             await shares.take(found)
-        # Very many names take their time to be packed.
+        # Packing very many names takes long, and must not block the event loop.
         return await asyncio.to_thread(shares.ranges, self._ground.kind.name, prefix or b"", parts, rows_min)
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:

@@ -1,4 +1,4 @@
-"""The writes of this backend, each one transaction: `refusal_of` says what became of it."""
+"""The writes of this backend, each one transaction. `refusal_of` reads from the answer whether it was refused."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,9 +10,9 @@ __all__ = ["create_all", "delete_guarded", "set_guarded"]
 
 
 def create_all(nodes: Sequence[tuple[str, bytes]], marks: Mapping[str, bytes] | None = None) -> Request:
-    """Create `nodes`, each a (path, data), and then set the data of others, by path.
+    """Create `nodes`, each a (path, data); then set the data of the nodes in `marks`, by path.
 
-    A parent made here is made empty and set then, so its data version is that of any parent of one child.
+    A parent made here is created empty and then set. So its data version is that of any parent with one child.
     """
 
     def fill(operations: TransactionRequest) -> None:

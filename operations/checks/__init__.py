@@ -1,1 +1,1 @@
-"""Checks of a deployment: what is wrong with its stores, hubs and ledgers, and the repairs."""
+"""Checks of a deployment: they find what is wrong with its stores, hubs and ledgers, and repair it."""

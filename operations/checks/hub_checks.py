@@ -1,4 +1,4 @@
-"""Checks of the hubs: that ZooKeeper answers, that every hub is ready, and that it has bookies enough."""
+"""Checks of the hubs: ZooKeeper answers, every hub is ready, and there are enough bookies."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["check_hubs"]
 
 _ENSEMBLE: Final = 3
-"""The bookies that a ledger is spread over, unless hubs say otherwise."""
+"""The number of bookies that a ledger is spread over, unless hubs have another option."""
 _SLOWEST_S: Final = 10.0
-"""How long a hub has to say whether it is ready: it does little for that."""
+"""How long a hub has to say whether it is ready. It does little work for that."""
 
 
 def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callable[[Finding], None]) -> None:
-    """Check the hubs of the cluster that was named, else those of the store's own place, else the standalone hub.
+    """Check the hubs of the named cluster, else of the store's own ZooKeeper, else the standalone hub.
 
-    What is found is given to `note`.
+    Each finding goes to `note`.
     """
     try:
         url = deployment.cluster_url
@@ -46,7 +46,7 @@ def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callab
     note(Finding("liveness", Verdict.PASS, f"ZooKeeper at {url} answers, with {counted(len(hubs), 'hub')} alive"))
     if not hubs:
         if deployment.cluster is None and standalone is not None:
-            # A store in ZooKeeper is taken for its own cluster, and serves a standalone hub just as well.
+            # A ZooKeeper that is named only as the store may hold a cluster, or a standalone hub.
             _check_standalone(deployment, standalone, note)
             return
         more = (
@@ -82,9 +82,9 @@ def _check_standalone(deployment: Deployment, standalone: StoreHub | None, note:
 def _check_each(
     deployment: Deployment, hubs: "Sequence[LiveHub]", note: Callable[[Finding], None]
 ) -> Sequence[Mapping[str, Any]]:
-    """Note of each hub whether it is ready; return the options of those that said.
+    """Note for each hub whether it is ready; return the options of the hubs that answered.
 
-    One that is not ready is a warning while another is, whatever it is by itself.
+    A hub that is not ready is a warning if another hub can serve, else a failure.
     """
     found: list[tuple[Verdict, str, Mapping[str, Any] | None]] = []
     for hub in hubs:
@@ -104,7 +104,7 @@ def _check_each(
 
 
 def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Verdict, str, Mapping[str, Any] | None]:
-    """Return whether the hub at `address` is ready, in words, and its options; WARN if it says that it is not."""
+    """Return whether the hub at `address` is ready, in words, and its options; WARN if the hub says that it is not."""
     within_s = min(_SLOWEST_S, deployment.timeout_s)
     name = admin if address is None else _host_and_port(address)
     endpoint = AdminEndpoint(deployment.command, name, admin, within_s)
@@ -125,7 +125,7 @@ def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Verdi
 
 
 def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]]) -> Finding:
-    """Return whether there are bookies enough for a new ledger of the hub that needs most."""
+    """Return whether there are enough bookies for a new ledger of the hub whose ledgers need most."""
     told = [each["bookkeeper.zookeeper"]["value"] for each in options if "bookkeeper.zookeeper" in each]
     url = deployment.bookkeeper or next((each for each in told if each), None) or deployment.bookies_of_cluster
     needed = [each["bookkeeper.ensemble"]["value"] for each in options if "bookkeeper.ensemble" in each]

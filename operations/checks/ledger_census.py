@@ -1,4 +1,4 @@
-"""How `metadata check` and `repair` reach the ledgers of a deployment, and how they know which of them are its own."""
+"""How `metadata check` and `repair` reach the ledgers of a deployment, and tell them from ledgers of others."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_MS", "KnownLedgers", "open_known_ledgers"]
 
 KEPT_MS: Final = 3600 * 1000
-"""How old a ledger has to be before anybody may say that nothing refers to it: it is made before it is on record."""
+"""The age from which a ledger may count as an orphan. A hub makes a ledger before it writes it into the record."""
 
 _ID_FILE: Final = "hub-id"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLedgers:
-    """The ledgers of a store: where they are, what counts them, and whose are meant.
+    """The ledgers of a store: where they are, the census that lists them, and whose ledgers are meant.
 
-    `is_shared`: others may have ledgers there, too, and ledgers may be deleted from outside. `hub_id` is the standalone
-    hub whose ledgers they are.
+    `is_shared`: others may have ledgers in the same place, and may delete ledgers. `hub_id`: the standalone hub that
+    has the ledgers in its directory.
     """
 
     where: str
@@ -41,12 +41,12 @@ class KnownLedgers:
 
 @asynccontextmanager
 async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> AsyncIterator[KnownLedgers | str]:
-    """Yield the ledgers of the store; or, if it was not said where they are, what to give.
+    """Yield the ledgers of the store. If the user did not say where they are, yield what option to give.
 
-    Nothing is guessed: by the ledgers of another deployment all of this one would be missing, and all of that one
-    would belong to nobody.
+    The place is never guessed. With the ledgers of another deployment, all of this one's would seem missing, and all
+    of the other's would seem orphans.
 
-    Raises: OperationError, ConfigurationError - they are not where it was said, or do not answer.
+    Raises: OperationError, ConfigurationError - the ledgers are not where the user said, or nothing answers there.
     """
     if not is_wanted:
         yield "nobody asked for them"
@@ -66,7 +66,7 @@ async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> Asyn
         except ConfigurationError as exc:
             if is_said or not location.is_shared:
                 raise
-            # They may be elsewhere than hubs keep them unless told otherwise.
+            # We looked at the default place. The hubs may be configured with another one.
             yield f"{exc}; give --bookkeeper URL"
             return
         yield known
@@ -91,7 +91,7 @@ async def _open(deployment: Deployment, location: LedgerLocation, stack: AsyncEx
 
 
 def _hub_id(directory: Path) -> str | None:
-    """Return the id of the standalone hub whose data directory it is; None if no hub has begun there."""
+    """Return the id of the standalone hub whose data directory this is; None if no hub has started there."""
     file = directory / _ID_FILE
     return file.read_text(encoding="ascii", errors="replace").strip() if file.is_file() else None
 

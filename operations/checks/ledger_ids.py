@@ -1,4 +1,4 @@
-"""Very many ledger ids, eight bytes each."""
+"""A compact set of ledger ids, eight bytes each."""
 
 from array import array
 from bisect import bisect_left
@@ -11,7 +11,7 @@ _RUN: Final = 1 << 16
 
 
 class LedgerIds:
-    """A set of ledger ids that only grows; asking costs a search in each run of 65,536."""
+    """A set of ledger ids that only grows. A lookup costs one search in each run of 65,536 ids."""
 
     def __init__(self) -> None:
         self._runs: list[array[int]] = []
@@ -25,7 +25,7 @@ class LedgerIds:
             self._fresh = set()
 
     def pages(self, most: int) -> Iterator[list[int]]:
-        """Iterate over all of them, in lists of up to `most`; one that was added in two runs comes twice."""
+        """Iterate over all ids, in lists of at most `most`. An id that was added in two runs comes twice."""
         for run in (*self._runs, array("Q", sorted(self._fresh))):
             for start in range(0, len(run), most):
                 yield run[start : start + most].tolist()

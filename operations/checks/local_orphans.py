@@ -1,7 +1,7 @@
-"""Deleting ledgers in the data directory of a standalone hub that no record names.
+"""Deletion of ledgers in the data directory of a standalone hub that no record names.
 
-While the hub runs it alone deletes there, so that it is asked to, and looks through the records itself. While it is
-stopped, the lock of the directory keeps it away, and the records are looked through once more here.
+While the hub runs, only the hub deletes there. So it is asked to, and it reads the records itself. While the hub is
+stopped, this code holds the lock of the directory, which keeps the hub from starting, and reads the records once more.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ __all__ = ["LocalOrphans"]
 _NOT_FOUND: Final = 404
 _LOOK_S: Final = 0.2
 _STANDS_STILL_S: Final = 60.0
-"""How long a hub may take for a page of records, or a ledger, before it is not waited for any more."""
+"""How long a hub may take for a page of records, or for a ledger, before we stop waiting."""
 
 
 class LocalOrphans:
-    """Deletes what `known` has, for a repair of `store`. Close it."""
+    """Deletes orphans among the ledgers `known`, for a repair of `store`. Close it."""
 
     def __init__(self, deployment: Deployment, store: MetadataStore, known: KnownLedgers) -> None:
         self._deployment = deployment
@@ -44,14 +44,14 @@ class LocalOrphans:
         self._on_record = LedgerIds()
 
     async def aclose(self) -> None:
-        """Let the hub start again."""
+        """Release the lock of the directory, so that the hub can start again."""
         if self._ledgers is not None:
             await self._ledgers.aclose()
 
     async def delete(self, ledger_ids: Sequence[int]) -> set[int]:
-        """Delete those of a page of ledgers that no record names; return which these are.
+        """Delete the ledgers of a page that no record names; return their ids.
 
-        Raises: OperationError - the hub runs and cannot be asked, or refuses; nothing is surely left, look again;
+        Raises: OperationError - the hub runs and cannot be asked, or refuses, or its outcome is not known: look again;
             LedgerStoreUnavailableError, MetadataUnavailableError.
         """
         if self._ledgers is None and self._endpoint is None:
@@ -80,7 +80,7 @@ class LocalOrphans:
                     ExitCode.UNAVAILABLE,
                 ) from exc
             return
-        # Nobody makes ledgers there now, nor puts them on record: once is enough.
+        # We hold the lock, so no hub makes ledgers there or writes them into records: one pass is enough.
         async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, lambda _: None)) as scanned:
             async for page in scanned:
                 for finding in find_unreadable(page):
@@ -88,7 +88,7 @@ class LocalOrphans:
                 self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
 
     async def _check_registered(self) -> None:
-        """Raise OperationError unless the metadata are those of the hub whose ledgers these are."""
+        """Raise OperationError unless the hub registered in the store is the one that has these ledgers."""
         registered = await self._store.standalone_hub()
         if registered is None or registered.hub_id != self._known.hub_id:
             raise OperationError(
@@ -98,7 +98,7 @@ class LocalOrphans:
             )
 
     async def _have_deleted(self, ledger_ids: Sequence[int]) -> set[int]:
-        """Have the hub delete ledgers; return those that it does."""
+        """Have the hub delete ledgers; return the ids that it deleted."""
         assert self._endpoint is not None, "it was found"
         path = f"/delete-orphans?ledgers={','.join(map(str, ledger_ids))}"
         try:

@@ -1,4 +1,4 @@
-"""The runs of `check perf`: each operation many times through the managers, as the hubs call them."""
+"""The runs of `check perf`: each operation many times through the managers, as hubs call them."""
 
 import asyncio
 import math
@@ -24,17 +24,17 @@ from hedwig.versions import NEW, Version
 __all__ = ["Measured", "PerfRuns"]
 
 _SECONDS_MAX: Final = 30.0
-"""How long one run goes on at most: a store that is too slow is found out by then."""
+"""The longest time of one run. A store that is too slow has shown it by then."""
 _SAY_EVERY: Final = 100
 _WARM_UP_ROUNDS: Final = 25
 _PAGE: Final = 1000
 _HUB: Final = HubInfo(host="hedwig-check-perf", port=1)
-"""It is never alive, so no hub would send anybody there."""
+"""This hub is never alive, so no hub redirects a client to it."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """The times of one operation, in microseconds; for a listing those of its pages, of which each has many names."""
+    """The times of one operation, in microseconds. A listing has one time for each page of names."""
 
     done: int = 0
     seconds: float = 0.0
@@ -45,7 +45,7 @@ class Measured:
         return self.done / self.seconds if self.seconds else 0.0
 
     def percentiles_ms(self, *percentiles: float) -> list[float]:
-        """Return, for each, the time that so many per cent did not exceed; 0 if nothing was measured."""
+        """Return, for each percentile, the time that this percentage of the calls did not exceed; 0 without a call."""
         if not self.times_us:
             return [0.0] * len(percentiles)
         ordered = sorted(self.times_us)
@@ -65,14 +65,14 @@ class PerfRuns:
         self._subscribed: dict[int, Version] = {}
 
     async def warm_up(self) -> None:
-        """Have connections made and code loaded, on both sides: the first calls would be the slowest of all."""
+        """Call the store a few times, so that both sides open connections and load code before anything is measured."""
         for _ in range(_WARM_UP_ROUNDS):
             await asyncio.gather(*(self._read_owner(number) for number in range(self._size.callers)))
 
     async def run(self, operation: str, advance: Callable[[int], None]) -> Measured:
-        """Carry an operation out many times; `advance` is told of more of them now and then.
+        """Run an operation many times. Every now and then, `advance` receives the number of new calls.
 
-        The others come after `create topic`, and `move pointer` after `subscribe`.
+        Run `create topic` before the others, and `subscribe` before `move pointer`.
         """
         self._advance = advance
         match operation:
@@ -94,13 +94,13 @@ class PerfRuns:
         return measured
 
     async def _repeat(self, times: int, work: Callable[[int], Awaitable[object]]) -> Measured:
-        """Do `work` for the numbers below `times`, by all callers at once, in the order of the numbers.
+        """Call `work` with the numbers below `times`, in their order, from all callers at once.
 
-        However it ends, what was begun is over then: who removes the records afterwards finds all of them. So no caller
+        Every call that began has ended when this returns or raises, so that a cleanup finds all records. So no caller
         is cancelled, since its write would go on.
         """
         measured = Measured()
-        if not times:  # Of what it needs, nothing was done in time.
+        if not times:  # The operation before this one did nothing in its time.
             return measured
         numbers = iter(range(times))
         is_over = False
@@ -114,7 +114,7 @@ class PerfRuns:
                 await work(number)
                 measured.times_us.append(round((time.perf_counter() - start) * 1e6))
                 measured.done += 1
-                if measured.done % _SAY_EVERY == 0:  # Saying it each time would be measured too.
+                if measured.done % _SAY_EVERY == 0:  # A report after each call would show up in the times.
                     self._advance(_SAY_EVERY)
 
         callers = [asyncio.create_task(call()) for _ in range(min(self._size.callers, times))]
@@ -149,7 +149,7 @@ class PerfRuns:
         await self._store.subscriptions.update(topic, SUBSCRIBER, data, version)
 
     async def _list(self) -> Measured:
-        """List as many topics as were made, whichever those are: the prefix of ours may be anywhere in the order."""
+        """List as many topics as were made. They may be other topics, since ours may stand anywhere in the order."""
         measured = Measured()
         began = start = time.perf_counter()
         async for _ in self._store.persistence.topics():

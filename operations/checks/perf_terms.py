@@ -1,6 +1,6 @@
 """What a store must do for a deployment of a size, and where each number comes from.
 
-Nothing here was measured: each threshold follows from how many topics there are, and from what a hub does with them.
+Nothing here was measured. Each threshold follows from the number of topics, and from what a hub does with a topic.
 docs/reference/admin.md shows the same derivation.
 """
 
@@ -11,29 +11,29 @@ from typing import Final
 __all__ = ["OPERATIONS", "SIZES", "PerfSize", "Threshold"]
 
 OPERATIONS: Final = ("create topic", "claim", "read owner", "subscribe", "move pointer", "list")
-"""What is measured, in this order: each finds what those before it left."""
+"""The operations in the order of the measurement. Each uses the records of those before it."""
 
 _FILL_S: Final = 3600
 """All topics of a deployment, with a subscription each, can be loaded within an hour."""
 _LOST_SHARE: Final = 10
 _TAKEOVER_S: Final = 300
-"""When one hub of ten is lost, others claim its topics within five minutes."""
+"""When a cluster of ten loses one hub, the others claim its topics within five minutes."""
 _READS_PER_CLAIM: Final = 2
-"""A topic that moved is looked up by the hub that is asked first and by the one that is asked next."""
+"""After a topic moved, the hub that a client asks first reads its owner record, and so does the next hub."""
 _ACTIVE_SHARE: Final = 200
 _FLUSH_S: Final = 5
-"""Of 200 subscriptions one is reading, and its hub stores its pointer every 5 s: the default of consume_flush_s."""
+"""One of 200 subscriptions is reading. Its hub stores its pointer every 5 s, the default of consume_flush_s."""
 _LIST_S: Final = 600
 """All topics can be listed within ten minutes."""
 _P99_MS: Final = 100.0
-"""A client's first publish to a topic waits for these one after the other: up to 0.1 s seems at once to people."""
+"""A client's first publish to a topic waits for these operations in turn. People do not notice up to 0.1 s."""
 _PAGE_P99_MS: Final = 1000.0
-"""A page of 1,000 names, which people wait for, too."""
+"""For a page of 1,000 names, for which people wait, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What an operation must reach: so many a second, and 99 of 100 within so many milliseconds."""
+    """What an operation must reach: a rate per second, and a time in milliseconds for 99 of 100 calls."""
 
     per_s: float
     p99_ms: float
@@ -41,9 +41,9 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class PerfSize:
-    """A size of deployment, in topics with a subscription each, and how it is tried out.
+    """A size of deployment, in topics with one subscription each, and how a run tries it.
 
-    Each operation is carried out up to `operations` times, by `callers` at once.
+    Each operation runs at most `operations` times, from `callers` callers at once.
     """
 
     topics: int
@@ -69,4 +69,4 @@ SIZES: Final[Mapping[str, PerfSize]] = {
     "l": PerfSize(topics=1_000_000, operations=16_000, callers=64),
     "xl": PerfSize(topics=10_000_000, operations=64_000, callers=128),
 }
-"""By the name that --size gives them."""
+"""By the names that --size takes."""

@@ -1,4 +1,4 @@
-"""What a check has found, as it is told: how bad it is, why it matters, and what a repair would do about it."""
+"""A finding of a check with its severity, the reason why it matters, and what a repair would do about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Severity(IntEnum):
     """How bad something is."""
 
     NOTE = 0
-    """It may be in order; for people to know."""
+    """It may be in order. People should know of it."""
     WARNING = 1
-    """Messages are safe and flow."""
+    """No message is lost, and messages are delivered."""
     CRITICAL = 2
     """Messages are lost, or will not be delivered."""
 
@@ -47,15 +47,15 @@ WHY: Final[Mapping[FindingKind, str]] = {
 """Why each kind matters."""
 
 ONLY_WHEN_NAMED: Final = frozenset({FindingKind.UNREADABLE_RECORD, FindingKind.MISSING_LEDGER})
-"""The kinds whose repair gives something up for good: only for those who ask for it by name."""
+"""The kinds whose repair loses something for good. A repair does them only if the user names the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """A finding with what would be done about it.
+    """A finding, with what a repair would do about it.
 
-    `remedy` is what a repair does or, if not `is_repairable`, why it does nothing. `ranges` is the record that it would
-    write; `entry` the ledger that it would delete, which names `topic`.
+    `remedy` says what a repair does. If not `is_repairable`, it says why a repair does nothing. `ranges` is the record
+    that a repair would write. `entry` is the ledger of `topic` that it would delete.
     """
 
     finding: Finding

@@ -1,4 +1,4 @@
-"""Topics of a measurement: made under a prefix of their own in the store, and removed whatever becomes of it."""
+"""Topics of a measurement. They have a prefix of their own in the store, and are always removed at the end."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -20,24 +20,24 @@ __all__ = ["SCRATCH_PREFIX", "SUBSCRIBER", "ScratchTopics", "remove_left_over"]
 SCRATCH_PREFIX: Final = "hedwig-check-perf"
 SUBSCRIBER: Final = SubscriberId(b"check-perf")
 _PER_FOLDER: Final = 1000
-"""ZooKeeper tells all children of a node in one reply."""
+"""ZooKeeper lists all children of a node in one reply."""
 _BATCH: Final = 500
 
 
 class ScratchTopics:
-    """The topics of one run, by number; `used` is how many may have a record by now."""
+    """The topics of one run, by number. At most `used` of them have a record."""
 
     def __init__(self) -> None:
         self.folder = f"{SCRATCH_PREFIX}/{secrets.token_hex(8)}"
         self.used = 0
 
     def topic(self, number: int) -> Topic:
-        """Return the name of a topic, which counts as used from now on."""
+        """Return the name of a topic, and count it as used from now on."""
         self.used = max(self.used, number + 1)
         return as_topic(f"{self.folder}/{number // _PER_FOLDER}/{number % _PER_FOLDER}".encode())
 
     async def remove(self, deployment: Deployment, store: MetadataStore, done: Callable[[int], None]) -> None:
-        """Remove all records; `done` is told how many topics are done, some at a time. Raises: MetadataError."""
+        """Remove all records; `done` receives the number of topics removed, a few at a time. Raises: MetadataError."""
         for first in range(0, self.used, _BATCH):
             numbers = range(first, min(first + _BATCH, self.used))
             await _remove_topics(store, [self.topic(number) for number in numbers])
@@ -46,7 +46,7 @@ class ScratchTopics:
 
 
 async def remove_left_over(deployment: Deployment, store: MetadataStore, done: Callable[[int], None]) -> int:
-    """Remove what runs left that were killed, and return how many topics that were. Raises: MetadataError."""
+    """Remove the topics of killed runs; return how many topics they were. Raises: MetadataError."""
     found = 0
     page: list[Topic] = []
     async for topic in store.topics(f"{SCRATCH_PREFIX}/".encode()):
@@ -63,7 +63,7 @@ async def remove_left_over(deployment: Deployment, store: MetadataStore, done: C
 
 
 async def _remove_topics(store: MetadataStore, topics: Sequence[Topic]) -> None:
-    """Delete all records of `topics`. Raises: MetadataError - some are left."""
+    """Delete all records of `topics`. Raises: MetadataError - some records remain."""
     records = [RecordKey(topic) for topic in topics]
     await _remove(store.subscriptions, [RecordKey(topic, SUBSCRIBER) for topic in topics])
     await _remove(store.ownership, records)
@@ -87,7 +87,7 @@ async def _remove(manager: Any, keys: Sequence[RecordKey]) -> None:
 
 
 async def _remove_nodes(deployment: Deployment, store: MetadataStore, folder: str) -> None:
-    """Remove the empty nodes that ZooKeeper keeps of deleted records; no version of theirs is held by anybody."""
+    """Remove the empty nodes that ZooKeeper keeps of deleted records. No client holds a version of these records."""
     if store.url.scheme != "zookeeper":
         return
     from hedwig.metadata.zookeeper.writes.wiping import delete_tree
@@ -98,7 +98,7 @@ async def _remove_nodes(deployment: Deployment, store: MetadataStore, folder: st
     try:
         async with cluster_session(store.url.text, deployment.timeout_s) as (bridge, _):
             await delete_tree(bridge, deployment.store_options(), f"{topics}/{folder}")
-            # The node above all runs goes with the last of them; while there are others it stays.
+            # The last run also removes the node above all runs. While other runs exist, ZooKeeper keeps that node.
             deadline = Deadline.after(SystemClock(), deployment.timeout_s)
             await bridge.send(deadline, delete(f"{topics}/{SCRATCH_PREFIX}"))
     except (NotAppliedError, OutcomeUnknownError) as exc:

@@ -1,7 +1,7 @@
-"""One pass over a store that finds what is wrong with it. It changes nothing, and holds a page of records at a time.
+"""One pass over a store that finds what is wrong with it. It changes nothing, and holds one page of records at a time.
 
-Hubs may run meanwhile, so what looks wrong is looked at again before it is told: a topic may be made, a ledger deleted,
-a hub registered after the scan passed its place.
+Hubs may run meanwhile. A hub may make a topic, delete a ledger or register after the scan passed its position. So the
+check reads each suspect again before it reports it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -40,7 +40,7 @@ _PAGE: Final = 1000
 class StoreCheck:
     """A check for findings of the kinds `wanted`, on topics that begin with `prefix`.
 
-    `known` are the ledgers, or why they are not known. `advance` is told how many more records were read.
+    `known` are the ledgers, or the reason why they are not known. `advance` receives the number of records just read.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StoreCheck:
         self._prefix = prefix
         self._advance = advance
         self.unchecked: dict[FindingKind, str] = {}
-        """The kinds that cannot be looked for, or not everywhere, and why."""
+        """The kinds that the check cannot look for, or not everywhere, and why."""
         for kind in wanted:
             if isinstance(known, str) and kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
                 self.unchecked[kind] = known
@@ -67,13 +67,13 @@ class StoreCheck:
         self._refers: bool | None = None
         self.records = 0
         self.ledgers_found = 0
-        """How many of the ledgers on record exist, as far as it was looked."""
+        """How many ledgers on record exist, of those that were looked up."""
 
     async def findings(self) -> AsyncGenerator[list[Reported], None]:
-        """Iterate over what is found, a page of records after the other, and at last ledgers that nobody refers to.
+        """Iterate over the findings, one page of records after the other, and then over the orphan ledgers.
 
         Raises: MetadataUnavailableError, LedgerStoreUnavailableError, OperationError - the store, the ledgers or the
-            hubs' ZooKeeper do not answer. Close it if it is left early.
+            hubs' ZooKeeper do not answer. Close it if you stop early.
         """
         async with aclosing(pages(self._store, self._wanted, self._prefix, self._count)) as scanned:
             async for page in scanned:
@@ -125,7 +125,7 @@ class StoreCheck:
         return found
 
     async def _owner_states(self, topics: Iterable[Topic]) -> dict[Topic, HubState]:
-        """Return the state of the owners of topics; DEAD where there is none, UNKNOWN where that cannot be told."""
+        """Return the state of the owner of each topic: DEAD if it has none, UNKNOWN if that cannot be known."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -150,7 +150,7 @@ class StoreCheck:
             assert finding.key is not None, "it is a record's"
             why_not = _why_left(states[finding.key.topic])
             remedy = "keeps it: sets its consume pointer to 0, and makes the topic"
-            # As the original does it, a topic that nobody has published to has no record.
+            # As in the original, a topic has no record before its first publish. So this is only a warning.
             severity = None if consumed_of(finding) else Severity.WARNING
             found.append(_found(finding, why_not or remedy, is_repairable=why_not is None, severity=severity))
         return found
@@ -177,7 +177,7 @@ class StoreCheck:
         return found
 
     async def _last_entries(self, record: Versioned[LedgerRanges]) -> dict[int, int]:
-        """Return the last entries of the ledgers of a record that are closed."""
+        """Return the last entry of each closed ledger of a record."""
         if self._known is None:
             return {}
         entries = await self._known.census.find([each.ledger_id for each in record.value.ranges])
@@ -196,8 +196,8 @@ class StoreCheck:
         topics = [topic for topic, ledger_ids in held.items() if ledger_ids & suspects]
         if not topics:
             return []
-        # A hub takes a ledger off the record before it deletes it. So what is on record now, and was not there before
-        # that, is missing.
+        # A hub takes a ledger off the record before it deletes it. So read the records again, and then look up the
+        # suspects again. A ledger that is on record and did not exist then is missing.
         outcomes = await self._store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
         missing = await self._missing(suspects)
         states = await self._owner_states(topics)
@@ -247,7 +247,7 @@ class StoreCheck:
                 unnamed.update(entry.ledger_id for entry in suspects)
                 continue
             if suspects and now_ms is None:
-                # Once is enough: what is old now is old later. By the clock of this machine ages could be anything.
+                # Read the time once: an old ledger stays old. The clock of this machine may be wrong, so do not use it.
                 try:
                     now_ms = await self._known.census.now_ms()
                 except LedgerStoreUnavailableError as exc:
@@ -255,13 +255,13 @@ class StoreCheck:
                     return
             if found := await self._shared_orphans([entry for entry in suspects if not _is_young(entry, now_ms)]):
                 yield found
-        # Ledgers in a directory say neither topic nor age, so that a part of the topics tells nothing of them.
+        # A ledger in a directory names neither its topic nor its age. So a scan of some topics cannot find orphans.
         if unnamed and self._prefix is None:
             async for found in self._local_orphans(unnamed):
                 yield found
 
     async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Reported]:
-        """Return the ledgers on bookies that nobody refers to."""
+        """Return the orphan ledgers on bookies."""
         assert self._known is not None, "else it is not looked for"
         topics = {entry.ledger_id: self._known.owner.topic_of(entry) for entry in old}
         names = sorted({topic for topic in topics.values() if topic is not None})
@@ -278,7 +278,7 @@ class StoreCheck:
         return found
 
     async def _refers_to_any(self) -> bool:
-        """Say whether the store refers to any ledger at all, else it may be another's. Looked for once."""
+        """Say whether the store refers to any ledger. If it does not, it may be the wrong store. Looks only once."""
         if not self._on_record and self._prefix is not None and self._refers is None:
             async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, self._advance)) as scanned:
                 async for page in scanned:
@@ -324,7 +324,7 @@ class StoreCheck:
         return _found(finding, "none: it may be somebody else's", is_repairable=False, severity=Severity.NOTE)
 
     async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Reported]]:
-        """Iterate over the ledgers in a directory that nobody refers to in a second pass over the records either."""
+        """Iterate over the ledgers in a directory that a second pass does not find on record either."""
         assert self._known is not None, "else it is not looked for"
         on_record = LedgerIds()
         why_not = None
@@ -348,12 +348,12 @@ class StoreCheck:
 
 
 def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
-    """Say whether a ledger may yet be on its way to the record of its topic."""
+    """Say whether a ledger is so new that its hub may still be about to write it into the record of its topic."""
     return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
 
 
 def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: bool) -> Reported:
-    """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say.
+    """Return the finding about a ledger in the directory of a hub that, by its metadata, has started `starts` times.
 
     `is_over`: the last start has ended.
     """
@@ -365,7 +365,7 @@ def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: 
     start = start_of(ledger_id)
     if why_not is None and start > starts:
         why_not = f"none: start {start} of its hub made it, and the store knows of {starts}: it was wiped, or is older"
-    # What the hub that runs has just made is about to come on record.
+    # The running hub may still be about to write a new ledger into a record.
     severity = Severity.NOTE if why_not is not None or (start == starts and not is_over) else None
     remedy = why_not or "deletes it, after a third look"
     return _found(finding, remedy, is_repairable=why_not is None, severity=severity)
@@ -389,7 +389,7 @@ def _unreadable(finding: Finding) -> Reported:
 
 
 def _why_left(owner: HubState) -> str | None:
-    """Say why the records of a topic are left alone; None if no hub has them in memory."""
+    """Say why a repair leaves the records of a topic alone; None if no hub has them in memory."""
     match owner:
         case HubState.ALIVE:
             return "none while a hub serves the topic; it goes by what it knows: topic release, then repair"
@@ -400,7 +400,7 @@ def _why_left(owner: HubState) -> str | None:
 
 
 def _is_unreadable(outcome: Outcome[Any]) -> bool:
-    """Say whether a record is there that cannot be read. Raises any other error."""
+    """Say whether there is a record that cannot be read. Raises any other error."""
     if isinstance(outcome.error, CorruptRecordError):
         return True
     outcome.check()

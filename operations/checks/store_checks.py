@@ -1,4 +1,4 @@
-"""Checks of a metadata store: that it answers, is laid out, and does what everything else is built on."""
+"""Checks of a metadata store: it answers, its layout is known, and compare-and-set works."""
 
 import asyncio
 import secrets
@@ -22,27 +22,27 @@ __all__ = ["StoreHub", "check_store"]
 
 _RECORD: Final = "health-check"
 _KEYS: Final = 512
-"""How many keys are looked up in each table: with fewer, one of 16 HBase regions might be missed, or one of 32."""
+"""The number of keys to look up in each table. Fewer keys might miss one of 16 or 32 HBase regions."""
 _TRIES: Final = 5
-"""How often somebody else who checks at the same moment may be first."""
+"""How many times other checks may write first before this one gives up."""
 _SLOW_MS: Final = 1000.0
-"""A compare-and-set that takes longer than this works, and nobody would be glad of it: each claim waits for one."""
+"""A slower compare-and-set works, but each claim of a topic waits for one."""
 _SLOW_TO_ANSWER_MS: Final = 5000.0
-"""So long nobody waits for a first answer, the time to connect included, from a store that is well."""
+"""A healthy store gives its first answer within this time, connecting included."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreHub:
-    """The standalone hub that is registered in a store, and what keeps it from starting there, if anything does."""
+    """The standalone hub registered in a store, and the reason why it cannot start there, if there is one."""
 
     hub: StandaloneHub
     hindrance: str | None
 
 
 async def check_store(deployment: Deployment, note: Callable[[Finding], None]) -> StoreHub | None:
-    """Check the store that was chosen, and `note` what is found; return the standalone hub registered in it, if any.
+    """Check the chosen store, and `note` each finding; return the standalone hub registered in it, if any.
 
-    Whatever a store does not do is a finding. Raises: OperationError - the command line or the contexts make no sense.
+    A store that fails is a finding, no error. Raises: OperationError - the command line or the contexts make no sense.
     """
     url = without_making(deployment.url_to_show)
     store = await _open(deployment, url, note)
@@ -81,11 +81,11 @@ async def _open(deployment: Deployment, url: str, note: Callable[[Finding], None
         note(answers)
         note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, deployment.url_to_show)))
         return None
-    except HedwigError as exc:  # It is there, and cannot be used: another process may hold it.
+    except HedwigError as exc:  # The store is there, but cannot be used: another process may hold it.
         note(Finding("store", _verdict_on(exc), explain(exc, url).replace(url, deployment.url_to_show)))
         return None
     note(answers)
-    if layout is not None:  # One in memory was not there before it was opened.
+    if layout is not None:  # A store in memory has no layout before it is opened.
         note(_layout_finding(layout))
     return store
 
@@ -99,7 +99,7 @@ def _layout_finding(layout: Layout) -> Finding:
 
 
 async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
-    """Store a new value where the last one is, read it, and see that the old one is no condition any more."""
+    """Replace the last value, read the new one, and check that a write on condition of the old value is refused."""
     records = store.named_records
     began = time.monotonic()
     try:
@@ -130,9 +130,9 @@ async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], N
 
 
 async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
-    """Look up keys all over each of the three tables: a store may answer while a part of it is out of reach.
+    """Look up keys all over each of the three tables, since a store may answer while a part of it is out of reach.
 
-    They are those of topics that nobody has, so there is nothing to be found.
+    The keys are of topics that do not exist, so the lookups find nothing.
     """
     topics = [as_topic(b"hedwig-health-check/%d" % number) for number in range(_KEYS)]
     of_topics = [Read(RecordKey(topic)) for topic in topics]
@@ -157,7 +157,7 @@ async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding]
 async def _check_freeze(
     deployment: Deployment, store: MetadataStore, url: str, note: Callable[[Finding], None]
 ) -> str | None:
-    """Note that the store is frozen, or was moved; return what that is if no hub starts on it."""
+    """Note whether the store is frozen or was moved; return what happened to it if no hub can start on it."""
     try:
         freeze = await read_freeze(store.named_records)
     except HedwigError as exc:
@@ -171,5 +171,5 @@ async def _check_freeze(
 
 
 def _verdict_on(error: HedwigError) -> Verdict:
-    # What cannot be used as it was given says nothing of the store: it could not be looked at.
+    # A wrong URL or option tells nothing about the store: the check could not look at it.
     return Verdict.UNKNOWN if isinstance(error, ConfigurationError) else Verdict.FAIL

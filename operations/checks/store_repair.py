@@ -1,6 +1,6 @@
-"""Carrying out what a check has found to be repairable, one finding after the other, each by compare-and-set.
+"""Repair of findings of a check, one after the other, each by compare-and-set.
 
-docs/reference/admin.md says of each repair why it harms no hub that is running, and what is left if it ends half way.
+docs/reference/admin.md says for each repair why it harms no running hub, and what remains if it stops half way.
 """
 
 from collections.abc import Collection, Iterable
@@ -28,7 +28,7 @@ __all__ = ["StoreRepair"]
 
 
 class StoreRepair:
-    """Repairs of one store. Findings come in the order of a check; `end` comes after the last."""
+    """Repairs of one store. Pass the findings in the order of a check, and call `end` after the last."""
 
     def __init__(
         self,
@@ -37,20 +37,20 @@ class StoreRepair:
         known: KnownLedgers | str,
         orphans: LocalOrphans | None = None,
     ) -> None:
-        """`orphans` deletes ledgers that are in the data directory of a standalone hub."""
+        """`orphans` deletes ledgers in the data directory of a standalone hub."""
         self._store = store
         self._verdicts = verdicts
         self._known = known if isinstance(known, KnownLedgers) else None
         self._topic: Topic | None = None
-        """A topic that is to be made when its last lone subscription has been seen to: from then on none is lone."""
+        """A topic to make after the repair of its last lone subscription. Once it exists, none of them is lone."""
         self._written: tuple[RecordKey, Version, LedgerRanges] | None = None
         self._renewals = Renewals()
         self._orphans = orphans
         self._deleted: Collection[int] = ()
-        """Which local ledgers of the page at hand went."""
+        """Which local ledgers of the current page were deleted."""
 
     async def begin(self, page: Iterable[Reported]) -> None:
-        """Do what is done for a page of findings at once. Raises as `carry_out`; OperationError - it cannot be done."""
+        """Do what can be done for a whole page at once. Raises as `carry_out`; OperationError - it cannot be done."""
         local = [
             found.finding.ledger_ids[0]
             for found in page
@@ -61,18 +61,18 @@ class StoreRepair:
             self._deleted = await self._orphans.delete(local)
 
     async def carry_out(self, found: Reported) -> RepairResult:
-        """Repair one thing that is repairable.
+        """Repair one repairable finding.
 
         Raises: MetadataUnavailableError, UncertainStateError, LedgerStoreUnavailableError - a store does not answer;
-            what came before is done, and the command may be given again.
+            earlier repairs are done, and the command may be given again.
         """
         try:
             return await self._carry_out(found)
         except CorruptRecordError:
-            return RepairResult.LEFT  # A record beside it cannot be read: that is found, too.
+            return RepairResult.LEFT  # Another record of the topic cannot be read. The check reports that one, too.
 
     async def end(self) -> None:
-        """Finish what waited for the next finding."""
+        """Finish the work that waited for the next finding."""
         topic, self._topic = self._topic, None
         if topic is not None:
             await make_topic(self._store, topic)
@@ -101,7 +101,7 @@ class StoreRepair:
         if self._topic != key.topic:
             await self.end()
         if await self._store.persistence.read(key.topic) is not None:
-            return RepairResult.CHANGED  # Somebody has made it, and may have the subscription open.
+            return RepairResult.CHANGED  # The topic has been made since, and a hub may have the subscription open.
         result = await reset_pointer(self._store, key, record)
         if result is RepairResult.REPAIRED:
             self._topic = key.topic
@@ -112,7 +112,7 @@ class StoreRepair:
         assert found.ranges is not None, "it is repairable"
         written = key, record.version, found.ranges
         if self._written == written:
-            return RepairResult.REPAIRED  # The same write mended it beside another finding of this record.
+            return RepairResult.REPAIRED  # The write for another finding of this record has repaired this one, too.
         version = self._renewals.of(key.topic, record.version)
         try:
             await self._store.persistence.write(key.topic, found.ranges, version)
@@ -122,10 +122,10 @@ class StoreRepair:
         return RepairResult.REPAIRED
 
     async def _delete_ledger(self, found: Reported) -> RepairResult:
-        """Delete a ledger that nobody refers to, after nobody can come to refer to it any more.
+        """Delete an orphan ledger, after making sure that no hub can still write it into the record.
 
-        Its maker may be a hub that has slept since it made it, with a write that would put it on record. Whoever took
-        the topic over has shut that out; where nobody has, that is done here.
+        The hub that made the ledger may have slept since, with a write to the record still to come. A takeover of the
+        topic makes that write fail. If no hub took the topic over, this method makes it fail.
         """
         assert self._known is not None, "it was found there"
         if found.entry is None:

@@ -9,14 +9,14 @@ __all__ = ["CheckExit", "Finding", "Verdict", "exit_of"]
 
 
 class Verdict(StrEnum):
-    """What came of one check."""
+    """The result of one check."""
 
     PASS = "PASS"
     WARN = "WARN"
-    """It works, and somebody should look."""
+    """It works, but an operator should look at it."""
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
-    """It could not be looked at."""
+    """The check could not look at it."""
     SKIP = "SKIP"
     """There is nothing of that kind here."""
 
@@ -32,7 +32,7 @@ class CheckExit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of the check `check`: a line for people says why, and what to do. `ms` is how long it took."""
+    """The result of the check `check`. `detail` tells people why, and what to do. `ms` is how long the check took."""
 
     check: str
     verdict: Verdict
@@ -57,6 +57,6 @@ _EXITS: Final = (
 
 
 def exit_of(verdicts: Iterable[Verdict]) -> CheckExit:
-    """Return the exit code of all `verdicts`: that of the worst. What is known to be wrong hides what is not known."""
+    """Return the exit code of the worst of `verdicts`. A known failure outweighs one that is not known."""
     found = frozenset(verdicts)
     return next((code for verdict, code in _EXITS if verdict in found), CheckExit.OK)

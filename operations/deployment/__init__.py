@@ -1,1 +1,1 @@
-"""A deployment as programs reach it: its store, its hubs, their admin endpoints, its ledgers, and who owns a topic."""
+"""A deployment as programs reach it: its store, its hubs and their admin endpoints, its ledgers, and topic owners."""

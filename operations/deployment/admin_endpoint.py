@@ -1,4 +1,4 @@
-"""The admin endpoint of a hub, as commands use it: HTTP and JSON, one connection for each request."""
+"""The admin endpoint of a hub, for commands: HTTP and JSON, with one connection for each request."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ __all__ = ["AdminEndpoint", "EndpointError", "RefusedError", "named", "topic_pat
 
 _OK: Final = 200
 _FOR_CLIENTS: Final = b"Hedwig hub's port for its clients"
-"""What a hub answers to HTTP at its other port."""
+"""What a hub answers to an HTTP request at its port for clients."""
 _CODES: Final = {
     404: ExitCode.NOT_FOUND,
     409: ExitCode.VERSION_CONFLICT,
@@ -26,7 +26,7 @@ _CODES: Final = {
 
 
 class EndpointError(OperationError):
-    """A request that was not answered as it should be. `why` says it in a few words, where the hub is named anyway."""
+    """A request without a proper answer. `why` says why in a few words, for texts that name the hub anyway."""
 
     def __init__(self, text: str, code: ExitCode, why: str) -> None:
         super().__init__(text, code)
@@ -34,9 +34,9 @@ class EndpointError(OperationError):
 
 
 class RefusedError(EndpointError):
-    """A request that the endpoint did not carry out.
+    """A request that the endpoint refused.
 
-    `http_status` is its status, `said` its reason alone, `answer` all that it answered.
+    `http_status` is the status of the answer, `said` only the reason in it, `answer` the whole answer.
     """
 
     def __init__(self, text: str, status: int, said: str, answer: Mapping[str, Any]) -> None:
@@ -47,9 +47,9 @@ class RefusedError(EndpointError):
 
 
 class AdminEndpoint:
-    """Asks the hub `hub` at `address`, host:port. Calls block, for `timeout_s` at most.
+    """Sends requests to the hub `hub` at `address`, host:port. Calls block for at most `timeout_s`.
 
-    Raises, in all: RefusedError - it refuses; EndpointError - it does not answer; the text says what and what to do.
+    Raises, in all: RefusedError - the hub refuses; EndpointError - it does not answer; the text says what to do.
     """
 
     def __init__(self, command: str, hub: str, address: str, timeout_s: float) -> None:
@@ -62,7 +62,7 @@ class AdminEndpoint:
         return self._ask("GET", path)
 
     def post(self, path: str) -> Any:
-        """Have something done, and return what the hub says of it then."""
+        """Send a command, and return the answer of the hub."""
         return self._ask("POST", path)
 
     def _ask(self, method: str, path: str) -> Any:
@@ -92,7 +92,7 @@ class AdminEndpoint:
             return response.status, response.read()
         except TimeoutError as exc:
             why = f"did not answer within {self._timeout_s:g} s"
-            if method == "GET":  # It changes nothing, whatever became of it.
+            if method == "GET":  # A GET changes nothing, so its outcome does not matter.
                 raise self._is_unread(why) from exc
             raise self._is_uncertain(why) from exc
         except OSError as exc:
@@ -154,7 +154,7 @@ class AdminEndpoint:
 
 
 def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **parameters: Any) -> str:
-    """Return the path of a request about a topic, or a subscription; parameters that are None are left out."""
+    """Return the path of a request about a topic or a subscription. Parameters that are None are left out."""
     query = {"topic_base64": base64.b64encode(topic).decode()}
     if subscriber is not None:
         query["subscriber_base64"] = base64.b64encode(subscriber).decode()
@@ -163,8 +163,8 @@ def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **paramet
 
 
 def topic_path(topic: bytes) -> str:
-    """Return the path at which a hub shows a topic that it owns."""
-    # A component of dots would be taken for a step up, however it is escaped for HTTP.
+    """Return the path at which a hub shows one of its topics."""
+    # HTTP clients take a component of dots for a step up, even if it is escaped.
     components = [
         "\\x2e" * len(component) if component in (".", "..") else component for component in show_name(topic).split("/")
     ]

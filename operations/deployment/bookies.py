@@ -1,4 +1,4 @@
-"""How many bookies are registered: who takes new entries, and who only gives old ones."""
+"""Counts the registered bookies: those that take new entries, and those that are read-only."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""How an operation finds the hubs of a cluster: by what they announce in ZooKeeper."""
+"""How an operation finds the hubs of a cluster: it reads what they announce in ZooKeeper."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -28,9 +28,9 @@ __all__ = [
 
 
 def read_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
-    """Return the hubs that are alive, by address.
+    """Return the hubs that are alive, sorted by address.
 
-    Raises: OperationError - ZooKeeper does not answer; ConfigurationError - the URL is none, or an extra is missing.
+    Raises: OperationError - ZooKeeper does not answer; ConfigurationError - the URL is invalid, or an extra is missing.
     """
     url = deployment.cluster_url
     try:
@@ -46,12 +46,12 @@ def unavailable(command: str, url: str, error: Exception) -> OperationError:
 
 
 def find_hub(deployment: Deployment, name: str) -> "LiveHub":
-    """Return the hub that clients reach at `name`, as `pick_hub`, of those that are alive. Raises as `read_cluster`."""
+    """Return the living hub that clients reach at `name`, as `pick_hub` does. Raises as `read_cluster`."""
     return pick_hub(deployment, read_cluster(deployment), name)
 
 
 def pick_hub(deployment: Deployment, live: "Sequence[LiveHub]", name: str) -> "LiveHub":
-    """Return the hub of `live` that clients reach at `name`: host:port or host:port:sslport; host, if one is there.
+    """Return the hub of `live` that clients reach at `name`: host:port, host:port:sslport, or a host with one hub.
 
     Raises: OperationError - there is none, or there are several.
     """
@@ -73,7 +73,7 @@ def pick_hub(deployment: Deployment, live: "Sequence[LiveHub]", name: str) -> "L
 
 
 async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
-    """Return the hubs that are alive in the cluster at `url`, by address.
+    """Return the hubs that are alive in the cluster at `url`, sorted by address.
 
     Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; ConfigurationError - as `read_cluster`.
     """
@@ -85,7 +85,7 @@ async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
 
 @asynccontextmanager
 async def cluster_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[Bridge, str]]":
-    """Open the ZooKeeper in which the hubs of the cluster at `url` are registered; yield it with their prefix.
+    """Open a session with the ZooKeeper of the cluster at `url`; yield it with the prefix of the hubs' nodes.
 
     Raises: NotAppliedError - it does not answer; ConfigurationError - as `read_cluster`.
     """

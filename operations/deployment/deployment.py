@@ -1,6 +1,6 @@
-"""Which deployment an operation is about: its store, its hubs and its ledgers, as far as somebody named them.
+"""Which deployment an operation is about: its store, its hubs and its ledgers, as far as the user named them.
 
-Every command loads this module, also one that a shell completes: it loads no store.
+Every command loads this module, even for completion in a shell. So it loads no store.
 """
 
 from contextlib import suppress
@@ -44,12 +44,12 @@ class Deployment:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the store is the one in the user's data directory, for want of another."""
+        """Whether the store is the one in the user's data directory, since the user named no other."""
         return self.metadata is None
 
     @property
     def url(self) -> str:
-        """Return the URL of the store. The directory of the embedded one is made.
+        """Return the URL of the store. Makes the directory of the embedded store.
 
         Raises: OperationError - that directory cannot be made.
         """
@@ -57,12 +57,12 @@ class Deployment:
 
     @property
     def url_to_show(self) -> str:
-        """Return the URL of the store, and make nothing."""
+        """Return the URL of the store without making anything."""
         return self.metadata or embedded_url()
 
     @property
     def cluster_url(self) -> str:
-        """Return where the hubs are registered. Raises ConfigurationError if nobody said so."""
+        """Return where the hubs are registered. Raises ConfigurationError if the user did not say so."""
         if self.cluster is not None:
             return self.cluster
         if self.metadata is None or not self.metadata.startswith("zookeeper:"):
@@ -74,7 +74,7 @@ class Deployment:
 
     @property
     def cluster_url_if_known(self) -> str | None:
-        """Return where the hubs are registered; None if nobody said so."""
+        """Return where the hubs are registered; None if the user did not say so."""
         try:
             return self.cluster_url
         except ConfigurationError:
@@ -82,20 +82,20 @@ class Deployment:
 
     @property
     def names_ledgers(self) -> bool:
-        """Whether somebody said where the ledgers are."""
+        """Whether the user said where the ledgers are."""
         return bool(self.data or self.bookkeeper)
 
     @property
     def bookies_url(self) -> str | None:
-        """Return where the bookies are, as given or as hubs of the cluster have them; None: ledgers are in a directory.
+        """Return the URL of the bookies, as given or as hubs of the cluster use them; None: ledgers are in a directory.
 
-        Hubs of a cluster use the bookies that are registered in their ZooKeeper, unless told otherwise.
+        By default, the hubs of a cluster use the bookies that are registered in the hubs' ZooKeeper.
         """
         return self.bookkeeper or (None if self.data else self.bookies_of_cluster)
 
     @property
     def bookies_of_cluster(self) -> str | None:
-        """Return where hubs of the cluster have their bookies unless told otherwise; None without a cluster."""
+        """Return the URL of the bookies that hubs of the cluster use by default; None without a cluster."""
         from hedwig.metadata.contract.url import MetadataUrl
 
         try:
@@ -105,28 +105,28 @@ class Deployment:
         return f"zookeeper://{','.join(f'{host}:{port}' for host, port in endpoints)}{_BOOKIES}"
 
     def store_options(self, **changes: Any) -> "StoreOptions":
-        """Return how to use the store."""
+        """Return options to use the store."""
         from hedwig.metadata import StoreOptions
 
         return StoreOptions(operation_timeout_s=self.timeout_s, **changes)
 
     def options_to_look(self, **changes: Any) -> "StoreOptions":
-        """Return how to use a store that is looked at: one that was named, and is not there, is not made by that.
+        """Return options to look at a store. A named store that does not exist is not made.
 
-        One that may not be written is opened all the same.
+        A read-only store can be opened, too.
         """
         return self.store_options(**{"makes": self.is_embedded, "reads_only": True, **changes})
 
 
 def without_making(url: str) -> str:
-    """Return the URL of the same store, which is not made if it is not there."""
+    """Return the URL of the same store, with the option that it is not made if it does not exist."""
     if not url.startswith("sqlite:") or "create=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}create=false"
 
 
 def embedded_url() -> str:
-    """Return the URL of the store in the user's data directory, and make nothing."""
+    """Return the URL of the store in the user's data directory without making anything."""
     return f"sqlite://{quote(str(user_data_directory() / 'metadata.db'))}"
 
 
@@ -139,6 +139,6 @@ def _make_embedded() -> str:
             f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
             "name a store with --metadata URL"
         ) from exc
-    with suppress(OSError):  # Of another user; or former releases let others read it.
+    with suppress(OSError):  # Another user may own the directory. An earlier release may have let others read it.
         close_to_others(directory)
     return embedded_url()

@@ -1,4 +1,4 @@
-"""Looking at all hubs again and again: what each has to do now, and one that is slow to say holds up no other."""
+"""Repeated looks at the load of all hubs. A slow hub does not delay the reading of the others."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ __all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 
 _THREADS: Final = 32
 _PATIENCE_S: Final = 2.0
-"""How long one request to a hub may take: it does little for it, and whoever quits waits for the last one."""
+"""How long one request to a hub may take. A hub does little work for it, and quitting waits for the last request."""
 
 _LEVELS: Final = ("topics", "channels", "attached_subscriptions", "attached_lag_messages")
 _RATES: Final = {
@@ -28,7 +28,7 @@ _RATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WatchedHub:
-    """A hub, as it is registered: host:port for clients, and for its admin endpoint if it has one."""
+    """A registered hub: host:port for clients, and host:port of its admin endpoint if it has one."""
 
     name: str
     admin: str | None
@@ -37,10 +37,11 @@ class WatchedHub:
 
 @dataclass(frozen=True, slots=True)
 class HubReading:
-    """What a hub had to do at a moment. Numbers that are not known are None; `state` says in a word why, or how it is.
+    """The load of a hub at a moment. Unknown numbers are None; `state` is one word.
 
-    `serving`, `draining`, `hindered`: it says that it would not accept publishes; `late`: it did not answer this time,
-    and the numbers are older; `silent`: it does not answer; `original`: it has no admin endpoint.
+    `serving`, `draining` and `hindered` are answers of the hub; a hindered hub would not accept publishes. `late`: the
+    hub did not answer this time, and the numbers are older. `silent`: it does not answer. `original`: it has no admin
+    endpoint.
     """
 
     hub: str
@@ -64,7 +65,7 @@ class HubReading:
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """A topic that much is published to, at a moment. The rate is None until there are two looks."""
+    """One of the topics with most publishes, at a moment. The rate is None until the second look."""
 
     topic: str
     hub: str
@@ -75,7 +76,7 @@ class TopicReading:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a hub said when it was asked at `at`, in seconds of the monotonic clock."""
+    """The answers of a hub to requests sent at `at`, in seconds of the monotonic clock."""
 
     at: float
     load: Mapping[str, Any]
@@ -84,10 +85,10 @@ class _Answer:
 
 
 class HubSurvey:
-    """Asks the hubs that `find` names, each for itself. Close it in the end.
+    """Asks the hubs that `find` returns, all at once. Close it in the end.
 
-    `find` raises what it likes; at a later look than the first, whoever was there before counts, and `trouble` says
-    what `find` raised.
+    `find` may raise any error. The first look raises it. A later look uses the hubs of the look before, and puts the
+    error into `trouble`.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class HubSurvey:
         *,
         topics_max: int = 0,
     ) -> None:
-        """Prepare a survey, which names the busiest topics too, if these are to be some."""
+        """Prepare a survey. With `topics_max` it also reads the busiest topics."""
         self._command = command
         self._topics_max = topics_max
         self._timeout_s = min(timeout_s, _PATIENCE_S)
@@ -112,7 +113,7 @@ class HubSurvey:
         self.trouble: str | None = None
 
     async def look(self, within_s: float) -> list[HubReading]:
-        """Return what each hub has to do, in the order of `find`; wait for answers for so long at most."""
+        """Return the load of each hub, in the order of `find`. Waits for answers for at most `within_s`."""
         hubs = await self._found()
         loop = asyncio.get_running_loop()
         for hub in hubs:
@@ -126,7 +127,7 @@ class HubSurvey:
         return [self._reading(hub, is_late=hub.name in was_late) for hub in hubs]
 
     def busiest(self) -> list[TopicReading]:
-        """Return the topics of all hubs that most is published to, those first, as of the last look."""
+        """Return the topics of all hubs by publish rate, highest first, as of the last look."""
         found = [
             TopicReading(row["topic"], hub, row["attached"], row["attached_lag_messages"], row["publishes_per_s"])
             for hub, answer in self._answers.items()
@@ -136,7 +137,7 @@ class HubSurvey:
         return found[: self._topics_max]
 
     def close(self) -> None:
-        """Ask nobody any more. What was asked ends by itself, soon."""
+        """Send no more requests. Those under way end soon by themselves."""
         for asked in self._asking.values():
             asked.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -179,7 +180,7 @@ class HubSurvey:
             self._answers[name] = answer
 
     def _forget(self, there: set[str]) -> None:
-        """Forget all but those that are `there`."""
+        """Drop what is known of hubs that are not in `there`."""
         _keep_only(there, self._answers)
         _keep_only(there, self._rates)
         _keep_only(there, self._silent)
@@ -209,7 +210,7 @@ def _state(hub: WatchedHub, answer: _Answer, *, is_late: bool) -> tuple[str, str
 
 
 def _rates(before: _Answer | None, now: _Answer) -> Mapping[str, float | None]:
-    """Return how fast counters moved between two answers; of the first one, what the hub says of the last minute."""
+    """Return the rates between two answers. Without a first one, return the hub's rates of the last minute."""
     counters = now.load["since_start"]
     if before is None or now.at <= before.at:
         minute = now.load["rates_per_s"]
@@ -218,6 +219,6 @@ def _rates(before: _Answer | None, now: _Answer) -> Mapping[str, float | None]:
     rates: dict[str, float | None] = {}
     for counter, name in _RATES.items():
         moved = counters.get(counter, 0) - earlier.get(counter, 0)
-        # Counters that went back are those of another start of the hub.
+        # A counter that went back is from a new start of the hub.
         rates[name] = None if counter not in counters or moved < 0 else moved / seconds
     return rates

@@ -1,7 +1,7 @@
-"""Whether the hubs that owner records name are alive: asked of their cluster, or of the standalone hub's registration.
+"""Whether the hubs that owner records name are alive, by their cluster or by the standalone hub's registration.
 
-An incarnation of a hub that is not alive never comes back, so that it is dead is told for good. A record has to be read
-before it is asked about: its hub had begun by then.
+An incarnation of a hub that is dead never comes back, so the verdict "dead" is final. Read a record before you ask
+about its hub: then the hub had started before the question.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class HubState(StrEnum):
 
 
 class HubVerdicts:
-    """Says of the hubs of one store which are alive, as of when somebody was met who was not known."""
+    """Tells which hubs of one store are alive. It asks again whenever it meets a hub that it does not know."""
 
     def __init__(self, deployment: Deployment, store: MetadataStore) -> None:
         self._deployment = deployment
@@ -40,21 +40,22 @@ class HubVerdicts:
         self._cluster = deployment.cluster_url_if_known
         self._is_told = deployment.cluster is not None
         self._is_file = store.url.scheme == "sqlite"
-        """A cluster is refused there, so all its owners but the present standalone hub have ended."""
+        """No cluster can use a file, so all owners but the present standalone hub have ended."""
         self._standalone: StandaloneHub | None = None
         self._live: set[tuple[str, int]] = set()
-        """Who was alive when it was asked for last."""
+        """The hubs that were alive at the last question."""
         self._dead: set[tuple[str, int]] = set()
 
     @property
     def why_unknown(self) -> str:
-        """Say why it is not known of a hub whether it lives."""
+        """Say why it is not known whether a hub is alive."""
         return "no cluster was named in which hubs could be looked for; give --cluster URL"
 
     def why_no_repair(self, hub: HubInfo) -> str | None:
-        """Say why a hub that seems dead should not be believed to be, by what was told; None if it may be.
+        """Say why a repair should not believe that a hub is dead; None if it may.
 
-        Where a store is in a ZooKeeper, hubs need not be registered there: by another place all of them would be dead.
+        A store in ZooKeeper does not prove that its hubs are registered there. In the wrong ZooKeeper, all of them
+        would seem dead.
         """
         if self._is_told or self._is_file or self._was_standalone(hub):
             return None
@@ -82,7 +83,7 @@ class HubVerdicts:
         return (await self.of_all([hub]))[hub.address, hub.epoch]
 
     async def _ask(self, asked: Mapping[tuple[str, int], HubInfo]) -> None:
-        """Learn who lives now; of `asked` the others are dead, as far as that can be told."""
+        """Read which hubs are alive now. The others of `asked` are dead, as far as that can be known."""
         live: set[tuple[str, int]] = set()
         if self._cluster is not None:
             live = await self._registered(self._cluster)
@@ -100,7 +101,7 @@ class HubVerdicts:
         }
 
     def _was_standalone(self, hub: HubInfo) -> bool:
-        """Say whether this is a start of the standalone hub; what has a higher epoch is a cluster's at its address."""
+        """Say whether this is a start of the standalone hub. A higher epoch there belongs to a hub of a cluster."""
         standalone = self._standalone
         return standalone is not None and hub.address == standalone.address and hub.epoch <= standalone.starts
 
@@ -116,7 +117,7 @@ class HubVerdicts:
 
 
 async def _is_refused(hub: HubInfo) -> bool:
-    """Say whether a machine that answers has nothing that listens where the clients of a hub would go."""
+    """Say whether the machine of a hub answers, but nothing listens at the hub's port for clients."""
     try:
         async with asyncio.timeout(_PROBE_S):
             _, writer = await asyncio.open_connection(hub.host, hub.port)

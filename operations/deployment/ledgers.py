@@ -1,6 +1,6 @@
-"""Where ledgers are, and how they are looked at from outside: nothing is locked, fenced or changed.
+"""Where ledgers are, and how to look at them from outside. Nothing is locked, fenced or changed.
 
-Spark's tasks take a location along, so it holds nothing but names; whoever opens something from it closes that.
+Spark sends a location to its tasks, so it holds only names. A caller that opens something from it closes that itself.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -46,14 +46,14 @@ class LedgerLocation:
 
     @classmethod
     def given(cls, deployment: Deployment) -> "LedgerLocation | None":
-        """Return where the user said that ledgers are; None if nobody did."""
+        """Return where the user said that ledgers are; None if the user did not say it."""
         if not deployment.names_ledgers:
             return None
         return cls(directory=deployment.data, bookkeeper=deployment.bookkeeper, timeout_s=deployment.timeout_s)
 
     @classmethod
     def of(cls, deployment: Deployment) -> "LedgerLocation":
-        """Return where ledgers are, as the user said it, else where hubs have them unless told otherwise."""
+        """Return where ledgers are, as the user said, else where hubs keep them by default."""
         bookies = deployment.bookies_url
         if bookies is not None:
             return cls(bookkeeper=bookies, timeout_s=deployment.timeout_s)
@@ -65,15 +65,15 @@ class LedgerLocation:
 
     @property
     def is_shared(self) -> bool:
-        """Whether ledgers are on bookies: other machines see them, others may have some there, and each is dated."""
+        """Whether ledgers are on bookies: other machines see them, others may have some there, and each has a date."""
         return self.directory is None
 
     @asynccontextmanager
     async def census(self) -> "AsyncGenerator[LedgerCensus]":
-        """Open what knows which ledgers there are.
+        """Open the census, which lists the ledgers.
 
         Raises: ConfigurationError - there are none, or an extra is missing; NotAppliedError,
-            LedgerStoreUnavailableError - nobody answers; OSError - the directory cannot be read.
+            LedgerStoreUnavailableError - nothing answers; OSError - the directory cannot be read.
         """
         if self.directory is not None:
             from hedwig.hub.ledgers.local.census import LocalLedgerCensus
@@ -89,7 +89,7 @@ class LedgerLocation:
 
     @asynccontextmanager
     async def inspector(self) -> "AsyncGenerator[LedgerInspector]":
-        """Open what reads ledgers, and says how far they go. Raises as `census`."""
+        """Open the inspector, which reads ledgers and knows where they end. Raises as `census`."""
         if self.directory is not None:
             yield await self.local_inspector()
             return
@@ -103,7 +103,7 @@ class LedgerLocation:
                 await inspector.aclose()
 
     async def local_inspector(self) -> "LocalLedgerInspector":
-        """Open what reads the ledgers in the directory. Raises as `census`."""
+        """Open the inspector of the ledgers in the directory. Raises as `census`."""
         from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
         return await LocalLedgerInspector.open(self._ledgers())
@@ -127,15 +127,15 @@ class LedgerLocation:
 
 @dataclass(frozen=True, slots=True)
 class LedgerOwner:
-    """Whose ledgers are meant: those of the hubs whose option cluster.zookeeper is `cluster`, to the letter.
+    """Whose ledgers are meant: those of hubs whose option cluster.zookeeper equals `cluster`, character by character.
 
-    By it their ledgers are told from others' on the same bookies. None: nobody said which hubs.
+    It tells their ledgers from those of others on the same bookies. None: the user did not say which hubs.
     """
 
     cluster: str | None
 
     def why_not_ours(self, entry: "LedgerEntry") -> str | None:
-        """Say why a ledger may be somebody else's; None if it carries the mark of these hubs, and its topic."""
+        """Say why a ledger may belong to other hubs; None if it names these hubs and its topic."""
         if entry.error is not None:
             return f"its record cannot be read: {entry.error}"
         if entry.about.get("application") != _APPLICATION or "topic" not in entry.about:
@@ -154,9 +154,9 @@ class LedgerOwner:
 
 @asynccontextmanager
 async def open_ledgers(deployment: Deployment) -> "AsyncIterator[tuple[LedgerInspector, str]]":
-    """Open what reads the ledgers of a deployment; yield it with the name of where they are.
+    """Open the inspector of the ledgers of a deployment; yield it with the name of where they are.
 
-    Raises: OperationError - they do not answer; ConfigurationError - nobody said where they are.
+    Raises: OperationError - they do not answer; ConfigurationError - the user did not say where they are.
     """
     location = LedgerLocation.of(deployment)
     try:
@@ -175,9 +175,9 @@ async def open_ledgers(deployment: Deployment) -> "AsyncIterator[tuple[LedgerIns
 
 @asynccontextmanager
 async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[BridgedSession, str]]":
-    """Open the ZooKeeper in which bookies are registered; yield it with their root in it.
+    """Open a session with the ZooKeeper in which bookies are registered; yield it with the path of their root.
 
-    Raises: ConfigurationError - `url` is none, or an extra is missing; NotAppliedError - ZooKeeper does not answer.
+    Raises: ConfigurationError - `url` is invalid, or an extra is missing; NotAppliedError - ZooKeeper does not answer.
     """
     hosts, root = parse_bookies_url(url)
     with needed("zookeeper,bookkeeper", "ledgers on bookies are found with"):

@@ -1,4 +1,4 @@
-"""The hubs that use a store and are alive: whoever takes all records from under them makes them lose messages."""
+"""The living hubs that use a store. If all records are removed from under them, these hubs lose messages."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ _PROBE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LivingHubs:
-    """`names` has host:port of each hub that is, or may be, alive; `doubt` says why there may be others."""
+    """`names` has host:port of each hub that is, or may be, alive. `doubt` says why there may be others."""
 
     names: tuple[str, ...] = ()
     doubt: str | None = None
 
     @classmethod
     async def find(cls, deployment: Deployment, store: MetadataStore, records: Mapping[str, int]) -> "LivingHubs":
-        """Look for the hubs of a store that has so many `records` of each kind. Raises MetadataUnavailableError."""
+        """Look for the hubs of a store. `records` counts its records by kind. Raises MetadataUnavailableError."""
         try:
             standalone = await store.standalone_hub()
         except CorruptRecordError as exc:
@@ -38,7 +38,7 @@ class LivingHubs:
         if standalone is not None:
             info = HubInfo.at(standalone.address)
             within_s = min(_PROBE_S, deployment.timeout_s)
-            # A machine that does not answer at all may be cut off from here, and not from the store.
+            # A machine that does not answer at all may be cut off from this one, and still reach the store.
             if not await asyncio.to_thread(is_refused, info.host, info.port, within_s):
                 found.add(info.name)
         try:
@@ -56,7 +56,7 @@ class LivingHubs:
 
     @property
     def why_not(self) -> str | None:
-        """Say what keeps a store from being emptied; None if nothing does."""
+        """Say why the store must not be emptied; None if it may be."""
         if self.names:
             is_one = len(self.names) == 1
             return (

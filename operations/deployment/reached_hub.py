@@ -1,7 +1,7 @@
-"""The one hub that a command is about, asked at its admin endpoint: of a cluster, or standalone.
+"""The one hub that a command is about, asked at its admin endpoint. It is of a cluster, or standalone.
 
-A hub of a cluster is found by what it announces in ZooKeeper. A standalone hub announces nothing there: its store knows
-its address, and its admin endpoint is looked for beside that, unless it was said where it is.
+A hub of a cluster announces its address in ZooKeeper. A standalone hub does not. Its store has its address, and its
+admin endpoint is expected at the same host, unless the user names it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ __all__ = ["ReachedHub", "hubs_of_cluster", "reach_hub", "reach_live_hub", "read
 
 @dataclass(frozen=True, slots=True)
 class ReachedHub:
-    """A hub that answers at its admin endpoint. `announced`: what it says in its cluster, None for a standalone one."""
+    """A hub that answers at its admin endpoint. `announced` is its record in the cluster, None for a standalone hub."""
 
     info: HubInfo
     endpoint: AdminEndpoint
@@ -39,7 +39,7 @@ class ReachedHub:
 
 
 def reach_hub(deployment: Deployment, name: str | None) -> ReachedHub:
-    """Return the hub that clients reach at `name`; the only one that there is, if that is None.
+    """Return the hub that clients reach at `name`, or the only hub if `name` is None.
 
     Raises: OperationError - there is no such hub, it does not answer, or another one does; there is a cluster, and
         no name; what the store and the cluster raise.
@@ -58,9 +58,8 @@ def reach_hub(deployment: Deployment, name: str | None) -> ReachedHub:
 def hubs_of_cluster(deployment: Deployment) -> "tuple[LiveHub, ...] | None":
     """Return the hubs that are alive in the cluster; None if there is no cluster, but at most a standalone hub.
 
-    A store in ZooKeeper is taken for its own cluster, and may serve a standalone hub just as well: so it is none while
-    no hub is registered there and a standalone one is in the store. Raises as `read_cluster`, and what the store
-    raises.
+    A store in ZooKeeper counts as its own cluster, but may serve a standalone hub. It counts as no cluster while no hub
+    is registered there and the store has a standalone hub. Raises as `read_cluster`, and what the store raises.
     """
     if deployment.cluster_url_if_known is None:
         return None
@@ -85,7 +84,7 @@ def reach_live_hub(deployment: Deployment, found: "LiveHub") -> ReachedHub:
 
 
 async def read_standalone_hub(deployment: Deployment) -> HubInfo:
-    """Return the standalone hub that the store knows. Raises OperationError if it knows none; what the store raises."""
+    """Return the standalone hub on record. Raises OperationError if the store has none; what the store raises."""
     hub = await _registered(deployment)
     if hub is None:
         raise OperationError(

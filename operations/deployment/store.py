@@ -1,4 +1,4 @@
-"""How an operation reaches the store: opened for one piece of work, and closed whatever becomes of it."""
+"""How an operation reaches the store: it opens the store for one piece of work, and always closes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def with_store(deployment: Deployment, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
-    """Return what `work` returns, given the open store; Ctrl-C cancels it and closes the store.
+    """Open the store, and return what `work` returns. Ctrl-C cancels `work` and closes the store.
 
-    A store that was named and is not there is not made, and one that may only be read is opened.
+    A named store that does not exist is not made. A read-only store can be opened.
     """
 
     async def run() -> T:
@@ -31,7 +31,7 @@ def with_store(deployment: Deployment, work: Callable[[MetadataStore], Awaitable
 
 
 def with_store_to_write(deployment: Deployment, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
-    """Do the same for work that changes records, unless the store is frozen or was moved; it may be made by that.
+    """Do the same for work that changes records, unless the store is frozen or was moved. The store may be made.
 
     Raises: OperationError - as `watching`.
     """
@@ -41,7 +41,7 @@ def with_store_to_write(deployment: Deployment, work: Callable[[MetadataStore], 
 def with_store_to_load(
     deployment: Deployment, work: Callable[[MetadataStore, FreezeWatch], Awaitable[T]], **options: Any
 ) -> T:
-    """Do the same for work in many parts, each of which `work` carries out through the watch that it is given.
+    """Do the same for work in many parts. `work` runs each part through the watch that it receives.
 
     Raises: OperationError - as `watching`.
     """
@@ -53,10 +53,10 @@ def with_store_to_load(
 
 
 async def watching(deployment: Deployment, store: MetadataStore, work: Callable[[FreezeWatch], Awaitable[T]]) -> T:
-    """Return what `work` returns, which changes records through a watch.
+    """Return what `work` returns. It changes records through the watch that it receives.
 
-    Raises: OperationError - a migration has the store frozen, or has moved what it held: nobody would miss what is
-        written then. `work` did not begin, or ended at the first part that it cannot take for done.
+    Raises: OperationError - a migration has frozen the store, or has moved its records, so that later writes would be
+        lost; `work` did not begin, or ended at the first part that does not count as done.
     """
     watch = FreezeWatch(store.named_records, SystemClock())
     try:
@@ -78,7 +78,7 @@ async def watching(deployment: Deployment, store: MetadataStore, work: Callable[
 
 
 def told_of_freeze(deployment: Deployment, freeze: Freeze) -> str:
-    """Return what it means for a store that it is frozen, or was moved, and what to do."""
+    """Return what it means that a store is frozen or was moved, and what to do."""
     if freeze.state is FreezeState.MOVED:
         return f"{freeze.what}: no hub starts on this store; use the new one, or {_back(deployment)}"
     return (

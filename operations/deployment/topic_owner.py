@@ -1,8 +1,8 @@
-"""Who owns a topic, whether that hub is alive, and the way to its admin endpoint.
+"""Who owns a topic, whether that hub is alive, and how to reach its admin endpoint.
 
-An owner record stays where it is when its hub dies, so by itself it says little. Whether the hub of a cluster is alive
-is asked of its ZooKeeper. A standalone hub is asked itself: at its admin endpoint, and where nobody answers, it is
-looked whether anything listens where its clients would go.
+A dead hub leaves its owner records in the store, so a record alone says little. For a hub of a cluster, ZooKeeper tells
+whether it is alive. A standalone hub is asked at its admin endpoint. If that does not answer, a connection to its port
+for clients shows whether anything listens there.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ __all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "is_refused"
 
 ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
-"""How long a hub has to say who it is: it does nothing for that."""
+"""How long a hub has to say who it is. It does no work for that."""
 
 
 class OwnerState(StrEnum):
@@ -41,16 +41,16 @@ class OwnerState(StrEnum):
     """No hub owns it."""
     ALIVE = "alive"
     GONE = "gone"
-    """The record names a hub, or an earlier start of one, that serves nobody: the next one asked takes over."""
+    """The record names a hub, or an earlier start of one, that serves no client. The next hub asked takes over."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOwner:
-    """A topic's owner record and what is known of the hub; `why` says, of any state but NONE, how that is known.
+    """A topic's owner record, and what is known of the hub. `why` says how a state other than NONE is known.
 
     `endpoint` is its admin endpoint, None if it has none or cannot be asked. `exists`: the topic has a record.
-    `is_gone_for_good`: it is proven that this start of the hub has ended; GONE by itself says only that it seems so.
+    `is_gone_for_good`: it is proven that this start of the hub has ended. GONE alone says only that it seems so.
     """
 
     topic: Topic
@@ -88,14 +88,14 @@ class _Look:
 
 
 class OwnerFinder:
-    """Finds the owners of topics; what is asked of a cluster, or of a hub, is asked once."""
+    """Finds the owners of topics. It asks a cluster, or a hub, only once."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self._live: Sequence[LiveHub] | None = None
         self._probed: dict[str, _Look] = {}
         self._is_file = False
-        """Whether the store is a file, whose hub runs where the file is."""
+        """Whether the store is a file. Then its hub runs on the machine that has the file."""
 
     def find(self, topic: Topic) -> TopicOwner:
         """Return the owner of one topic. Raises: OperationError - ZooKeeper does not answer; what the store raises."""
@@ -140,7 +140,7 @@ class OwnerFinder:
         return found
 
     def live_hubs(self) -> "Sequence[LiveHub] | None":
-        """Return the hubs of the cluster that are alive; None if no cluster is known. Raises OperationError."""
+        """Return the living hubs of the cluster; None if no cluster is known. Raises OperationError."""
         if self._live is None:
             if self._deployment.cluster_url_if_known is None:
                 return None
@@ -148,14 +148,14 @@ class OwnerFinder:
         return self._live
 
     def standalone_endpoint(self) -> AdminEndpoint | None:
-        """Return the admin endpoint of the standalone hub of the store, if it is alive and can be asked."""
+        """Return the admin endpoint of the store's standalone hub, if it is alive and can be asked."""
         standalone = with_store(self._deployment, lambda store: store.standalone_hub())
         if standalone is None:
             return None
         return self._look(HubInfo.at(standalone.address, epoch=standalone.starts), standalone).endpoint
 
     def endpoint_of(self, hub: HubInfo, address: str) -> AdminEndpoint:
-        """Return the admin endpoint of a hub that announces it, or is said to have it, at `address`."""
+        """Return the admin endpoint, at `address`, of a hub that announces it or that the user named."""
         return AdminEndpoint(self._deployment.command, hub.name, address, self._deployment.timeout_s)
 
     def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> _Look:
@@ -170,7 +170,7 @@ class OwnerFinder:
                 return self._registered(owner, hub.admin)
         is_earlier = standalone is not None and is_standalone and owner.epoch < standalone.starts
         if live is not None:
-            # Where a store is in a ZooKeeper, its hubs need not be registered there: somebody has to say so.
+            # A store in ZooKeeper does not prove that its hubs are registered there. The user has to say so.
             is_for_good = is_earlier or self._deployment.cluster is not None
             return _Look(OwnerState.GONE, "it is not registered in the cluster any more", None, is_for_good)
         if is_earlier:
@@ -178,7 +178,7 @@ class OwnerFinder:
         return _Look(OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL")
 
     def _registered(self, owner: HubInfo, announced: str | None) -> _Look:
-        """Return what is known of a hub of the cluster; one that is asked elsewhere has to say that it is the one."""
+        """Return what is known of a hub of the cluster. With --admin, the hub that answers there must be this hub."""
         why = "it is registered in the cluster"
         if self._deployment.admin is None:
             return _Look(OwnerState.ALIVE, why, None if announced is None else self.endpoint_of(owner, announced))
@@ -188,7 +188,7 @@ class OwnerFinder:
         return _Look(OwnerState.ALIVE, why, self.endpoint_of(owner, self._deployment.admin))
 
     def _why_not_at(self, owner: HubInfo, address: str) -> str | None:
-        """Return why it is not this very start of the hub that answers at `address`; None if it is."""
+        """Return why what answers at `address` is not this very start of the hub; None if it is."""
         within_s = min(_PROBE_S, self._deployment.timeout_s)
         try:
             health = AdminEndpoint(self._deployment.command, owner.name, address, within_s).get("/health")
@@ -207,7 +207,7 @@ class OwnerFinder:
             return _Look(OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address))
         within_s = min(_PROBE_S, self._deployment.timeout_s)
         if is_refused(owner.host, owner.port, within_s):
-            # A firewall refuses too. And where the store is used over the network, a loopback is any machine's.
+            # A firewall refuses too. And over a network, a loopback address in the store may mean another machine.
             is_for_good = _is_here(owner.host) and (self._is_file or not _is_loopback(owner.host))
             return _Look(OwnerState.GONE, "nothing listens at its address", None, is_for_good)
         return _Look(
@@ -223,14 +223,14 @@ def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
 
 
 def _described(health: Mapping[str, Any]) -> str:
-    """Return in words whose health that is."""
+    """Return in words which hub gave this answer."""
     if "address" not in health:
         return "no admin endpoint"
     return f"hub {health['address']} of epoch {health.get('epoch')}"
 
 
 def is_refused(host: str, port: int, within_s: float) -> bool:
-    """Say whether a machine that answers has nothing that listens at a port."""
+    """Say whether the machine answers, but nothing listens at the port."""
     try:
         socket.create_connection((host, port), within_s).close()
     except ConnectionRefusedError:
@@ -241,7 +241,7 @@ def is_refused(host: str, port: int, within_s: float) -> bool:
 
 
 def _is_here(host: str) -> bool:
-    """Say whether an address is one of this machine's: only such a one can be listened at."""
+    """Say whether an address belongs to this machine: a program can listen only at such an address."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
             with socket.socket(family, kind) as listener:
@@ -252,7 +252,7 @@ def _is_here(host: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Say whether an address means another machine to each that reads it."""
+    """Say whether an address means a different machine on each machine that reads it."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

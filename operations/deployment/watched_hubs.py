@@ -1,4 +1,4 @@
-"""Which hubs are watched: those of a cluster as they come and go, or the standalone hub of a store."""
+"""The hubs to watch: those of a cluster, which may change, or the standalone hub of a store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,20 +18,20 @@ from hedwig.outcomes import NotAppliedError
 __all__ = ["watched_hubs"]
 
 _PATIENCE_S: Final = 2.0
-"""How long ZooKeeper has to say who is there, once it was connected: whoever watches waits for it."""
+"""How long ZooKeeper has to list the hubs, once connected. The user waits for it."""
 
 _NAME_S: Final = 0.5
-"""How long a hub has to say who it is, before each look until it has."""
+"""How long a hub has to say who it is. It is asked before each look until it answers."""
 
 _Find: TypeAlias = Callable[[], Awaitable[Sequence[WatchedHub]]]
 
 
 @asynccontextmanager
 async def watched_hubs(deployment: Deployment) -> AsyncIterator[_Find]:
-    """Give what finds the hubs: those of the cluster, if one is known, else the one at `admin`, else the store's.
+    """Yield a function that finds the hubs: those of the cluster if known, else the one at `admin`, else the store's.
 
-    It raises OperationError while ZooKeeper does not answer. Raises: OperationError - there is no hub to be watched;
-        ConfigurationError - a URL is none, or an extra is missing; MetadataError - the store cannot be asked.
+    That function raises OperationError while ZooKeeper does not answer. Raises: OperationError - there is no hub to
+        watch; ConfigurationError - a URL is invalid, or an extra is missing; MetadataError - the store does not answer.
     """
     try:
         url = deployment.cluster_url
@@ -72,13 +72,13 @@ async def _cluster_hubs(deployment: Deployment, url: str) -> AsyncIterator[_Find
 
 
 def _named(deployment: Deployment, admin: str) -> WatchedHub:
-    """Return the hub whose admin endpoint is given, by where clients reach it; that is not known until it says so."""
+    """Return the hub at the given admin endpoint, by its address for clients. That is not known until it answers."""
     within_s = min(deployment.timeout_s, _NAME_S)
     try:
         address = AdminEndpoint(deployment.command, admin, admin, within_s).get("/health")["address"]
         return WatchedHub(HubInfo.at(address).name, admin)
     except (OperationError, InvalidArgumentError, KeyError, TypeError, ValueError):
-        return WatchedHub(admin, admin)  # That it does not answer, or is no hub, is said of it as of any.
+        return WatchedHub(admin, admin)  # The survey reports a hub that does not answer, or is no hub, as any other.
 
 
 async def _standalone(deployment: Deployment) -> WatchedHub:

@@ -1,4 +1,4 @@
-"""The hubs that use a store while it is migrated: found, frozen for the pause at the end, and thawed."""
+"""The hubs that use a store during its migration: it finds them, freezes them for the final pause, and thaws them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _PROBE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Hub:
-    """A hub that is running, which registration of it that is, and the way to have it do something."""
+    """A running hub, its epoch, and its admin endpoint."""
 
     address: str
     epoch: int
@@ -27,7 +27,7 @@ class _Hub:
 
 
 class MigrationHubs:
-    """The running hubs of one store: those registered in the cluster of `deployment`, and at `admins`."""
+    """The running hubs of one store: those registered in the cluster of `deployment`, and those at `admins`."""
 
     def __init__(self, deployment: Deployment, store: MetadataStore, admins: tuple[str, ...]) -> None:
         self._command = deployment.command
@@ -45,20 +45,20 @@ class MigrationHubs:
         return sorted({hub.address for hub in self._frozen.values()})
 
     async def find(self) -> list[str]:
-        """Return the addresses of the hubs that are running.
+        """Return the addresses of the running hubs.
 
-        Raises: OperationError - one of them cannot be frozen, or it cannot be learned which there are.
+        Raises: OperationError - one of them cannot be frozen, or it is not known which hubs run.
         """
         return [hub.address for hub in await self._find()]
 
     async def freeze(self) -> list[str]:
-        """Freeze the running hubs that are not, as after a former call; return the addresses of these.
+        """Freeze the running hubs that an earlier call did not freeze; return their addresses.
 
-        When this returns, none of the hubs that were running writes to the store, or will before the freeze of the
-        store is over. Raises: OperationError - as `find`, or one could not be frozen; it may be all the same.
+        When this returns, no hub that was running writes to the store until the freeze of the store ends.
+        Raises: OperationError - as `find`, or a hub could not be frozen; it may be frozen all the same.
         """
         new = [hub for hub in await self._find() if (hub.address, hub.epoch) not in self._frozen]
-        # Also those of which it is not known: whoever thaws asks them all.
+        # Include the hubs whose freeze may fail: `thaw` asks them all.
         self._frozen |= {(hub.address, hub.epoch): hub for hub in new}
         done = await asyncio.gather(
             *(asyncio.to_thread(hub.endpoint.post, "/freeze") for hub in new), return_exceptions=True
@@ -70,7 +70,7 @@ class MigrationHubs:
         return [hub.address for hub in new]
 
     async def thaw(self) -> list[str]:
-        """Have the hubs that were frozen look at once whether the freeze is over; return what is not well."""
+        """Have the frozen hubs check at once whether the freeze is over; return the errors."""
         hubs, self._frozen = list(self._frozen.values()), {}
         done = await asyncio.gather(
             *(asyncio.to_thread(hub.endpoint.post, "/thaw") for hub in hubs), return_exceptions=True
@@ -85,7 +85,7 @@ class MigrationHubs:
             except OperationError:
                 if address not in self._told:
                     raise
-                continue  # It was frozen, and has ended since.
+                continue  # This hub was frozen, and has ended since.
             found[hub.address] = hub
         for hub in await self._registered():
             found.setdefault(hub.address, hub)
@@ -107,7 +107,7 @@ class MigrationHubs:
         for hub in hubs:
             name = f"{hub.info.host}:{hub.info.port}"
             known = self._frozen.get((hub.info.address, hub.info.epoch))
-            if known is not None:  # It may have ended a moment ago, and be registered yet.
+            if known is not None:  # It may have ended a moment ago, and still be registered.
                 found.append(known)
                 continue
             if hub.admin is None:

@@ -1,4 +1,4 @@
-"""What a migration was asked for: two stores, and the hubs that use the first."""
+"""What the user asked a migration for: two stores, and the hubs that use the first."""
 
 from dataclasses import dataclass
 
@@ -26,18 +26,18 @@ class MigrationOptions:
 
     @property
     def freezes_hubs(self) -> bool:
-        """Whether hubs are looked for, and frozen at the end."""
+        """Whether the migration looks for hubs, and freezes them at the end."""
         return not self.hubs_down and not self.stops_before_pause
 
     async def layouts(self) -> tuple[Layout, Layout | None]:
-        """Return how source and target are laid out; None for a target that is not.
+        """Return the layouts of source and target; None for a target without a layout.
 
         Raises: OperationError - there is no source; ConfigurationError - they are the same store; as `read_layout`.
         """
         options = self.deployment.options_to_look()
         source = await read_layout(self.source, options)
         if source is None:
-            # Opening it would make an empty SQLite file of a name that was mistyped.
+            # Opening it would make an empty SQLite file under a mistyped name.
             raise OperationError(
                 f"{self.deployment.command}: there is no metadata at {self.source}; see that --from is right",
                 ExitCode.NOT_FOUND,
@@ -49,17 +49,17 @@ class MigrationOptions:
         return source, target
 
     def name_of_source(self, layout: Layout) -> str:
-        """Return what the source is called from wherever it is opened."""
+        """Return a name of the source that is the same wherever the source is opened."""
         return _name(self.source, layout)
 
     def hubs_of(self, source: MetadataStore) -> MigrationHubs:
-        """Return what finds and freezes the hubs that use the source."""
+        """Return the object that finds and freezes the hubs that use the source."""
         return MigrationHubs(self.deployment, source, self.admins)
 
     async def find_hubs(self, hubs: MigrationHubs, source: MetadataStore) -> list[str]:
-        """Return the addresses of the running hubs that will be frozen.
+        """Return the addresses of the running hubs that the migration will freeze.
 
-        Raises: OperationError - it was not said where to look for them, or one of them cannot be frozen.
+        Raises: OperationError - the user did not say where to look for them, or one of them cannot be frozen.
         """
         if not self.freezes_hubs:
             return []

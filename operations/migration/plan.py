@@ -1,4 +1,4 @@
-"""What a migration would do, and whether it can: all that can be known of it without writing anything."""
+"""What a migration would do, and whether it can, as far as that can be known without writing anything."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ __all__ = ["MigrationPlan"]
 
 @dataclass(slots=True)
 class MigrationPlan:
-    """What was found out; `obstacles` has what keeps the migration from beginning, or from coming to its end."""
+    """Facts about a migration. `obstacles` has what keeps it from beginning, or from finishing."""
 
     options: MigrationOptions
     facts: dict[str, Any] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class MigrationPlan:
 
     @classmethod
     def make(cls, options: MigrationOptions) -> Self:
-        """Find out. Raises: OperationError, HedwigError - a store cannot be looked at at all."""
+        """Look at the stores and hubs. Raises: OperationError, HedwigError - a store cannot be looked at at all."""
         plan = cls(options)
         asyncio.run(plan._look())
         return plan
 
     def check(self) -> None:
-        """Raise OperationError if something keeps the migration from being carried out."""
+        """Raise OperationError if something prevents the migration."""
         if self.obstacles:
             command = self.options.deployment.command
             raise OperationError(f"{command} cannot be done yet: {'; '.join(self.obstacles)}", self._code)
@@ -66,12 +66,12 @@ class MigrationPlan:
             }
 
     async def _compares(self, source: MetadataStore) -> str | None:
-        """Say what is compared while hubs are frozen, by which the pause is short or long; None without a pause."""
+        """Say what the pause compares, which decides how long it is; None without a pause."""
         if self.options.stops_before_pause:
             return None
         changes = source.changes()
         if changes is not None and source.url.scheme == "zookeeper":
-            # Whether a server can tell is known to itself alone. Asking writes nothing, as it does elsewhere.
+            # Only the server knows whether it can report changes. Asking ZooKeeper writes nothing; others write.
             try:
                 await changes.begin()
                 await changes.end()
@@ -86,7 +86,7 @@ class MigrationPlan:
         nothing = {"target_state": "absent", "resumed": False, "copied": 0}
         url = MetadataUrl.parse(options.target)
         if target_layout is None and url.scheme == "sqlite" and url.parameters.get("create") != "false":
-            return nothing  # It is made when it is opened, which this must not do.
+            return nothing  # It is made when it is opened, which a dry run must not do.
         try:
             target = await open_metadata(options.target, options.deployment.options_to_look())
         except LayoutMissingError as exc:

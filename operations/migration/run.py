@@ -1,13 +1,12 @@
-"""One run of a migration: the copy, what changes meanwhile, and the pause in which both sides are found equal.
+"""One run of a migration: the copy, the changes during it, and the pause in which both sides are found equal.
 
-Where the source tells which records are changed (`changes`), everything is compared while hubs go on, and in
-the pause only what was changed since that comparison began, with everything known to be equal before. Elsewhere
-everything is compared in the pause.
+If the source reports which records change (`changes`), everything is compared while hubs run. The pause then compares
+only the records that changed since that comparison began. Else the pause compares everything.
 
-A source may lose sight of its changes, as one in ZooKeeper does with each connection. Then everything is compared anew,
-while hubs go on: they are thawed for that if it happens in the pause, since nobody was told of a pause so long. After a
-few times it is left to people, who can mend the network or stop the hubs. Where hubs are down, nobody waits for the end
-of a pause, so everything is compared in it.
+A source may lose sight of its changes, as one in ZooKeeper does with each new connection. Then everything is compared
+anew while hubs run. If that happens in the pause, the hubs are thawed for it, since operators expect no pause so long.
+After a few losses the run fails, so that operators can mend the network or stop the hubs. If the hubs are down, no
+client waits for the end of a pause, and the pause compares everything.
 """
 
 import asyncio
@@ -38,11 +37,11 @@ _CATCH_UP_ROUNDS: Final = 3
 _FINAL_ROUNDS: Final = 5
 _LOSSES_MAX: Final = 3
 _MANY_BUCKETS: Final = BUCKETS // 8
-"""Where more differ, records are copied anew in bulk before they are looked at one by one."""
+"""If more buckets than this differ, their records are copied anew in bulk before they are compared one by one."""
 
 
 class MigrationRun:
-    """Carries `migration` out. What it did is counted for the report: `caught_up`, `mended` and `compared` records."""
+    """Runs `migration`. The report counts records: `caught_up`, `mended` and `compared`."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class MigrationRun:
         freeze: StoreFreeze,
         hubs: MigrationHubs | None,
     ) -> None:
-        """`hubs`: None if it was said that there are none."""
+        """`hubs`: None if the user said that there are none."""
         self._command = command
         self._migration = migration
         self._source = source
@@ -69,8 +68,8 @@ class MigrationRun:
     async def run(self, *, pauses: bool, catches_up: bool) -> float | None:
         """Copy, catch up, and pause; return how many seconds the pause took, None if there was none.
 
-        Args: catches_up - whether something may have been changed since, where the source does not tell.
-        Raises: OperationError; HedwigError - a store did not answer. Hubs were thawed then, as far as they answer.
+        Args: catches_up - whether records may have changed during the copy, if the source does not report changes.
+        Raises: OperationError; HedwigError - a store did not answer. The hubs are thawed then, as far as they answer.
         """
         async with self._following():
             await self._copy()
@@ -79,7 +78,7 @@ class MigrationRun:
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[None]:
-        """Have the source tell what is changed meanwhile."""
+        """Have the source report changes meanwhile."""
         followed = self._followed
         if followed is not None:
             try:
@@ -90,18 +89,16 @@ class MigrationRun:
             yield
         finally:
             if followed is not None:
-                with contextlib.suppress(
-                    HedwigError
-                ):  # What is left costs little, and the next migration takes it away.
+                with contextlib.suppress(HedwigError):  # The rest costs little, and the next migration removes it.
                     await followed.end()
 
     def _do_without(self, why: HedwigError) -> None:
-        """Go on with a source that does not tell what is changed."""
+        """Go on with a source that does not report changes."""
         self._followed = None
         click.echo(f"everything is compared in the pause: {why}", err=True)
 
     def _note_loss(self, why: ChangesLostError) -> None:
-        """Raise OperationError if the source has lost sight of its changes too often."""
+        """Count a loss of changes. Raise OperationError if the source has lost its changes too often."""
         self._losses += 1
         if self._losses <= _LOSSES_MAX:
             click.echo(f"everything is compared once more: {why}", err=True)
@@ -131,7 +128,7 @@ class MigrationRun:
             await migration.copy(lambda rows: progress.advance(rows, migration.state.copied))
 
     async def _catch_up(self) -> None:
-        """Compare everything and mend what differs, again and again; what changes meanwhile is not known."""
+        """Compare everything and mend what differs, in a few rounds, since changes during a round are not known."""
         for number in range(_CATCH_UP_ROUNDS):
             source, target = await self._compare(f"comparing, {number + 1}")
             differing = source.differing(target)
@@ -140,10 +137,10 @@ class MigrationRun:
             self.caught_up += await self._mend(differing)
 
     async def _compare_all(self, *, catches_up: bool) -> None:
-        """Find everything equal on both sides, but for what is changed from the beginning of this on."""
+        """Find everything equal on both sides, except for changes after the beginning of the last comparison."""
         mended = self._migration.reconciler.mended
         if self._followed is not None:
-            with contextlib.suppress(ChangesLostError):  # All the more will everything be compared.
+            with contextlib.suppress(ChangesLostError):  # The comparison below covers what was lost.
                 await self._followed.catch_up()
         while self._followed is not None:
             try:
@@ -173,9 +170,9 @@ class MigrationRun:
     # ------------------------------------------------------------------------------------------------- the pause
 
     async def _pause(self) -> float:
-        """Have nobody write to the source, and bring both sides to be equal; return how many seconds that took.
+        """Stop all writes to the source, and make both sides equal; return how many seconds that took.
 
-        That is all of it, should there be more than one pause.
+        If there are several pauses, return their sum.
         """
         seconds = 0.0
         while True:
@@ -189,15 +186,15 @@ class MigrationRun:
             await self._compare_all(catches_up=True)
 
     async def _pause_once(self) -> None:
-        """Have nobody write to the source, bring both sides to be equal, and say so in the source.
+        """Stop all writes to the source, make both sides equal, and record in the source that it was moved.
 
-        Raises: ChangesLostError - it is not known what changed; hubs go on.
+        Raises: ChangesLostError - it is not known which records changed; the hubs go on.
         """
         reconciler = self._migration.reconciler
         compared, mended = reconciler.compared, reconciler.mended
         keeping: asyncio.Task[None] | None = None
         try:
-            # Whoever registers from now on sees the record; whoever did before is found.
+            # A hub that registers from now on reads the freeze. The search below finds the hubs that registered before.
             await self._freeze.begin()
             keeping = asyncio.create_task(self._freeze.keep())
             if self._hubs is not None:
@@ -223,7 +220,7 @@ class MigrationRun:
             if keeping.done():
                 keeping.result()
             number = await self._differences()
-            # A hub that came, or came back, is frozen by itself; but what it had under way may have come into effect.
+            # A hub that came, or came back, reads the freeze itself. But its last write may have taken effect.
             if not number and (self._hubs is None or not await self._hubs.freeze()):
                 return
         raise OperationError(
@@ -232,7 +229,7 @@ class MigrationRun:
         )
 
     async def _differences(self) -> int:
-        """Compare and mend what may differ; return how many records, or places, that were."""
+        """Compare and mend what may differ; return how many records, or buckets, that were."""
         if self._followed is not None:
             try:
                 return await self._followed.settle()
@@ -243,8 +240,8 @@ class MigrationRun:
         return await self._compare_pause()
 
     async def _compare_pause(self) -> int:
-        """Compare everything, and mend what differs; return in how many places it does."""
-        # Behind this, whatever server of the source it is that we ask, is all that hubs wrote before they were frozen.
+        """Compare everything, and mend what differs; return how many buckets differ."""
+        # After this read, any server of the source that we ask has all writes of the hubs from before their freeze.
         await read_freeze(self._source.named_records)
         source, target = await self._compare("verifying")
         differing = source.differing(target)
@@ -254,7 +251,7 @@ class MigrationRun:
         return len(differing)
 
     async def _go_back(self) -> None:
-        """Lift the freeze, and have hubs go on at once."""
+        """Lift the freeze, and have the hubs go on at once."""
         try:
             await self._freeze.lift()
             if await self._freeze.is_moved():

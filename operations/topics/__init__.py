@@ -1,1 +1,1 @@
-"""Topics and subscriptions as several commands look at them and change them."""
+"""Topics and subscriptions, as several commands read and change them."""

@@ -1,8 +1,8 @@
 """What the metadata store adds to what hubs tell their clients.
 
-A hub answers no consume, and does not tell a topic that is missing from a subscriber who is. Its store knows where a
-pointer stands, and which topics there are. Whoever talks to a hub may have no store, or another one, so what cannot be
-read there, or does not fit, counts as not known. No store is made for a look.
+A hub does not answer a consume. It also answers alike for a missing topic and for a missing subscriber. Its store has
+the pointer, and knows which topics exist. The user of a hub may have no store, or another one. So what cannot be read
+there, or does not match, counts as not known. A look never makes a store.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ __all__ = ["check_topic_of_hub", "pointer_after_consume"]
 T = TypeVar("T")
 
 _LOOK_S: Final = 5.0
-"""The hub has done its part, or is about to: nobody waits for a store as long as for that."""
+"""The hub has done its part, or is about to, so the user waits for a store no longer than this."""
 
 
 def check_topic_of_hub(deployment: Deployment, hub: HubAddress, topic: Topic) -> None:
-    """Raise OperationError if the hub is the standalone hub of the store, and that has no record of the topic."""
+    """Raise OperationError if the hub is the standalone hub of the store, and the store has no record of the topic."""
 
     async def is_absent(store: MetadataStore) -> bool:
         registered = await store.standalone_hub()
@@ -47,9 +47,9 @@ def check_topic_of_hub(deployment: Deployment, hub: HubAddress, topic: Topic) ->
 
 
 def pointer_after_consume(deployment: Deployment, topic: Topic, subscriber: SubscriberId, wanted: int) -> int | None:
-    """Return where the consume pointer stands now that its hub has stored it; None if it is not known.
+    """Return the consume pointer after its hub has stored it; None if it is not known.
 
-    It is said on standard error if that is so, or if the pointer is not as far as `wanted`.
+    Writes to standard error if it is not known, or is not as far as `wanted`.
     """
 
     async def look(store: MetadataStore) -> int | None:

@@ -20,7 +20,7 @@ _BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message, and where it is."""
+    """A message, and its position."""
 
     ledger_id: int
     entry_id: int
@@ -36,9 +36,9 @@ def number_of(stored: StoredMessage) -> int:
 async def read_ledger(
     inspector: "LedgerInspector", place: str, ledger_id: int, first_entry_id: int
 ) -> AsyncGenerator[StoredMessage]:
-    """Yield the messages of a ledger from an entry on, as far as they can be seen.
+    """Yield the messages of a ledger from an entry on, as far as they are readable.
 
-    Raises: OperationError - there is no such ledger at `place`, or what it holds is damaged, or no message;
+    Raises: OperationError - there is no such ledger at `place`, or its content is damaged, or is no message;
         LedgerStoreUnavailableError.
     """
     entry_id = first_entry_id
@@ -68,10 +68,10 @@ async def read_ledger(
 async def read_topic_messages(
     inspector: "LedgerInspector", place: str, positions: TopicPositions, first_id: int
 ) -> AsyncGenerator[StoredMessage]:
-    """Yield the messages of a topic from an id on, as far as they can be seen. Raises as `read_ledger`."""
+    """Yield the messages of a topic from an id on, as far as they are readable. Raises as `read_ledger`."""
     for held in positions.held:
         if held.messages == 0 or (held.end is not None and held.end < first_id):
-            continue  # Of what was consumed and deleted, the record keeps the last range, which is empty.
+            continue  # After all messages were consumed and deleted, the record keeps the last range, which is empty.
         start = held.start if held.start is not None else await start_of(inspector, held)
         async for stored in read_ledger(inspector, place, held.ledger_id, max(0, first_id - start)):
             if held.end is not None and start + stored.entry_id > held.end:
@@ -80,7 +80,7 @@ async def read_topic_messages(
 
 
 async def start_of(inspector: "LedgerInspector", held: Held) -> int:
-    """Return the first id of a ledger of an old record, which names its last one only. Raises: NoSuchLedgerError."""
+    """Return the first id of a ledger of an old record, which names only the last id. Raises: NoSuchLedgerError."""
     if held.end is None:
         return 1
     return held.end - (await inspector.facts(held.ledger_id)).last_entry_id

@@ -1,4 +1,4 @@
-"""What the record of a topic's ledgers says of its messages: which ids each ledger holds, and how many they are."""
+"""What the record of a topic's ledgers says of its messages: the ids that each ledger holds, and their number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Held", "TopicPositions"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The ids that one ledger holds; `start` is None if an old record does not say, `end` while its hub writes it."""
+    """The ids that one ledger holds. `start`: None if an old record lacks it. `end`: None while its hub writes it."""
 
     ledger_id: int
     start: int | None
@@ -22,7 +22,7 @@ class Held:
 
     @property
     def messages(self) -> int | None:
-        """Return how many messages it holds, None if the record alone does not say."""
+        """Return how many messages the ledger holds; None if the record alone does not say."""
         return None if self.start is None or self.end is None else self.end - self.start + 1
 
 
@@ -44,7 +44,7 @@ class TopicPositions:
 
     @property
     def first_id(self) -> int | None:
-        """The id of the first message that is kept, or would be the next one; None if an old record does not say."""
+        """The id of the first kept message, or the next id if there is none; None if an old record does not say."""
         return self.held[0].start if self.held else 1
 
     @property
@@ -64,7 +64,7 @@ class TopicPositions:
         return total
 
     def messages(self, last_id: int | None) -> int | None:
-        """Return how many messages are kept up to `last_id`, which is asked for elsewhere while a ledger is open."""
+        """Return how many messages are kept up to `last_id`. The caller reads it elsewhere while a ledger is open."""
         if self.open is None:
             return self.closed_messages
         if last_id is None or self.open.start is None or self.closed_messages is None:

@@ -1,7 +1,7 @@
-"""Changing a subscription where that has an effect: through the hub that owns the topic, or in the store if none does.
+"""Changes a subscription through the hub that owns the topic, or in the store if no hub does.
 
-The owner has in memory what is attached, and stores consume pointers a while later: what was changed behind its back
-it would overwrite.
+The owner has attached subscriptions in memory, and stores consume pointers a while later. So it would overwrite a
+change made in the store.
 """
 
 import time
@@ -46,7 +46,7 @@ class SubscriptionAccess:
         return str(RecordKey(self.topic, self.subscriber))
 
     def find_owner(self, *, offline: bool) -> AdminEndpoint | None:
-        """Return the admin endpoint of the topic's owner; None if nobody owns it, or if it is not to be asked.
+        """Return the admin endpoint of the topic's owner; None if no hub owns it, or with `offline`.
 
         Raises: OperationError - the owner is alive, or may be, and cannot be asked.
         """
@@ -58,10 +58,10 @@ class SubscriptionAccess:
         return owner.asked(self.deployment.command) if owner.state is OwnerState.ALIVE else None
 
     def look(self, *, offline: bool) -> tuple[AdminEndpoint, Any] | None:
-        """Return the way to the topic's owner, and what it says of the lag; None if the store is to be changed.
+        """Return the endpoint of the topic's owner, and its answer about the lag; None if the store is to be changed.
 
-        An owner on record that does not serve the topic is just taking it up or giving it up, and may write consume
-        pointers as it does; so it is asked again until it has done either.
+        An owner on record that does not serve the topic is just acquiring or releasing it. It may write consume
+        pointers while it does. So it is asked again until it has finished.
 
         Raises: OperationError - as `find_owner` and `ask`; or that takes too long.
         """
@@ -83,7 +83,7 @@ class SubscriptionAccess:
             time.sleep(_POLL_S)
 
     def act(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
-        """Have the owner do something. Raises OperationError as `ask`, and if it released the topic meanwhile."""
+        """Send the owner a command. Raises OperationError as `ask`, and if the owner released the topic meanwhile."""
         told = self.ask(endpoint, path, **parameters)
         if told is None:
             raise self._released()
@@ -135,7 +135,7 @@ class SubscriptionAccess:
             raise
 
     def read_anew(self, expected: Version | None) -> StoredSubscription:
-        """Return what the store has now that nobody owns the topic: whoever did may have written last things.
+        """Read the store again once no hub owns the topic, since the last owner may have written; return the result.
 
         Raises: OperationError - it is gone; BadVersionError - it is not at the version that was expected.
         """
@@ -146,7 +146,7 @@ class SubscriptionAccess:
         return stored
 
     def read(self) -> StoredSubscription | None:
-        """Return what the store has."""
+        """Return what the store has of the subscription; None if it is not there."""
 
         async def read(store: MetadataStore) -> StoredSubscription | None:
             found = await store.subscriptions.read(self.topic, self.subscriber)
@@ -171,7 +171,7 @@ class SubscriptionAccess:
 
 
 async def check_topic(store: MetadataStore, topic: Topic) -> None:
-    """Raise OperationError if there is no such topic: a misspelt one must not look like one without subscribers."""
+    """Raise OperationError if there is no such topic. A misspelt topic must not look like one without subscribers."""
     if await store.persistence.read(topic) is not None:
         return
     async for _ in store.subscriptions.read_subscriptions(topic):
@@ -185,7 +185,7 @@ def consumed_of(found: Versioned[SubscriptionData]) -> int:
 
 
 def check_version(name: str, found: Versioned[SubscriptionData], expected: Version | None) -> None:
-    """Raise BadVersionError unless the record is at the version that was given, if one was."""
+    """Raise BadVersionError if a version was given and the record is at another one."""
     if expected is not None and found.version != expected:
         raise BadVersionError(f"the {name} is at version {found.version}, not {expected}", found)
 

@@ -1,15 +1,15 @@
-"""The audit of a store: all findings and standings of one copy of its tables, as Parquet, and the figures of it.
+"""The audit of a store: all findings, lags and loads of one copy of its tables, as Parquet, and figures of them.
 
-It reads a snapshot, never a live store: three tables that were read at three times would not fit each other, and most
-of what is asked here needs a table more than once.
+It reads a snapshot, never a live store. Three tables that were read at three times would not fit each other. Most
+checks need a table more than once.
 
-    DIR/findings/*.parquet     what is wrong (pipeline.findings)
+    DIR/findings/*.parquet     what is wrong (pipeline.audit.findings)
     DIR/lags/*.parquet         a row for each subscription
     DIR/topics/*.parquet       a row for each topic: positions, subscriptions, backlog
     DIR/hubs/*.parquet         a row for each incarnation of a hub
     DIR/fan_outs/*.parquet     the topics with the most subscriptions
-    DIR/existing/*.parquet     the ledgers that exist, where somebody said where they are
-    DIR/ends/*.parquet         how far the open ones go, likewise
+    DIR/existing/*.parquet     the ledgers that exist, if the operator named their store
+    DIR/ends/*.parquet         the last entries of open ledgers, likewise
     DIR/audit.json             the figures; written last
     DIR/audit.html             the page
 """
@@ -32,21 +32,21 @@ __all__ = ["AuditFigures", "AuditInput", "audit"]
 _EACH_KIND: Final = 20
 """How many findings of each kind the page shows."""
 _REASONS: Final = 5
-"""So many reasons for not knowing are told."""
+"""How many reasons the figures give for open ledgers whose end is not known, at most."""
 _YOUNG_MS: Final = 3_600_000
-"""A ledger is made before it is on record; one so young may be on its way there."""
+"""A hub makes a ledger before it records it. A ledger younger than this may not be on record yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
     """What is audited: the tables of one snapshot, read at `read_ms` (ms since 1970).
 
-    `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (those of `LedgerListing`) are None where
-    nobody said where to ask. `existing` is from after the records were read; `existed`, from before, is there where
-    ledgers do not tell when they were made. `why_no_orphans` says why these are not looked for. `ends` are the answers
-    of `ask_open_ledgers`, None where nobody was asked. `prefix`: only topics that begin so are in the tables.
-    `unread` says how many records could not be read and are in none of the tables; `unreadable` (columns table, topic,
-    subscriber, why) names them, None if nobody can.
+    `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (those of `LedgerListing`) are None if
+    the operator did not say where to ask. `existing` was listed after the records were read. `existed` was listed
+    before, and is set if ledgers do not have the time when they were made. `why_no_orphans` says why orphans are not
+    looked for. `ends` are the answers of `ask_open_ledgers`, None if ledgers were not asked. `prefix`: the tables have
+    only topics that begin with it. `unread` counts the records that could not be read and are in none of the tables.
+    `unreadable` (columns table, topic, subscriber, why) names them, or is None if their names are not known.
     """
 
     frames: Mapping[Table, DataFrame]
@@ -63,37 +63,37 @@ class AuditInput:
 
 @dataclass(slots=True)
 class AuditFigures:
-    """What fits on a page: counts, the worst of everything, and how values are spread."""
+    """What fits on a page: counts, the worst cases, and how values are spread."""
 
     rows: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
-    """By kind; 0 for one that was looked for and not found."""
+    """The number of findings by kind; 0 for a kind that was looked for and not found."""
     unchecked: dict[str, str] = field(default_factory=dict)
-    """The kinds that were not looked for, and what to give so that they are."""
+    """The kinds that were not looked for, and the reason, with the option to give if there is one."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     hubs: list[dict[str, Any]] = field(default_factory=list)
     fan_outs: list[dict[str, Any]] = field(default_factory=list)
     backlogs: list[dict[str, Any]] = field(default_factory=list)
     lags: list[dict[str, Any]] = field(default_factory=list)
     spread: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """How often values occur, by what they are: pairs of the least value of a class and how many are in it."""
+    """How often values occur, by what is counted: pairs of the least value of a class and how many are in it."""
     is_asked: bool = False
-    """Whether open ledgers were asked how far they go."""
+    """Whether open ledgers were asked for their last entries."""
     open_topics: int = 0
-    """Topics whose last ledger is open, so that their records do not tell where they end."""
+    """How many topics have an open last ledger, so that their records do not tell where they end."""
     told_topics: int = 0
-    """Those of them whose ledger was asked how far it goes, and answered."""
+    """How many of them have a ledger that was asked for its last entry, and answered."""
     untold: list[dict[str, Any]] = field(default_factory=list)
-    """Why some ledgers that were asked for did not say, and how many for each reason."""
+    """Why the last entries of some ledgers are not known, and how many ledgers each reason applies to."""
 
     @property
     def skew(self) -> float | None:
-        """Return how many times the mean of all hubs the largest has; None where none of them owns anything."""
+        """Return the topics of the largest hub, divided by the mean of all hubs; None if no hub owns a topic."""
         return max((hub["skew"] for hub in self.hubs if hub["skew"] is not None), default=None)
 
 
 def audit(spark: SparkSession, given: AuditInput, directory: str, most: int) -> AuditFigures:
-    """Write the result of an audit into `directory`; return the figures. `most`: how many of the largest are told."""
+    """Write the result of an audit into `directory`; return the figures. `most`: how many of the largest to report."""
     made = _Audit(spark, given, directory, most)
     made.look_for_findings()
     made.look_at_topics()
@@ -192,7 +192,7 @@ class _Audit:
         figures.open_topics, figures.told_topics = summed["open"], summed["told"]
         figures.is_asked = ends is not None
         if ends is not None:
-            # Reasons name their ledgers, which would else be as many reasons.
+            # Reasons name their ledgers. Without this, each ledger would be a reason of its own.
             reason = F.regexp_replace("why", "ledger [0-9]+", "ledger N").alias("why")
             reasons = ends.where("why is not null").groupBy(reason).agg(F.count(F.lit(1)).alias("ledgers"))
             figures.untold = [
@@ -229,13 +229,13 @@ class _Audit:
         self.figures.rows["owned topics"] = self._owners.count()
 
     def _keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Write a result, and return it as it is read back: what is asked of it later is not worked out again."""
+        """Write a result, and return a frame that reads it back, so that later queries do not compute it again."""
         place = f"{self._directory}/{name}"
         frame.write.parquet(place)
         return self._spark.read.parquet(place)
 
     def _existing_topics(self) -> DataFrame | None:
-        """Return the topics that exist, also those whose record cannot be read; None if these are not known."""
+        """Return the topics that exist, also those with an unreadable record; None if these are not known."""
         topics = self._ledgers.select("topic")
         if Table.LEDGERS not in self._given.unread:
             return topics
@@ -254,13 +254,13 @@ class _Audit:
         return self._given.why_no_orphans
 
     def _ever_existing(self, existing: DataFrame) -> DataFrame:
-        """Return the ledgers that existed at some time around the reading: one that was deleted meanwhile was there."""
+        """Return the ledgers that existed before or after the records were read: one may have been deleted between."""
         if self._given.existed is None:
             return existing.select("ledger_id")
         return existing.select("ledger_id").union(self._given.existed.select("ledger_id"))
 
     def _old_and_ours(self, existing: DataFrame) -> DataFrame:
-        """Return the ledgers that exist and would be on record if they ever will be."""
+        """Return the ledgers of this deployment that are old enough to be on record."""
         ours = existing.where("is_ours")
         if self._given.existed is None:
             return ours.where(F.col("made_ms") < self._given.read_ms - _YOUNG_MS)
@@ -272,7 +272,7 @@ def _count_by(frame: DataFrame, column: str) -> Sequence[Row]:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """Return a row as JSON has it: names as people see them, whole numbers as such."""
+    """Return a row for JSON: names in readable form, decimals as whole numbers."""
     return {name: _plain_value(value) for name, value in row.asDict().items()}
 
 

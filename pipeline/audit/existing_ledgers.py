@@ -1,6 +1,6 @@
-"""The ledgers that exist, asked of where they are, to be held against those on record.
+"""The ledgers that exist, listed from the store that holds them, for comparison with those on record.
 
-There may be many millions of them, so that they go into a file page by page, and are read from there.
+There may be many millions of them. So the pages of the listing go into a file, and Spark reads that.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ _ROWS_AT_ONCE: Final = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerListing:
-    """All ledgers that there were at some time: how many, how many of them are of this deployment, and each.
+    """All ledgers at some time: how many, how many of them are of this deployment, and a row for each.
 
-    Columns: ledger_id (decimal(20,0)); made_ms (bigint, ms since 1970, null if nothing says so); is_ours (boolean);
-    topic (binary, null if its maker did not say).
+    Columns: ledger_id (decimal(20,0)); made_ms (bigint, ms since 1970, null if not known); is_ours (boolean); topic
+    (binary, null if its maker did not record it).
     """
 
     ledgers: int
@@ -45,7 +45,7 @@ class LedgerListing:
 
 
 def check_ledgers(location: LedgerLocation) -> None:
-    """Open what knows which ledgers there are, and close it again: one that was mistyped is refused before the work.
+    """Open the list of ledgers, and close it again, so that a mistyped location is refused before the work.
 
     Raises: as `list_ledgers`.
     """
@@ -61,7 +61,7 @@ def check_ledgers(location: LedgerLocation) -> None:
 def list_ledgers(spark: SparkSession, location: LedgerLocation, owner: LedgerOwner, path: str) -> LedgerListing:
     """Write all ledgers into a Parquet file at `path`, in any file system that Spark knows, and return them.
 
-    Raises: ConfigurationError - there are none; JobError - they cannot be asked for.
+    Raises: ConfigurationError - there are no ledgers at `location`; JobError - they cannot be listed.
     """
     with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
         file = Path(folder) / "ledgers.parquet"
@@ -74,7 +74,7 @@ def list_ledgers(spark: SparkSession, location: LedgerLocation, owner: LedgerOwn
 def why_no_orphans(
     location: LedgerLocation, owner: LedgerOwner, listing: LedgerListing, *, is_from_store: bool
 ) -> str | None:
-    """Say why a ledger to which no topic refers may be somebody's all the same; None if it is an orphan.
+    """Return why a ledger to which no topic refers may still be in use; None if it is an orphan.
 
     Args: is_from_store - the records were read just now, after a listing of their ledgers.
     """
@@ -130,5 +130,5 @@ def _row(location: LedgerLocation, owner: LedgerOwner, entry: LedgerEntry) -> di
 
 
 def _is_ours(location: LedgerLocation, owner: LedgerOwner, entry: LedgerEntry) -> bool:
-    """Say whether hubs of the deployment have made a ledger; in a data directory all are its hub's."""
+    """Say whether hubs of the deployment made a ledger. In a data directory its hub made all."""
     return not location.is_shared or owner.why_not_ours(entry) is None

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 SHARED_LEDGER: Final = "shared-ledger"
-"""Two topics name the same ledger, which only one of them can have written: no check of one topic at a time sees it."""
+"""Two topics name the same ledger, but only one of them can have written it. A check of single topics cannot see it."""
 
 _FAULTS: Final = {
     RangeFault.OVERLAP: FindingKind.RANGE_OVERLAP,
@@ -67,14 +67,14 @@ def lone_subscriptions(subscriptions: DataFrame, ledgers: DataFrame) -> DataFram
 
 def broken_ranges(ledgers: DataFrame) -> DataFrame:
     """Return a finding for each place at which the ranges of a topic overlap or leave messages out."""
-    # With one range there is nothing that it could not follow, and that is what nearly all topics have.
+    # A single range cannot overlap or leave a gap. Nearly all topics have only one.
     several = ledgers.where(F.size("ranges") > 1).select("topic", "ranges")
     found = several.mapInArrow(_defects, "kind string, topic binary, ledger_id decimal(20,0), what string")
     return _findings(found, None, F.col("what"), ledger_id=F.col("ledger_id"))
 
 
 def shared_ledgers(ledgers: DataFrame) -> DataFrame:
-    """Return a finding for each topic that names a ledger which another topic names, too."""
+    """Return a finding for each topic that names a ledger which another topic names too."""
     named = _named_ledgers(ledgers).select("topic", "ledger_id").distinct()
     shared = named.groupBy("ledger_id").agg(F.count(F.lit(1)).alias("topics")).where(F.col("topics") > 1)
     found = named.join(shared, on="ledger_id", how="inner")
@@ -86,9 +86,9 @@ def shared_ledgers(ledgers: DataFrame) -> DataFrame:
 def missing_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     """Return a finding for each ledger on record that may hold messages and is not among the `existing`.
 
-    One that was deleted after the records were read is among them: look again before anything is done about it.
+    The findings include ledgers that were deleted after the records were read. Audit again before acting on one.
 
-    Args: existing - column ledger_id, a row for each ledger that exists, or did when it was asked for the first time.
+    Args: existing - column ledger_id, a row for each ledger that exists, or existed in the first of two listings.
     """
     held = _named_ledgers(ledgers).where(~_is_emptied(F.col("range")))
     missing = held.join(existing.select(F.col("ledger_id").cast(UINT64)), on="ledger_id", how="left_anti")
@@ -99,8 +99,8 @@ def missing_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
 def orphan_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     """Return a finding for each existing ledger to which no topic refers.
 
-    Args: existing - columns ledger_id and topic (binary, null if its maker did not say), of ledgers that are this
-        deployment's, and were made so long before the records were read that they are on record if they ever will be.
+    Args: existing - the ledgers of this deployment that are old enough to be on record; columns ledger_id and topic
+        (binary, null if its maker did not record it).
     """
     named = _named_ledgers(ledgers).select("ledger_id")
     orphans = existing.select(F.col("ledger_id").cast(UINT64), "topic").join(named, on="ledger_id", how="left_anti")
@@ -132,7 +132,7 @@ def _findings(
     ledger_id: Column | None = None,
     hub: Column | None = None,
 ) -> DataFrame:
-    """Return findings with all columns; without a `kind` the frame has one."""
+    """Return findings with all columns. If `kind` is None, the frame must have that column."""
     nothing = F.lit(None)
     return frame.select(
         F.col("kind") if kind is None else F.lit(str(kind)).alias("kind"),
@@ -151,7 +151,7 @@ def _named_ledgers(ledgers: DataFrame) -> DataFrame:
 
 
 def _is_emptied(held: Column) -> Column:
-    """Say whether a range holds nothing any more: it begins behind its own end."""
+    """Say whether a range holds no messages any more: its start is after its end."""
     return F.coalesce(held["start"] > held["end"]["local"], F.lit(False))
 
 

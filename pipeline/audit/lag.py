@@ -1,8 +1,8 @@
-"""How topics, subscriptions and hubs stand: lag, backlog, fan-out, and who owns how much.
+"""Lag, backlog and fan-out of topics and subscriptions, and how many topics each hub owns.
 
-The records say where a topic ends only as far as its ledgers are closed. While the last one is open the ledger store
-can be asked how far it goes (`open_ledgers`), and even that may be late by what its owner has just written: so
-what is said here of such a topic is the least that it can be, and `is_exact` is false.
+The records give the end of a topic only as far as its ledgers are closed. For an open last ledger, `open_ledgers` asks
+the ledger store for the last entry. Even that may miss what the owner has just written. So the figures of such a topic
+are lower bounds, and `is_exact` is false.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -15,13 +15,14 @@ __all__ = ["fan_outs", "hub_loads", "powers_of", "subscription_lags", "topic_pos
 
 
 def topic_positions(ledgers: DataFrame, ends: DataFrame | None = None) -> DataFrame:
-    """Return where each topic begins and ends, as its ranges tell, and of open ledgers the `ends` that were asked for.
+    """Return where each topic begins and ends, by its ranges, and by `ends` for open ledgers.
 
     Args: ends - columns topic, last_entry_id and is_closed, as of `ask_open_ledgers`.
+
     Columns: topic (binary); ledgers (int); first_message and last_message (decimal(20,0)): the oldest message that is
-        kept and the newest that is known, null and 0 for a topic that never had one; is_exact (boolean): there was no
-        newer one; end_from (string): who knows - the `record`, the `ledger`, or `nobody`, where the last ledger is open
-        and nothing was learned of it.
+    kept and the newest that is known, null and 0 for a topic that never had one; is_exact (boolean): there was no newer
+    one; end_from (string): the source of the end, `record` or `ledger`, or `nobody` if the last ledger is open and its
+    end is not known.
     """
     known = F.coalesce(F.array_max(F.transform("ranges", _last_known)), F.lit(0))
     last = F.try_element_at("ranges", F.lit(-1))
@@ -44,7 +45,7 @@ def topic_positions(ledgers: DataFrame, ends: DataFrame | None = None) -> DataFr
 
 
 def subscription_lags(subscriptions: DataFrame, positions: DataFrame) -> DataFrame:
-    """Return how far each subscription is behind its topic; `positions` are those of `topic_positions`.
+    """Return how far each subscription is behind its topic; `positions` is from `topic_positions`.
 
     Columns: topic, subscriber (binary); consumed_message, last_message, lag_messages (decimal(20,0)); is_exact. The
     last three are null where the topic does not exist.
@@ -63,11 +64,11 @@ def subscription_lags(subscriptions: DataFrame, positions: DataFrame) -> DataFra
 
 
 def topic_standings(positions: DataFrame, lags: DataFrame) -> DataFrame:
-    """Return one row for each topic that exists: its positions, and what its subscriptions come to.
+    """Return one row for each topic that exists: its positions, and sums over its subscriptions.
 
-    Columns: those of `topic_positions`; subscriptions (bigint); kept_messages: from the first to the last;
+    Columns: those of `topic_positions`; subscriptions (bigint); kept_messages: the number from the first to the last;
     backlog_messages: what the slowest subscriber has not consumed, null without subscriptions; total_lag_messages: the
-    lags of all together (decimal(38,0)).
+    sum of all lags (decimal(38,0)).
     """
     summed = lags.groupBy("topic").agg(
         F.count(F.lit(1)).alias("subscriptions"),
@@ -87,9 +88,11 @@ def topic_standings(positions: DataFrame, lags: DataFrame) -> DataFrame:
 def hub_loads(owners: DataFrame, living: DataFrame | None) -> DataFrame:
     """Return how many topics each incarnation of a hub owns, most first.
 
-    Columns: hub (host:port:sslport and epoch), topics (bigint), share (of all owned topics) and skew (times the mean of
-    all hubs that are named), both null where nobody owns anything, is_alive (null if `living`, with columns host, port,
-    ssl_port and epoch, is None). Hubs that are alive and own nothing are there, too.
+    Columns: hub (host:port:sslport and epoch); topics (bigint); share (of all owned topics) and skew (topics divided by
+    the mean of all hubs in the frame), both null if no hub owns a topic; is_alive (null if `living` is None). The frame
+    includes hubs that are alive and own nothing.
+
+    Args: living - the hubs that are alive, with columns host, port, ssl_port and epoch; None if not known.
     """
     counted = owners.groupBy("host", "port", "ssl_port", "epoch").agg(F.count(F.lit(1)).alias("topics"))
     named = counted.select(hub_name().alias("hub"), "topics")
@@ -119,9 +122,9 @@ def fan_outs(subscriptions: DataFrame, most: int) -> DataFrame:
 
 
 def powers_of(frame: DataFrame, column: str) -> DataFrame:
-    """Return how often a whole number of each size stands in `column`: `from_value` (0, 1, 2, 4, 8 …) and `rows`.
+    """Return how many whole numbers of each size `column` has: `from_value` (0, 1, 2, 4, 8 …) and `rows`.
 
-    A row of 4 counts the numbers 4 to 7.
+    The row of 4 counts the numbers 4 to 7.
     """
     value = F.col(column)
     least = F.when(value < 1, F.lit(0.0)).otherwise(F.pow(F.lit(2.0), F.floor(F.log2(value.cast("double")))))
@@ -130,10 +133,10 @@ def powers_of(frame: DataFrame, column: str) -> DataFrame:
 
 
 def _last_known(held: Column) -> Column:
-    """Return the last message that a range is known to hold: of an open one, the one before it begins."""
+    """Return the last message up to the end of a range; for an open range, the last one before its start."""
     return F.greatest(F.coalesce(held["end"]["local"], held["start"] - 1, F.lit(0)), F.lit(0)).cast(UINT64)
 
 
 def _behind(last: Column, consumed: Column) -> Column:
-    # The greatest of a null and a number is the number.
+    # Spark's `greatest` of a null and a number is the number, so check for null.
     return F.when(last.isNotNull(), F.greatest(last - consumed, F.lit(0))).cast(UINT64)

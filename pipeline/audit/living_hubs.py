@@ -1,4 +1,4 @@
-"""Which hubs are alive: as they were named, as a cluster's ZooKeeper says, or as the standalone hub is registered."""
+"""Which hubs are alive, from the operator, from the ZooKeeper of a cluster, or from a standalone hub's registration."""
 
 import asyncio
 import re
@@ -31,10 +31,10 @@ def named_hub(text: str) -> HubInfo:
 
 
 def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
-    """Return the hubs that are alive in the cluster at `url`, zookeeper://host:2181/hedwig/REGION.
+    """Return the hubs that are alive in the cluster at `url`, such as zookeeper://host:2181/hedwig/REGION.
 
-    Raises: ConfigurationError - it is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does not
-        answer, or, NOT_FOUND, no hub was ever registered there.
+    Raises: ConfigurationError - `url` is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does
+        not answer, or, NOT_FOUND, no hub was ever registered there.
     """
 
     async def living() -> list[HubInfo] | None:
@@ -47,7 +47,7 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
             hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=timeout_s)]
             if hubs:
                 return hubs
-            # Where all hubs are down the node of hubs is there, without any in it.
+            # If all hubs are down, the parent node of hubs exists and is empty.
             node = HubPaths(prefix).hosts
             deadline = Deadline.after(SystemClock(), timeout_s)
             return None if await read(bridge, deadline, f"look for {node}", exists(node)) is None else []
@@ -68,9 +68,9 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
 
 
 def standalone_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo] | None:
-    """Return the last start of the standalone hub of the store at `url`; None if it has none.
+    """Return the last start of the standalone hub of the store at `url`; None if the store has none.
 
-    Whether it runs is not asked: an owner record of any earlier start is stale whatever the answer.
+    This does not ask whether the hub runs: an owner record of any earlier start is stale in both cases.
     """
 
     async def read() -> list[HubInfo] | None:

@@ -1,7 +1,7 @@
-"""How far open ledgers go, asked of where they are: of these the records tell a beginning, and no end.
+"""The last entries of open ledgers, asked of the ledger store: the records give only the start of an open ledger.
 
-Bookies are asked by the tasks, so that a cluster asks with all of its machines; a directory by the driver, beside whose
-hub it is. What cannot be learned of one ledger is no reason to learn nothing of the others.
+Tasks ask bookies, so that a cluster asks with all of its machines. The driver reads a data directory, which is on its
+own machine. If one ledger gives no answer, the others are asked all the same.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _AT_ONCE: Final = 64
-"""So many ledgers each task asks for at the same time."""
+"""How many ledgers each task asks for at the same time."""
 _FAILURES_MAX: Final = 64
-"""After so many in a row a task asks no more: each may have taken its whole timeout."""
+"""After this many failures in a row a task asks no more: each may have taken its whole timeout."""
 _ROWS_AT_ONCE: Final = 10_000
 
 
 def open_ledgers(ledgers: DataFrame) -> DataFrame:
-    """Return the ledgers that nobody has closed, as far as the records tell: topic (binary), ledger_id (decimal(20,0)).
+    """Return the ledgers that are open according to the records: topic (binary), ledger_id (decimal(20,0)).
 
-    Only a topic's last one counts, and only where it is on record which message it begins with.
+    Only the last ledger of a topic counts, and only if its first message is on record.
     """
     last = F.try_element_at("ranges", F.lit(-1))
     is_open = (F.size("ranges") > 0) & last["end"].isNull() & last["start"].isNotNull()
@@ -57,12 +57,13 @@ def open_ledgers(ledgers: DataFrame) -> DataFrame:
 
 
 def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, location: LedgerLocation, path: str) -> DataFrame:
-    """Ask how far the open ledgers of `ledgers` go, write the answers into the folder `path`, and return them.
+    """Ask for the last entries of the open ledgers in `ledgers`, write the answers into the folder `path`; return them.
 
-    Columns: topic, ledger_id; last_entry_id (bigint): the last that can be seen, -1 for none, null if that could not be
-    learned; is_closed (boolean): it has been closed since, so there are no more; why (string): it was not learned.
+    Columns: topic, ledger_id; last_entry_id (bigint): the last entry that can be seen, -1 for none, null if not known;
+    is_closed (boolean): the ledger has been closed since, so it has no later entry; why (string): the reason why the
+    last entry is not known.
 
-    Raises: ConfigurationError - there are no ledgers, or an extra is missing; JobError - nobody can be asked.
+    Raises: ConfigurationError - there are no ledgers, or an extra is missing; JobError - no ledger can be asked for.
     """
     wanted, schema = open_ledgers(ledgers), StructType([spark_field(field) for field in _SCHEMA])
     if location.is_shared:
@@ -98,14 +99,14 @@ def _told_by_directory(location: LedgerLocation, batches: Iterable[pa.RecordBatc
 def _told_by_bookies(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Iterate over the answers for the ledgers in `batches`, in their order."""
     asking: _Asking | None = None
-    # No answer is awaited between two batches, so the loop may stand still for as long as whoever takes them.
+    # No request is in flight between two batches, so the loop may stand still while the consumer works on one.
     with asyncio.Runner() as runner, _as_job_error(location):
         stack = AsyncExitStack()
         try:
             for batch in batches:
                 topics, ids = _names_of(batch)
                 if asking is None:
-                    # Most tasks may have nothing to ask for.
+                    # Connect only now: most tasks may have nothing to ask for.
                     asking = _Asking(runner.run(stack.enter_async_context(location.inspector())))
                 yield _batch(topics, ids, runner.run(asking.answers(ids)))
         finally:
@@ -113,7 +114,7 @@ def _told_by_bookies(location: LedgerLocation, batches: Iterable[pa.RecordBatch]
 
 
 class _Asking:
-    """Asks for many ledgers at once, and stops asking where nothing is to be learned."""
+    """Asks for many ledgers at once, and stops asking after `_FAILURES_MAX` failures in a row."""
 
     def __init__(self, inspector: LedgerInspector) -> None:
         self._inspector = inspector
@@ -144,7 +145,7 @@ class _Asking:
 
 @contextmanager
 def _as_job_error(location: LedgerLocation) -> Iterator[None]:
-    """Have what no ledger can be asked for end the job with a line about it, also out of a task."""
+    """Turn an error that concerns all ledgers into a JobError, which ends the job with one line, also out of a task."""
     try:
         yield
     except (NotAppliedError, LedgerStoreUnavailableError, CorruptEntryError, OSError) as exc:

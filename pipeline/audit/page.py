@@ -1,4 +1,4 @@
-"""A page of what a job found: sections with pictures and tables, in one HTML file that needs nothing else."""
+"""A page about the results of a job: sections with pictures and tables, in one HTML file that needs no other."""
 
 import importlib
 import importlib.resources
@@ -17,7 +17,7 @@ __all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "html
 _TEMPLATE: Final = "page.html"
 _WIDTH: Final = 7.5
 _BLUE, _ORANGE = "#0072B2", "#D55E00"
-"""Of the colours of Okabe and Ito, which all kinds of colour vision tell apart."""
+"""From the palette of Okabe and Ito: people with any kind of colour vision can tell its colours apart."""
 _STYLE: Final[dict[Any, Any]] = {
     "font.size": 10.5,
     "axes.spines.top": False,
@@ -31,14 +31,14 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture; `says`: what it shows, also for those who do not see it."""
+    """A picture; `says`: what it shows, also for readers who cannot see it."""
 
     says: str
     png: bytes
 
     @property
     def data(self) -> str:
-        """Return the picture as text."""
+        """Return the picture as Base64 text."""
         return b64encode(self.png).decode("ascii")
 
 
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole page; `facts`: what holds for all of it, by name."""
+    """A whole page; `facts`: names and values that apply to all of it."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -71,7 +71,7 @@ class Page:
 
 
 def check_libraries() -> None:
-    """Raise ModuleNotFoundError if a page cannot be made here: before hours of work."""
+    """Raise ModuleNotFoundError if a page cannot be made here. Call it before hours of work."""
     for name in ("jinja2", "matplotlib"):
         importlib.import_module(name)
 
@@ -88,7 +88,7 @@ def html(page: Page) -> str:
 def bars(
     values: Mapping[str, float], *, says: str, axis: str, is_log: bool = False, marked: Sequence[str] = ()
 ) -> Chart:
-    """Draw a bar for each of `values`, one below the other; those that are `marked` in another colour."""
+    """Draw a bar for each of `values`, one below the other; bars in `marked` have another colour."""
     names = list(values)
 
     def draw(axes: "Axes") -> None:
@@ -107,7 +107,7 @@ def bars(
 
 
 def _room_for(values: Iterable[float]) -> float:
-    """Return where an axis ends: a little behind its largest value, and far enough for a whole number to be on it."""
+    """Return where an axis ends: a little beyond its largest value, and at least beyond 1."""
     return 1.05 * max([1.0, *values])
 
 
@@ -125,7 +125,7 @@ def _drawn(draw: Any, height: float, says: str) -> Chart:
     from matplotlib.figure import Figure
 
     with mpl.rc_context():
-        # What somebody likes his own pictures to look like would make ours differ from machine to machine.
+        # A user's own matplotlib settings would make our pictures differ from machine to machine.
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor="white", layout="constrained")

@@ -1,7 +1,7 @@
-"""Counts and checksums of tables, whatever the order and the partitions of their rows.
+"""Counts and checksums of tables, independent of the order and the partitions of their rows.
 
-Each row gives 64 bits (`columns.fingerprint`); a checksum is their sum and their exclusive or. The sum tells a row that
-is there twice, the other one a pair of errors that cancel out. It is to find damage and loss, not forgery.
+Each row gives 64 bits (`columns.fingerprint`). A checksum is their sum and their exclusive or. The sum detects a row
+that is there twice, the exclusive or a pair of errors that cancel out. A checksum finds damage and loss, not forgery.
 """
 
 import re
@@ -23,14 +23,14 @@ _LOW: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """How many rows there are, and what they add up to; `text` is 48 hexadecimal digits."""
+    """How many rows there are, and their checksum; `text` is 48 hexadecimal digits."""
 
     rows: int
     text: str
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Read the row that `checksum_columns` gave."""
+        """Return the checksum in a row of the aggregates of `checksum_columns`."""
         low, high, mixed = (int(row[name] or 0) for name in ("low", "high", "mixed"))
         total = (low + (high << 32)) % (1 << 128)
         return cls(int(row["rows"]), f"{total:032x}{mixed % (1 << 64):016x}")
@@ -42,12 +42,12 @@ class Checksum:
 
 
 def content_columns(table: Table) -> tuple[str, ...]:
-    """Return the columns that are the same in every store that holds the same records: all but where they come from."""
+    """Return the columns that are equal in all stores with equal records: all except version and backend."""
     return (*key_columns(table), *value_columns(table))
 
 
 def checksum_columns(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
-    """Return aggregates over `frame`, or to be observed while it passes: a row from which `Checksum.of` reads."""
+    """Return aggregates over `frame`, also for `DataFrame.observe`. `Checksum.of` reads the row that they make."""
     bits = fingerprint(frame, columns)
     return [
         F.count(F.lit(1)).alias("rows"),
@@ -58,7 +58,10 @@ def checksum_columns(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
 
 
 def checksum_of(table: Table, frame: DataFrame, *, content_only: bool = False) -> Checksum:
-    """Read all rows of a table, and return their checksum; `content_only`: but for where they come from."""
+    """Read all rows of a table, and return their checksum.
+
+    Args: table - which one; frame - its rows; content_only - leave out version and backend.
+    """
     columns = content_columns(table) if content_only else arrow_schema(table).names
     found = frame.agg(*checksum_columns(frame, columns)).first()
     assert found is not None, "an aggregate has a row"

@@ -1,4 +1,4 @@
-"""What the columns of the tables hold, for whoever compares rows."""
+"""What the columns of the tables hold, for code that compares rows."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,16 +17,16 @@ UINT64: Final = "decimal(20,0)"
 
 
 def value_columns(table: Table) -> tuple[str, ...]:
-    """Return the names of the columns that say what a record holds: neither its key nor where the row comes from."""
+    """Return the names of the columns that hold a record: all except its key, its version and its backend."""
     known = (*key_columns(table), *provenance_columns())
     return tuple(name for name in arrow_schema(table).names if name not in known)
 
 
 def fingerprint(frame: DataFrame, columns: Sequence[str]) -> Column:
-    """Return 64 bits (bigint) that tell rows of different content apart: null from empty, and lists by their lengths.
+    """Return 64 bits (bigint) that tell rows of different content apart, also null from empty.
 
-    xxhash64 passes over nulls, so that a value beside a null looks like a null beside the value. Wherever a null may
-    be, whether one is there goes into the hash too; and so does the length of each list.
+    xxhash64 passes over nulls, so a value before a null looks like a null before that value. So the hash also includes
+    whether each value is null, and the length of each list.
     """
     schema = frame.select(*columns).schema
     parts = [part for field in schema.fields for part in _parts(F.col(f"`{field.name}`"), field.dataType)]

@@ -1,8 +1,9 @@
 """Folders of any file system that Spark knows: a disk, HDFS, an object store.
 
-Whoever makes one claims it first, by a file in it whose name nobody else chooses. Two jobs that claim the same folder
-at once see each other's, and neither goes on: that takes no more of a file system than to list what was made, and not
-that it makes a file for one of two only, which disks and some object stores do not promise through Hadoop.
+A job that makes a folder claims it first, by a file in it whose name is unique. If two jobs claim a folder at once,
+each sees the file of the other, and neither goes on. This needs only a file system that lists the files that were made.
+It does not need one that makes a file for only one of two jobs. Disks and some object stores do not promise that
+through Hadoop.
 """
 
 import time
@@ -24,13 +25,13 @@ from hedwig.pipeline.running_tasks import patience_of, wait_for_tasks
 __all__ = ["Folder"]
 
 _CLAIM: Final = "_UNFINISHED-"
-"""How the names of claims begin; Spark passes over files that are called so."""
+"""The prefix of the names of claims. Spark ignores files with such names."""
 _CLEAR_S: Final = 5.0
 _CLEAR_EVERY_S: Final = 0.2
 
 
 class Folder:
-    """A folder, reached as Spark reaches it. It need not exist.
+    """A folder in a file system of Spark. It need not exist.
 
     Every method raises JobError if the file system does not answer, or refuses.
     """
@@ -43,12 +44,12 @@ class Folder:
         return type(self)(self._spark, f"{self.path}/{name}")
 
     def exists(self) -> bool:
-        """Say whether it is there, as a folder or as a file."""
+        """Say whether the path exists, as a folder or as a file."""
         system, path = self._reach()
         return bool(self._do(lambda: system.exists(path)))
 
     def names(self) -> list[str]:
-        """Return the names of what is in it; none if it is not there, its own if it is a file."""
+        """Return the names of the entries: none if the path does not exist, its own name if it is a file."""
         if not self.exists():
             return []
         system, path = self._reach()
@@ -56,11 +57,11 @@ class Folder:
 
     @property
     def is_unfinished(self) -> bool:
-        """Say whether a job makes it just now, or was killed when it did."""
+        """Say whether a job is making the folder now, or was killed while making it."""
         return self._is_taken(self.names())
 
     def check_empty(self) -> None:
-        """Raise JobError if there is something in it."""
+        """Raise JobError if there is something in the folder."""
         if self.is_unfinished:
             raise self._taken()
         if self.names():
@@ -68,13 +69,13 @@ class Folder:
 
     @contextmanager
     def deleted_on_failure(self) -> Iterator[None]:
-        """Claim it, which has to be empty; delete it when what is done inside does not come to its end.
+        """Claim the folder, which has to be empty. Delete it if the block raises.
 
-        Before that the tasks that are at work have some time to end: one that goes on makes files, and with them the
-        folder, once more, without the claim that says that it is half. The claim goes last: what is left by a job that
-        is killed in the middle of that is known as a half, too.
+        Before that, wait some time for running tasks to end. A task that goes on writes files and thereby makes the
+        folder again, without the claim that marks it as unfinished. The claim is deleted last. So the folder counts as
+        unfinished also if the job is killed while it deletes.
 
-        Raises: JobError - something is in it, or another job makes it; then it stays as it is.
+        Raises: JobError - something is in the folder, or another job is making it; then it stays as it is.
         """
         self.check_empty()
         claim = f"{_CLAIM}{uuid.uuid4().hex}"
@@ -115,20 +116,20 @@ class Folder:
         )
 
     def _make(self, name: str) -> None:
-        """Make an empty file in it, and the folder if it is not there."""
+        """Make an empty file in the folder, and the folder if it does not exist."""
         system, path = (self / name)._reach()
         self._do(lambda: system.create(path, False).close())
 
     def _wait_for_tasks(self, until: float) -> None:
-        """Wait for tasks, as far as one can ask for them: what is to be told has failed before."""
+        """Wait for tasks, and ignore errors: the job reports the error that came before."""
         with suppress(Exception):
             wait_for_tasks(self._spark, until)
 
     def _clear(self, delete: Callable[[], None]) -> None:
-        """Delete it as far as that is possible: what it is deleted for is what is to be told.
+        """Delete it if possible, and do not raise if not: the job reports the error that came before.
 
-        From here on a second signal ends the process: a file system may hang. A first one, where a job has failed, is
-        no reason to leave the half: it is told once that is gone.
+        From here on a second signal ends the process, since a file system may hang. A job that failed may also receive
+        its first signal here. Then finish deleting, and raise KeyboardInterrupt only after that.
         """
         heed_signals()
         try:
@@ -139,10 +140,10 @@ class Folder:
             raise
 
     def _keep_trying(self, delete: Callable[[], None]) -> None:
-        """Delete it, and warn where that cannot be done.
+        """Delete it, with retries for `_CLEAR_S`; print a warning if that fails.
 
-        More than one try is due: Spark takes away its own half in there at the same time, and a call to the JVM that
-        a signal has broken off can take the next connection with it.
+        One try is not enough for two reasons. Spark deletes its own unfinished files in the folder at the same time.
+        And a call to the JVM that a signal has broken off can break the next connection too.
         """
         deadline = time.monotonic() + _CLEAR_S
         while True:
@@ -158,23 +159,23 @@ class Folder:
                 return
 
     def _delete_claim_last(self) -> None:
-        """Delete it with all that is in it. Raises JobError - some of it stays, and its claim with it.
+        """Delete the folder with all of its entries. Raises JobError - some of it stays, and its claim too.
 
-        To delete a folder is not one step, neither on a disk nor in an object store; and in the order of names, which
-        some of these take, a claim is before the tables. These would look whole, each with its `_SUCCESS`.
+        Deleting a folder is not one step, neither on a disk nor in an object store. Some delete in the order of names,
+        in which a claim comes before the tables. The tables would then look whole, each with its `_SUCCESS`.
         """
         for name in sorted(self.names(), key=_is_claim):
             (self / name).delete()
         self.delete()
 
     def delete(self) -> None:
-        """Delete it with all that is in it; nothing happens if it is not there. Raises JobError - some of it stays."""
+        """Delete the path with all that is in it, if it exists. Raises JobError - some of it stays."""
         system, path = self._reach()
         if not self._do(lambda: system.delete(path, True)) and self.exists():
             raise JobError(f"the file system of {self.path} deleted some of it only")
 
     def read_text(self, name: str) -> str:
-        """Return the content of a file in it. Raises JobError, NOT_FOUND - there is none."""
+        """Return the content of a file in the folder. Raises JobError, NOT_FOUND - it does not exist."""
         file = self / name
         if not file.exists():
             raise JobError(f"{file.path} does not exist", ExitCode.NOT_FOUND)
@@ -191,14 +192,14 @@ class Folder:
         return content.decode("utf-8", "replace")
 
     def put(self, file: Path) -> None:
-        """Move a local file here, so that the path is that of this file."""
+        """Move a local file to this path."""
         system, path = self._reach()
         self._do(
             lambda: system.copyFromLocalFile(True, False, self._jvm.org.apache.hadoop.fs.Path(file.as_uri()), path)
         )
 
     def write_text(self, name: str, text: str) -> None:
-        """Make a file with this content, at once: others see all of it or nothing. One that is there is replaced."""
+        """Make a file with this content, or replace it. A reader sees all of the content or no file."""
         hidden, file = self / f".{name}.part", self / name
         system, part = hidden._reach()
         _, whole = file._reach()

@@ -1,7 +1,7 @@
-"""The rows of a batch as records to be written.
+"""The rows of a batch as records to write.
 
-Columns are looked at as wholes wherever they can be: of millions of rows most have a value that many others have too,
-or none, and to take each one's nested value apart costs more than to store it.
+Wherever possible this converts whole columns. In millions of rows most values occur many times, or are null. Converting
+the nested value of each row would cost more than storing it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,17 +35,18 @@ _Json: TypeAlias = Any
 """What pyarrow makes of a nested value: dictionaries, lists, numbers, bytes, text, None."""
 
 _Made: TypeAlias = Any
-"""A record, or a part of one, or the HedwigError that says why there is none."""
+"""A record, or a part of one, or the HedwigError that says why none can be made."""
 
 _Columns: TypeAlias = Mapping[str, pa.Array]
-"""The columns of a batch that are there. Numbers are 64 bits without a sign, or decimals if some are out of range."""
+"""The columns that a batch has. Numbers are unsigned 64-bit integers, or decimals if some are out of range."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One row of a frame as a record to be written, or why it is none.
+    """One row of a frame as a record to write, or the reason why it is none.
 
-    `version` is that of the source, None where the frame does not say. Without `error`, `key` and `record` are there.
+    `version` is the record's version in its source, None if the frame has none. Without `error`, `key` and `record` are
+    set.
     """
 
     key: RecordKey | None = None
@@ -57,8 +58,8 @@ class InputRow:
 def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
     """Return the rows of a batch as records, in their order.
 
-    Columns that `table` does not have are passed over, and so may be missing: what says where rows come from, and what
-    may be null. A row that no record can be made of says why.
+    Columns that `table` does not have are ignored. Optional columns (`optional_columns`) and columns that may be null
+    may be missing. A row that cannot become a record has the reason in `error`.
 
     Raises: InvalidArgumentError - a column that is needed is missing.
     """
@@ -82,11 +83,11 @@ def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
 
 
 def _narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column with the numbers of 64 bits as such."""
+    """Return a column with its 64-bit numbers cast to unsigned integers, if all of them are in range."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:
-        # Some row's number is out of range. Decimals are slower, and let the record itself say what is wrong.
+        # The number of some row is out of range. Decimals are slower, but the record then reports what is wrong.
         return column
 
 
@@ -108,7 +109,7 @@ def _input_row(table: Table, names: Sequence[bytes | None], made: _Made, source:
 
 
 def _topics(_: _Columns, rows: int) -> list[_Made]:
-    # What is in the ledgers of a topic is the table `ledgers`; here a topic exists, or not.
+    # The table `ledgers` holds the ranges of a topic. A row here says only that the topic exists.
     return [_NO_RANGES] * rows
 
 
@@ -169,7 +170,7 @@ def _made(make: Callable[..., Any], *values: _Json) -> _Made:
 
 
 def _distinct(values: Sequence[Hashable], make: Callable[..., Any]) -> list[_Made]:
-    """Return what `make` makes of each value, or of each tuple of values; once of those that are equal."""
+    """Return what `make` makes of each value, or of each tuple of values. Call it once for equal ones."""
     made = {value: _made(make, *(value if isinstance(value, tuple) else (value,))) for value in set(values)}
     return [made[value] for value in values]
 

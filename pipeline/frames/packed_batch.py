@@ -1,8 +1,8 @@
-"""Arrow batches of records as they are stored: whole columns are decoded at once, and no record becomes an object.
+"""Arrow batches from records in their stored form: whole columns are decoded at once, and no record becomes an object.
 
-That is for what nearly all records are. Whatever is out of the ordinary in a page, a field that this release does not
-know, a number out of range, bytes that cannot be read, raises UnusualError, and the page is read record by record
-(`hedwig.pipeline.frames.schemas`), which knows what to make of it, and what to say.
+This works for nearly all records. It raises UnusualError for a page with anything unusual: a field that this release
+does not know, a number out of range, bytes that cannot be read. Then the caller reads the page record by record
+(`hedwig.pipeline.frames.schemas`), which handles such records, or reports them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ __all__ = ["UnusualError", "packed_batch"]
 
 
 class UnusualError(Exception):
-    """Something in a page is not as it nearly always is. It is no fault yet."""
+    """A page holds something unusual, which need not be an error."""
 
 
 def packed_batch(
@@ -31,7 +31,7 @@ def packed_batch(
 ) -> pa.RecordBatch:
     """Return a page as `schemas.batch_of` would: all columns of `table`, or some of them and those on request.
 
-    All parts are decoded, whichever columns are asked for, so that a record is as readable here as it is there.
+    This decodes all parts, also for columns that are not requested. So the same records are readable here and there.
 
     Raises: UnusualError.
     """
@@ -56,8 +56,8 @@ _OUT_OF_THE_ORDINARY: Final = (
     msgpack.UnpackException,
     pa.ArrowException,
 )
-"""What decoding raises that takes everything to be as it nearly always is. Arrow's OverflowError is an
-ArithmeticError, and its ArrowInvalid a ValueError."""
+"""What decoding raises for anything unusual, since it expects the usual. Arrow's OverflowError is an ArithmeticError,
+and its ArrowInvalid a ValueError."""
 
 
 def _array(field: pa.Field, backend: str, page: PackedColumns, values: Mapping[str, pa.Array]) -> pa.Array:
@@ -123,7 +123,7 @@ _DECODERS: Final[Mapping[Table, Callable[[Sequence[PackedValues]], dict[str, pa.
 
 
 def _which(raws: PackedValues) -> tuple[Sequence[bytes | None], pa.Array | None]:
-    """Return the distinct values, and which of them stands in each place; None if all of them differ."""
+    """Return the distinct values, and the index of the value in each place; None for the indices if all differ."""
     if isinstance(raws, pa.Array):
         found = raws.dictionary_encode(null_encoding="encode")
         if len(found.dictionary) == len(raws):
@@ -136,7 +136,7 @@ def _which(raws: PackedValues) -> tuple[Sequence[bytes | None], pa.Array | None]
 
 
 def _distinct(raws: PackedValues, decode: Callable[[Sequence[bytes | None]], pa.Array]) -> pa.Array:
-    """Return a column of which each distinct value is decoded once: many records are the same but for their names."""
+    """Return a decoded column. Decode each distinct value once: many records are equal except for their names."""
     distinct, which = _which(raws)
     values = decode(distinct)
     return values if which is None else values.take(which)
@@ -175,7 +175,7 @@ def _preferences(raws: Sequence[bytes | None]) -> pa.Array:
 
 
 def _seq_ids(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return message ids, each a number, or a list of it and pairs for other regions, or None."""
+    """Return a column of message ids: each a number, a list of a number and pairs for other regions, or None."""
     local, remote = values, None
     if list in set(map(type, values)):
         ids = [value if value is None else _seq_id(value) for value in values]
@@ -196,7 +196,7 @@ def _seq_ids(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _seq_id(value: Any) -> MessageSeqId:
-    """Return the message id of a number or a list; making it checks all that is in it."""
+    """Return the message id of a number or a list. Its constructor checks every part."""
     if type(value) is int:
         return MessageSeqId(value)
     local, *remote = _listed(value)
@@ -207,7 +207,7 @@ def _seq_id(value: Any) -> MessageSeqId:
 
 
 def _numbers(values: Sequence[Any], *, optional: bool = False) -> pa.Array:
-    """Return numbers of 64 bits without a sign. Raises what is no such number."""
+    """Return a column of unsigned 64-bit numbers. Raises UnusualError or an error of Arrow for any other value."""
     kinds = set(map(type, values))
     if not kinds <= ({int, type(None)} if optional else {int}):
         raise UnusualError("something else stands where a number is expected")

@@ -1,16 +1,16 @@
 """Policies: what becomes of a row whose record the store holds already.
 
 Spark runs a task at least once: again after a failure, and with speculation twice at the same time. So each policy is
-a compare-and-set of the row alone, whose condition was fixed before the job began, and whoever finds his own content in
-the store counts the row as done before. A policy never looks at the store to choose a condition: a task that ran again
-would choose one that overwrites what a hub wrote in between.
+a compare-and-set of one row, with a condition that was fixed before the job began. A task that finds its own content in
+the store counts the row as done before. A policy never reads the store to choose a condition. A task that runs again
+would then choose one that overwrites what a hub wrote in between.
 
-Rows are in files then, as those of all jobs are. A frame that reads the very store in which it replaces records is read
-anew by a task that runs again, with the versions that it has itself written: what it says of a change may come twice.
+This holds for rows in files, as those of all jobs are. A frame may also read the same store in which it replaces
+records. A task that runs again then reads versions that it has written itself, and may apply a change twice.
 
-What no condition can tell is that a record is not there because a hub has deleted it since. Where a task wrote a row by
-CREATE, a hub deleted the record, and then the task ran again, the row is created a second time. REPLACE does no such
-thing, since the version of the row is gone for good, and OVERWRITE is for stores without hubs.
+No condition can detect that a record is missing because a hub deleted it. A task may write a row by CREATE, and run
+again after a hub has deleted the record. Then it creates the row a second time. REPLACE does not, since the version of
+the row is gone for good. OVERWRITE is for stores without hubs.
 """
 
 import enum
@@ -35,30 +35,30 @@ class Policy(enum.StrEnum):
     """How rows are written."""
 
     CREATE = "create"
-    """Only where no record is. What is there already stays, whatever it is."""
+    """Write only where no record exists. A record that exists stays as it is."""
     REPLACE = "replace"
-    """Only where the record is still at the version in the row's column `version`."""
+    """Write only where the record is still at the version in the row's column `version`."""
     OVERWRITE = "overwrite"
-    """Whatever is there. Only into an empty target, with all hubs stopped and without speculation."""
+    """Write in any case. Allowed only into an empty target, with all hubs stopped and without speculation."""
 
 
 class Result(enum.StrEnum):
-    """What became of a row. Each has exactly one, so their numbers add up to that of the rows."""
+    """What became of a row. Each row has exactly one result, so the counts add up to the number of rows."""
 
     CREATED = "created"
     SAME = "same"
-    """The store holds just this: from an earlier attempt, or from elsewhere."""
+    """The store holds this record already, from an earlier attempt or from elsewhere."""
     REPLACED = "replaced"
     SUPERSEDED = "superseded"
     """The record was changed since the row was read; it stays as it is."""
     CONFLICT = "conflict"
-    """There is another record where none was to be, or none where one was to be replaced; nothing was written."""
+    """Another record exists under the key, or none where one was to be replaced. Nothing was written."""
     FAILED = "failed"
-    """The row is no record that can be stored, or what stands in its place cannot be read; nothing was written."""
+    """The row is no record that can be stored, or the record in the store cannot be read. Nothing was written."""
 
 
 def condition(policy: Policy, row: InputRow) -> Version:
-    """Return the version that a row is written at. Raises InvalidArgumentError - it has none that could be replaced."""
+    """Return the version to write a row at. Raises InvalidArgumentError - the row has none, and REPLACE needs one."""
     match policy:
         case Policy.CREATE:
             return NEW
@@ -74,18 +74,18 @@ def condition(policy: Policy, row: InputRow) -> Version:
 
 
 def judge(table: Table, policy: Policy, row: InputRow, outcome: Outcome[Any]) -> Result | UncertainStateError:
-    """Return what a write of a row came to, or that the same write has to be made again to learn that.
+    """Return the result of a write, or the error that says that the same write must be tried again to learn it.
 
-    A refusal carries the record that stands there, so whoever lost an answer learns from the next refusal whether the
-    store holds what was written.
+    A refusal carries the current record. So if an answer was lost, the refusal of the next try shows whether the store
+    holds what was written.
 
-    Raises: MetadataUnavailableError - surely not written, and not for a reason that lies in the row.
+    Raises: MetadataUnavailableError - the row was surely not written, and the row is not the reason.
     """
     match outcome.error:
         case None:
             return Result.CREATED if policy is Policy.CREATE else Result.REPLACED
         case BadVersionError(current=current):
-            # A row of `topics` says that a topic exists, and nothing of what is in it.
+            # A row of `topics` says only that a topic exists.
             if table is Table.TOPICS or (current is not None and current.value == row.record):
                 return Result.SAME
             return Result.SUPERSEDED if policy is Policy.REPLACE else Result.CONFLICT

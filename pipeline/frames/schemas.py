@@ -1,25 +1,25 @@
-"""The columns of the tables, and how records become Arrow batches; how these come back is in `input_rows`.
+"""The columns of the tables, and how records become Arrow batches; `input_rows` turns batches into records again.
 
 Every table begins with `topic` and ends with where a row comes from: `version`, the record's version in its store, and
-`backend`, the scheme of that store's URL. A version means something in its own store only.
+`backend`, the scheme of that store's URL. A version has a meaning only in its own store.
 
-Numbers that the wire format holds in 64 bits without a sign (ids of ledgers and of messages, epochs) are decimal(20,0):
-Spark has no such integer, and a hub's epoch or another system's ledger id may use the highest bit. They are made and
-read as unsigned 64-bit numbers, and cast in one go. A bigint would be no quicker to read; of a million rows with one
-such number it would save 0.8 s of 3.2 s that writing Parquet takes, and 0.4 s of adding them up, where reading them
-from a store takes 20 s.
+Numbers that the wire format holds in 64 bits without a sign (ids of ledgers and of messages, epochs) are decimal(20,0).
+Spark has no such integer, and a hub's epoch or another system's ledger id may use the highest bit. The code makes and
+reads them as unsigned 64-bit numbers, and casts whole columns. A bigint would be no quicker to read. It would save a
+little elsewhere: for a million rows with one such number, 0.8 s of the 3.2 s for writing Parquet, and 0.4 s for adding
+them up. Reading these rows from a store takes 20 s.
 
-Only whole columns are said to be never null. Inside of them nothing is: where a nested value is absent, Arrow keeps
-nulls for all that would be in it, and will not have them called otherwise.
+Only whole columns are declared as never null, and nothing inside them is. Where a nested value is absent, Arrow keeps
+nulls for all of its parts, and refuses a schema that says otherwise.
 
 Options are an array of pairs, in the order of their names, and no map: Spark can neither compare maps nor group by
 them.
 
-Fields of a newer minor format, which records carry along, have no column. Whether a record has such is told in one more
-column, UNKNOWN_FIELDS, to whoever asks for it: a copy that is made of the columns lacks them.
+A record may carry fields of a newer minor format. They have no column, so a copy made from the columns lacks them. A
+reader that asks for the column UNKNOWN_FIELDS learns whether a record has such fields.
 
-A record that cannot be read has nothing to show but its key. Whoever passes over such, and asks for the column
-UNREADABLE, gets a row for each, in which that column says why, and all others but the key are null.
+A record that cannot be read has only a key to show. A reader that passes over such records, and asks for the column
+UNREADABLE, gets a row for each. There that column says why, and all other columns except the key are null.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 UNKNOWN_FIELDS: Final = pa.field("unknown_fields", pa.bool_(), nullable=False)
-"""A column of every table that is read only where it is asked for: the record has fields that have no column."""
+"""A column of every table, read only on request: whether the record has fields that have no column."""
 UNREADABLE: Final = pa.field("unreadable", pa.string())
-"""Another one: why the record cannot be read; null if it can."""
+"""Another column on request: why the record cannot be read; null if it can."""
 _ON_REQUEST: Final = {field.name: field for field in (UNKNOWN_FIELDS, UNREADABLE)}
 
 _Json: TypeAlias = Any
@@ -92,7 +92,7 @@ def _preferences() -> pa.DataType:
 
 
 def _values(table: Table, number: pa.DataType) -> list[pa.Field]:
-    """Return the columns between the key and where a row comes from; `number` is the type of 64 bits without a sign."""
+    """Return the columns between the key and the provenance; `number` is the type of unsigned 64-bit numbers."""
     match table:
         case Table.TOPICS:
             return [_needed("ledgers", pa.int32())]
@@ -117,17 +117,17 @@ def _schema(table: Table, number: pa.DataType) -> pa.Schema:
 
 
 def key_columns(table: Table) -> tuple[str, ...]:
-    """Return the names of the columns that tell a row of `table` from every other."""
+    """Return the names of the columns that identify a row of `table`."""
     return ("topic", "subscriber") if table.kind.has_subscriber else ("topic",)
 
 
 def provenance_columns() -> tuple[str, ...]:
-    """Return the names of the columns that say where a row comes from, and that are no part of the record."""
+    """Return the names of the columns that say where a row comes from. They are no part of the record."""
     return ("version", "backend")
 
 
 def optional_columns(table: Table) -> frozenset[str]:
-    """Return the names of the columns that a frame to be written need not have, though what is read has them all."""
+    """Return the names of the columns that a frame to write may lack. A frame that is read has all of them."""
     return frozenset((*provenance_columns(), *(("ledgers",) if table is Table.TOPICS else ())))
 
 
@@ -137,14 +137,14 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def all_columns(table: Table) -> pa.Schema:
-    """Return the columns of `table`, and those that are read on request."""
+    """Return the columns of `table`, and the columns on request."""
     return pa.schema([*_SCHEMAS[table], *_ON_REQUEST.values()])
 
 
 _SCHEMAS: Final = {table: _schema(table, pa.decimal128(20, 0)) for table in Table}
 """The largest number of 64 bits has 20 digits."""
 _NATIVE: Final = {table: _schema(table, pa.uint64()) for table in Table}
-"""The same with the numbers as Python and Arrow exchange them quickly."""
+"""The same with unsigned 64-bit numbers, which Python and Arrow exchange quickly."""
 
 
 def batch_of(
@@ -164,18 +164,18 @@ def batch_of(
 
 
 def native_schema(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
-    """Return the columns of `table`, or some and those on request, with their numbers as Python and Arrow hold them."""
+    """Return the columns of `table`, or those in `names`, with unsigned 64-bit numbers in place of decimals."""
     return _NATIVE[table] if names is None else pa.schema([_field(_NATIVE[table], name) for name in names])
 
 
 def batch_from(table: Table, names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Return a batch of columns that have the types of `native_schema`."""
+    """Return a batch with the schema of `table`, from columns with the types of `native_schema`."""
     wanted = pa.schema([_field(arrow_schema(table), name) for name in names])
     return pa.RecordBatch.from_arrays(arrays, schema=native_schema(table, names)).cast(wanted)
 
 
 def value_of(table: Table, name: str) -> Callable[[Any], Any]:
-    """Return what makes the value in a column out of a record."""
+    """Return the function that makes the value of a column from a record."""
     return _COLUMNS[table][name]
 
 

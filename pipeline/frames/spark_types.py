@@ -53,12 +53,12 @@ def spark_schema(table: Table) -> StructType:
 
 
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:
-    """Return the columns that a reader is asked for, all or some of the table's and those on request.
+    """Return the columns that a query requests: all or some of the table's, and those on request.
 
-    They are as nullable as they are asked for: Spark takes no batch that says of a column something else.
+    Each is as nullable as the query declares it, since Spark refuses a batch whose schema differs in that.
 
-    Raises: InvalidArgumentError - there is no such column, or it is of another type; or one that may be null is asked
-        for as one that never is.
+    Raises: InvalidArgumentError - there is no such column, or it is of another type; or the query declares a column
+        that may be null as never null.
     """
     known = {field.name: field for field in all_columns(table)}
     _check_columns(table, schema, [spark_field(field) for field in known.values()])
@@ -79,7 +79,7 @@ def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> Non
     """Check the columns of a frame that is to be written to `table`; the order does not matter.
 
     Args: with_versions - rows must say where they come from.
-    Raises: InvalidArgumentError - a column is missing, not the table's, or of another type; says what to do.
+    Raises: InvalidArgumentError - a column is missing, not the table's, or of another type; the text says what to do.
     """
     _check_columns(table, schema, list(spark_schema(table)))
     needed = [field.name for field in arrow_schema(table) if with_versions or field.name not in optional_columns(table)]
@@ -106,7 +106,7 @@ def _check_columns(table: Table, schema: StructType, columns: Sequence[StructFie
 
 
 def _promises_more(asked: StructField, ours: StructField) -> bool:
-    """Say whether a column, or something in it, is asked for as never null that may be."""
+    """Say whether a query declares a column, or something in it, as never null although it may be null."""
     return (ours.nullable and not asked.nullable) or _holds_fewer(asked.dataType, ours.dataType)
 
 
@@ -121,7 +121,7 @@ def _holds_fewer(asked: DataType, ours: DataType) -> bool:
 
 
 def _plain(kind: DataType) -> DataType:
-    """Return a type that says nothing of nulls, which the rows themselves tell."""
+    """Return the type with everything nullable, to compare types only: the rows themselves show nulls."""
     match kind:
         case StructType():
             return StructType([StructField(field.name, _plain(field.dataType)) for field in kind])

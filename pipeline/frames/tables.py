@@ -1,4 +1,4 @@
-"""The tables of the data source, what of a store a DataFrame shows, and the choices and bounds there are for both."""
+"""The tables of the data source, and the choices and bounds of its options."""
 
 import enum
 from typing import Any, Final
@@ -16,10 +16,10 @@ __all__ = [
 ]
 
 BATCH_ROWS_MAX: Final = 8_192
-"""So many rows Spark hands to whoever writes them at once, so that no batch to a store has more."""
+"""How many rows Spark hands to a writer at once, at most. So no batch to a store has more."""
 CONNECTIONS_MAX: Final = 64
 ROWS_PER_PARTITION: Final = 250_000
-"""So many rows a task reads, about: a few seconds of work, beside which what each task costs by itself is little."""
+"""About how many rows a task reads: a few seconds of work, so that the cost of the task itself is small beside it."""
 ROWS_PER_PARTITION_MAX: Final = 10_000_000
 TIMEOUT_MAX_S: Final = 3_600
 
@@ -52,6 +52,6 @@ class OnCorrupt(enum.StrEnum):
     """What to do about a record that cannot be read."""
 
     FAIL = "fail"
-    """The task fails, and names it."""
+    """The task fails, and names the record."""
     SKIP = "skip"
-    """It is passed over and counted; the log of the task names the first of them."""
+    """The task passes over the record and counts it. Its log names the first of such records."""

@@ -1,4 +1,4 @@
-"""Records that cannot be read, as rows: there is nothing of them but their key, and why."""
+"""Records that cannot be read, as rows with their key and the reason."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,8 @@ def unreadable_batch(
 ) -> pa.RecordBatch:
     """Return records that cannot be read, each with the reason, as a batch with some columns of `table`.
 
-    All columns may be null, and those that are not the key's are. `backend` is the scheme of their store.
+    All columns may be null, and all except the key, the backend and the reason are. `backend` is the scheme of their
+    store.
     """
     known: dict[str, Sequence[object]] = {
         "topic": [key.topic for key, _ in records],

@@ -1,1 +1,1 @@
-"""Metadata that no store ever held, made for tests and benchmarks."""
+"""Generated metadata, for tests and benchmarks."""

@@ -1,9 +1,9 @@
-"""Realistic metadata of any size: every row is a pure function of the seed and its index, and of nothing else.
+"""Realistic metadata of any size: every row is a pure function of the recipe and its index, and of nothing else.
 
-So the rows are the same however they are partitioned, a task that runs again makes the same rows again, and a part of
-a table is had without the rest. Nothing here draws, asks for the time, or looks at another row: a subscription finds
-its topic by arithmetic (`popularity`), and what two tables must agree on (which ledgers a topic has, and how far its
-subscribers have come in them) both compute from the topic's index.
+So the rows do not depend on the partitions, and a task that runs again makes the same rows again. A part of a table can
+be made without the rest. Nothing here draws random numbers, reads the clock, or looks at another row. A subscription
+finds its topic by arithmetic (`popularity`). Two tables must agree on the ledgers of a topic, and on how far its
+subscribers have consumed them. Both compute that from the topic's index.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ _RANGES: Final = f"array<struct<ledger_id:{UINT64},start:{UINT64},end:struct<loc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is generated.
+    """What to generate.
 
-    Without `with_history` all topics are empty and nothing was consumed, as if they had just been made: hubs can serve
-    that. With it topics have ledger ranges, owners and consume pointers like those of a cluster of `hubs` hubs that has
-    been in use: for measuring and for audits, since the ledgers do not exist.
+    Without `with_history` all topics are empty, as if they had just been made, and nothing was consumed. Hubs can serve
+    such topics. With it, topics have ledger ranges, owners and consume pointers like those of a cluster of `hubs` hubs
+    that has been in use. The ledgers do not exist, so this is only for measuring and for audits.
 
     Raises: ValueError - a number is out of range.
     """
@@ -69,12 +69,12 @@ class Recipe:
 
     @property
     def subscribers(self) -> int:
-        """Return how many different subscribers there are: no fewer than the most popular topic has."""
+        """Return how many different subscribers there are. The most popular topic has no more than that."""
         return max(1, self.popularity.most, self.subscriptions // 5)
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables that it makes."""
+        """Return the tables that `generate` makes with this recipe."""
         return (
             (Table.LEDGERS, Table.SUBSCRIPTIONS, Table.OWNERS)
             if self.with_history
@@ -108,7 +108,7 @@ class _Made:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._popularity = recipe.popularity
-        # A popular topic is found anywhere among the names, and a subscriber's topics all over the popularities.
+        # Shuffle, so that popular topics are spread over all names, and the topics of a subscriber over all ranks.
         self._by_rank = Shuffle.of(recipe.topics, recipe.seed)
         self._by_place = Shuffle.of(recipe.subscribers, recipe.seed + 1)
 
@@ -123,7 +123,7 @@ class _Made:
 
     def owners(self, frame: DataFrame) -> DataFrame:
         topic = F.col("id")
-        # Few hubs own more than the others, and one in a hundred owners has been dead since a restart.
+        # Some hubs own more than others. One in a hundred owner records names a hub from before its restart.
         hub = F.least(self._pick(topic, "hub", self._recipe.hubs), self._pick(topic, "skew", self._recipe.hubs))
         is_stale = self._pick(topic, "stale", 100) == 0
         return frame.where(self._is_owned(topic)).select(
@@ -139,7 +139,7 @@ class _Made:
         placed = ranked.select(
             "id",
             self._by_rank.of_number(F.col("rank")).alias("topic_index"),
-            # Its number among the subscriptions of its topic; another topic's begin elsewhere.
+            # The number of the subscription within its topic, shifted by topic so that subscribers differ.
             self._by_place.of_number(F.col("id") - self._popularity.before(F.col("rank")) + F.col("rank") * 7).alias(
                 "subscriber_index"
             ),
@@ -154,7 +154,7 @@ class _Made:
     # ---------------------------------------------------------------------------------------------------------- names
 
     def _topic_name(self, index: Column) -> Column:
-        """Return names of several shapes. Each holds the index, and no two shapes can meet, so they are unique."""
+        """Return names of several shapes. Each holds the index, and no two shapes can be equal, so names are unique."""
         number = index.cast("string")
         padded = F.lpad(F.lower(F.hex(index)), 12, "0")
         area, event = self._word(index, "area", _AREAS), self._word(index, "event", _EVENTS)
@@ -173,7 +173,7 @@ class _Made:
             .when(shape < 96, F.concat_ws("-", F.lit("shard"), area, number))
             .when(shape < 99, F.concat_ws("/", F.lit("städte"), self._word(index, "city", _CITIES), number))
         )
-        # One in a hundred is no text: a key of some system, as bytes.
+        # One name in a hundred is no text, but bytes, such as the key of some system.
         raw = F.concat(F.unhex(F.lit("fffe00")), F.unhex(padded))
         return F.when(shape < 99, text.cast("binary")).otherwise(raw)
 
@@ -225,21 +225,21 @@ class _Made:
         if self._recipe.with_history:
             closed = self._ledger_count(topic) - self._is_owned(topic).cast("bigint")
             last = F.greatest(closed, F.lit(0)) * self._ledger_messages(topic)
-            # Nine of ten keep up; the tenth is behind by anything.
+            # Nine in ten subscribers keep up; the tenth is behind by any number of messages.
             behind = F.when(self._pick(index, "slow", 10) == 0, F.pmod(self._hash(index, "lag"), last + 1)).otherwise(0)
             consumed = last - F.least(behind, last)
         remote = F.array().cast(_REMOTE)
         return F.struct(F.struct(consumed.cast(UINT64).alias("local"), remote.alias("remote")).alias("consumed"))
 
     def _ledger_count(self, topic: Column) -> Column:
-        """Return 0 for half of the topics: nobody has published there yet."""
+        """Return the number of ledgers: 0 for half of the topics, to which nobody has published yet."""
         return F.greatest(self._pick(topic, "ledgers", 2 * _LEDGERS_MAX) - _LEDGERS_MAX + 1, F.lit(0))
 
     def _ledger_messages(self, topic: Column) -> Column:
         return self._pick(topic, "messages", 5000) + 1
 
     def _is_owned(self, topic: Column) -> Column:
-        """Say whether a hub has the topic, whose last ledger is then open."""
+        """Say whether a hub owns the topic. Its last ledger is open then."""
         return (self._ledger_count(topic) > 0) & (self._pick(topic, "owned", 3) == 0)
 
     # --------------------------------------------------------------------------------------------------------- chance
@@ -248,7 +248,7 @@ class _Made:
         return F.xxhash64(F.lit(self._recipe.seed).cast("bigint"), index, F.lit(purpose))
 
     def _pick(self, index: Column, purpose: str, choices: int) -> Column:
-        """Return 0 to `choices` - 1 (bigint), for each purpose another."""
+        """Return a number from 0 to `choices` - 1 (bigint), which depends on the index and the purpose."""
         return F.pmod(self._hash(index, purpose), F.lit(choices).cast("bigint"))
 
     def _word(self, index: Column, purpose: str, words: Sequence[str]) -> Column:

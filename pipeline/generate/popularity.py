@@ -1,9 +1,9 @@
-"""Which topic a generated subscription is of: popularity by Zipf's law, exactly, and without drawing anything.
+"""The topic of a generated subscription: popularity by Zipf's law, exactly, and without random draws.
 
 Ranks count topics from the most popular. Rank r has the share (G(r+1) - G(r)) of all subscriptions, where G grows as
-the integral of x^-s; so G and its inverse are closed expressions, and subscription j belongs to the rank at which
-floor(M·G) passes j. Every row finds its own place so, whatever partition it is in, and how many subscriptions each rank
-has is known before anything is generated.
+the integral of x^-s. So G and its inverse are closed expressions, and subscription j belongs to the rank at which
+floor(M·G) passes j. So every row finds its own place, in any partition. How many subscriptions each rank has is known
+before anything is generated.
 
 Spark computes powers and logarithms with Java's StrictMath, which gives the same bits on every machine.
 """
@@ -21,7 +21,7 @@ __all__ = ["Popularity", "Shuffle"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Popularity:
-    """`subscriptions` shared out over `topics`; `exponent` is Zipf's s: 0 treats all alike, 1 is like words of a text.
+    """`subscriptions` distributed over `topics`; `exponent` is Zipf's s: at 0 all are alike, 1 is as words of a text.
 
     Raises: ValueError - a number is out of range.
     """
@@ -37,7 +37,7 @@ class Popularity:
             )
 
     def before(self, rank: "Column") -> "Column":
-        """Return how many subscriptions the ranks below `rank` have (bigint); `rank` is 0 to `topics`."""
+        """Return how many subscriptions the ranks below `rank` have together (bigint); `rank` is 0 to `topics`."""
         from pyspark.sql import functions as F
 
         share = self._integral(rank.cast("double")) / F.lit(self._whole)
@@ -56,13 +56,13 @@ class Popularity:
         area = (index + 1).cast("double") / F.lit(float(self.subscriptions)) * F.lit(self._whole)
         near = F.ceil(self._inverse(area)) - 1
         near = F.least(F.greatest(near, F.lit(0)), F.lit(self.topics - 1))
-        # The last bit of a double may put it beside its place, never further.
+        # Rounding in the last bit of a double may give a neighbour of the rank, never more.
         below, above = F.greatest(near - 1, F.lit(0)), F.least(near + 1, F.lit(self.topics - 1))
         return F.when(self.before(near) > index, below).when(self.before(near + 1) <= index, above).otherwise(near)
 
     @property
     def most(self) -> int:
-        """Return no less than any rank has."""
+        """Return an upper bound of the number of subscriptions of any rank."""
         if not self.subscriptions:
             return 0
         return min(self.subscriptions, math.ceil(self.subscriptions * self._area(1.0) / self._whole) + 1)
@@ -93,7 +93,7 @@ class Shuffle:
     """A one-to-one map of the numbers 0 to `size` - 1 onto themselves: (number · factor + shift) mod size."""
 
     SIZE_MAX: ClassVar[int] = 3_000_000_000
-    """Of larger sizes the products would not fit into 63 bits."""
+    """With larger sizes the products would not fit into 63 bits."""
 
     size: int
     factor: int
@@ -101,7 +101,7 @@ class Shuffle:
 
     @classmethod
     def of(cls, size: int, seed: int) -> Self:
-        """Return one that depends on `seed` alone, of SIZE_MAX numbers at most."""
+        """Return a shuffle of `size` numbers, at most SIZE_MAX, that depends on `seed` and `size` alone."""
         random = Random(seed)
         factor = random.randrange(size) | 1
         while math.gcd(factor, size) != 1:
@@ -109,7 +109,7 @@ class Shuffle:
         return cls(size, factor % size or 1, random.randrange(size))
 
     def of_number(self, number: "Column") -> "Column":
-        """Return the place of `number` (bigint), which may be any, and counts as what is left of it modulo the size."""
+        """Return the place of `number` modulo the size (bigint); `number` may be any number."""
         from pyspark.sql import functions as F
 
         size = F.lit(self.size)

@@ -1,1 +1,1 @@
-"""The jobs of hedwig-pipeline, a module each, whose `command` is the job; what they do is in the modules around."""
+"""The jobs of hedwig-pipeline, one per module; `command` is the job. The packages beside this one do the work."""

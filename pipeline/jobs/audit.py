@@ -1,4 +1,4 @@
-"""The job `audit`: what is wrong with the metadata of a store, and how topics, subscriptions and hubs stand."""
+"""The job `audit`: report what is wrong with the metadata of a store, and the lag, backlog and load of its parts."""
 
 import json
 from datetime import datetime
@@ -79,7 +79,7 @@ def command(
     if is_store(source):
         check_readable(source, timeout_s)
     if cluster is not None:
-        cluster_hubs(cluster, timeout_s)  # A name that was mistyped is told at once; who is alive is asked later.
+        cluster_hubs(cluster, timeout_s)  # Report a mistyped name at once. `_living` asks which hubs are alive.
     location, owner = None, LedgerOwner(cluster)
     if data or bookkeeper:
         location = LedgerLocation(directory=data, bookkeeper=bookkeeper, timeout_s=timeout_s)
@@ -91,7 +91,7 @@ def command(
             path = source
             existed = None
             if location is not None and not location.is_shared and is_store(source):
-                # What is made from here on is not on record when that is read, and no orphan.
+                # A ledger that is made after this listing may be missing from the records, and is no orphan.
                 with job.progress(spark, "listing ledgers"):
                     existed = list_ledgers(spark, location, owner, f"{directory}/existing/before.parquet")
             if is_store(source):
@@ -108,7 +108,7 @@ def command(
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
-            # Asked after the records were read: who owns a topic by then has begun before.
+            # Ask after the records were read: every hub in an owner record started before that.
             living = _living(source, hubs, cluster, timeout_s)
             exist = ends = None
             if location is not None:
@@ -161,7 +161,7 @@ def command(
 
 
 def _living(source: str, named: "Sequence[HubInfo]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
-    """Return the hubs that are alive, those that were named among them; None if nobody says."""
+    """Return the hubs that are alive, including those that `--hub` names; None if nothing says which are alive."""
     from hedwig.pipeline.audit.living_hubs import cluster_hubs, standalone_hubs
     from hedwig.pipeline.snapshots.preflight import existing, is_store
 

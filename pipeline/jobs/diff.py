@@ -1,4 +1,4 @@
-"""The job `diff`: what differs between two snapshots, two stores, or one of each."""
+"""The job `diff`: report what differs between two snapshots, two stores, or one of each."""
 
 import click
 

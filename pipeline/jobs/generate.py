@@ -1,4 +1,4 @@
-"""The job `generate`: a snapshot of metadata that no store ever held."""
+"""The job `generate`: make a snapshot of generated metadata, which no store ever held."""
 
 import click
 

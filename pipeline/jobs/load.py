@@ -1,4 +1,4 @@
-"""The job `load`: topics and subscriptions from files into a store."""
+"""The job `load`: write topics and subscriptions from files into a store."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -96,7 +96,7 @@ class _Options:
 def _given(
     job: Job, spark: "SparkSession", directory: str, options: _Options
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
-    """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
+    """Return the tables in a folder, and the row count of each if the folder has a manifest."""
     from hedwig.pipeline.errors import JobError
     from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.snapshots.provenance import check_origin

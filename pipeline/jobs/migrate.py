@@ -1,4 +1,4 @@
-"""The job `migrate`: all metadata from one store to another."""
+"""The job `migrate`: copy all metadata from one store to another."""
 
 import tempfile
 from contextlib import ExitStack
@@ -88,7 +88,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The snapshot on the way: of what, where, which tables and topics."""
+    """The snapshot between the two stores: its source, its folder, its tables, and how it is scanned."""
 
     source: str
     through: str
@@ -97,7 +97,7 @@ class _Wanted:
 
 
 def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
-    """Return it newly made."""
+    """Take the snapshot that is wanted, and return it."""
     from hedwig.pipeline.snapshots.snapshot import read_snapshot
     from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
 
@@ -106,7 +106,10 @@ def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
 
 
 def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "Snapshot":
-    """Return that of an earlier run, which is whole. Raises JobError - it is not, or is one of other things."""
+    """Return the snapshot that an earlier run took.
+
+    Raises: JobError - it is not whole, or it is of another store, other tables or other topics.
+    """
     from hedwig.pipeline.errors import JobError
     from hedwig.pipeline.snapshots.snapshot import read_snapshot
 

@@ -1,4 +1,4 @@
-"""Options that several jobs have: how a store is read, and how it is written."""
+"""Options that several jobs share: how to read a store, and how to write it."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -43,7 +43,7 @@ _SCAN: Final = {
     **_ON_CORRUPT,
 }
 _OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition", "on_corrupt": "onCorrupt"}
-"""What they are called among the options of the data source."""
+"""The names of these options in the data source."""
 _WRITE: Final = {
     "policy": click.option(
         "--policy",
@@ -66,7 +66,7 @@ _WRITE: Final = {
 
 
 def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
-    """Return the folder that was named. Raises ConfigurationError - Spark would not find it again."""
+    """Return the folder as it was given. Raises ConfigurationError - Spark would write it, and not find it again."""
     if given is not None:
         from hedwig.pipeline.snapshots.preflight import check_folder
 
@@ -75,22 +75,22 @@ def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | N
 
 
 def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options by which a store is read; the job gets them as `scan`."""
+    """Add the options for reading a store; the job gets them as `scan`."""
     return _grouped(command, "scan", _SCAN, _scan_options)
 
 
 def corrupt_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the one of these that is for whole stores, too; the job gets it as `scan`."""
+    """Add only `--on-corrupt`, for a job that always reads a whole store; the job gets it as `scan`."""
     return _grouped(command, "scan", _ON_CORRUPT, _scan_options)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options by which a store is written; the job gets them as `write`."""
+    """Add the options for writing a store; the job gets them as `write`."""
     return _grouped(command, "write", _WRITE, WriteOptions)
 
 
 def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how long a store may take for a request; the job gets it as `timeout_s`."""
+    """Add the option for how long a store may take for one request; the job gets it as `timeout_s`."""
     return click.option(
         "--timeout",
         "timeout_s",

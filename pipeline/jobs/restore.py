@@ -1,4 +1,4 @@
-"""The job `restore`: a snapshot back into a store."""
+"""The job `restore`: write a snapshot back into a store."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""The job `snapshot`: what a store holds, as Parquet."""
+"""The job `snapshot`: write the metadata of a store as Parquet."""
 
 import click
 

@@ -1,1 +1,1 @@
-"""Snapshots: a store as Parquet with a manifest, restored, copied and compared."""
+"""Snapshots, the tables of a store as Parquet with a manifest: taking, restoring and comparing them."""

@@ -1,6 +1,7 @@
-"""Writing tables into a store, and holding the store to what was to be written.
+"""Writing tables into a store, and comparing the store with them afterwards.
 
-One action each, and one collect of what its tasks counted: a second action on the same frame would write again.
+Each table takes one action, and one collect of the counts of its tasks. A second action on the same frame would write
+again.
 """
 
 from collections import Counter
@@ -35,22 +36,22 @@ _SHOWN: Final = 3
 
 @dataclass(slots=True)
 class Written:
-    """What became of the rows of each table; `verified` says whether the store was read and holds them all."""
+    """What became of the rows of each table; `verified`: the store was read afterwards, and holds all rows."""
 
     url: str
     statistics: dict[Table, Statistics] = field(default_factory=dict)
     seconds: float = 0.0
     verified: bool | None = None
     others: dict[Table, int] = field(default_factory=dict)
-    """Records that the store holds beside those that were written."""
+    """How many records the store holds beside those that were written."""
 
     @property
     def is_whole(self) -> bool:
-        """Say whether the store holds every row that was written, as far as its answers tell."""
+        """Say whether the store holds every row, according to its answers."""
         return not any(each.unwritten for each in self.statistics.values())
 
     def figures(self) -> dict[str, Any]:
-        """Return what the job tells of it."""
+        """Return what the job reports of it."""
         tables = {table.value: _counts(each) for table, each in self.statistics.items()}
         rows = sum(each.rows for each in self.statistics.values())
         rate = round(rows / self.seconds) if self.seconds else None
@@ -61,7 +62,7 @@ class Written:
         )
 
     def check(self) -> None:
-        """Raise JobError if a row is not in the store: it holds another record, or refused it."""
+        """Raise JobError if the store does not hold a row, because it holds another record or refused the row."""
         if self.is_whole:
             return
         total: Counter[Result] = sum((each.counts for each in self.statistics.values()), Counter())
@@ -92,15 +93,16 @@ def write_tables(
     write: WriteOptions,
     rows: Mapping[Table, int] | None = None,
 ) -> Written:
-    """Write `frames`, one after the other; `rows` is how many each has, if that is known.
+    """Write `frames`, one after the other; `rows` is how many each has, if known.
 
-    All of them are checked before the first is written, so that what refuses one leaves the store as it was.
+    All frames are checked before the first is written. So a frame that is refused leaves the store as it was.
 
-    Topics are created whatever the policy: they are there, or not. But for OVERWRITE the store must have none.
+    Topics are created under every policy, since a row says only that its topic exists. For OVERWRITE the store must
+    have none.
 
-    Raises: ConfigurationError - topics are all there is to write, and the policy is another than CREATE; as
-        `check_writable`; what made a task fail for good: what was written until then stays, and `job.again` says
-        how to go on. JobError - the tasks do not account for every row.
+    Raises: ConfigurationError - the frames are topics only, and the policy is not CREATE; as `check_writable`; what
+        made a task fail for good: rows written until then stay, and `job.again` says how to go on. JobError - the tasks
+        do not account for every row.
     """
     written = Written(url)
     began = job.seconds
@@ -112,9 +114,9 @@ def write_tables(
     configs = {table: check_writable(frame, apply_config(url, table, write.options)) for table, frame in frames.items()}
     if write.policy == Policy.OVERWRITE:
         if Table.TOPICS in configs and Table.LEDGERS not in configs:
-            # They are created, which does not mind what is there: the empty target is demanded of the same records.
+            # Creating topics does not check for an empty target. So check the table of the same records, `ledgers`.
             prepare(apply_config(session_url(spark, url), Table.LEDGERS, write.options))
-        # The store was empty, so what is there now is what this job has written; and it is not empty any more.
+        # The store was empty, so all records in it are from this job. It is not empty now, so it refuses OVERWRITE.
         job.again = f"run it again with --policy {Policy.CREATE}"
     for table, frame in frames.items():
         expected = None if rows is None else rows[table]
@@ -137,7 +139,7 @@ def restore(
     *,
     verify: bool = True,
 ) -> Written:
-    """Write `tables` of a snapshot, and with `verify` read the store afterwards and compare.
+    """Write `tables` of a snapshot. With `verify`, read the store afterwards and compare.
 
     Raises: as `write_tables`; JobError - the store does not hold what was written.
     """
@@ -156,7 +158,7 @@ def restore(
 
 
 def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int:
-    """Return how many records a store holds beside those of `frame`. Raises JobError: some of those are not there."""
+    """Return how many records a store holds beside those of `frame`. Raises JobError - some of `frame` are missing."""
     expected, found = (checksum_of(table, each, content_only=True) for each in (frame, stored))
     if found == expected:
         return 0

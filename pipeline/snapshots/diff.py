@@ -1,4 +1,4 @@
-"""What differs between two frames of the same table: which rows were added, removed or changed, and in what."""
+"""What differs between two frames of the same table: the rows that were added, removed or changed."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,9 +13,9 @@ __all__ = ["diff"]
 def diff(table: Table, before: DataFrame, after: DataFrame) -> DataFrame:
     """Return a row for each record that is not the same on both sides; versions and backends do not count.
 
-    Columns: `change` (added, removed or changed), the key of the table (binary), `what` (array<string>: the columns in
-    which a changed record differs; all of them for an added or removed one), and `before` and `after`, a struct of the
-    record's columns each, null on the side that does not have it. Each side has a key once.
+    Columns: `change` (added, removed or changed); the key of the table (binary); `what` (array<string>: the columns in
+    which a changed record differs, and all of them for an added or removed one); `before` and `after`, each a struct of
+    the record's columns, null on the side that does not have the record. Each side must have a key only once.
     """
     keys, values = key_columns(table), value_columns(table)
     one = before.select(*keys, F.struct(*values).alias("before"))

@@ -1,4 +1,4 @@
-"""All differences of two sides: kept where they are counted, so that no side is read a second time to show some."""
+"""All differences of two sides. They are kept when they are counted, so no side is read again to show some of them."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -17,9 +17,9 @@ __all__ = ["Differences"]
 
 
 class Differences:
-    """Compares tables. The differences go to `directory` as Parquet, or nowhere if there is none; `show` are told.
+    """Compares tables. All differences go to `directory` as Parquet, if there is one. The result has at most `show`.
 
-    Entering it claims the directory, which has to be empty; what does not come to its end takes it away again.
+    Entering it claims the directory, which has to be empty. If the block raises, the directory is deleted.
     """
 
     def __init__(self, spark: SparkSession, directory: str | None, show: int) -> None:

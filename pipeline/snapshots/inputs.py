@@ -1,4 +1,4 @@
-"""The two sides of a comparison, each a snapshot or a store, narrowed to the topics that both are about."""
+"""The two sides of a comparison, each a snapshot or a store, narrowed to the topics that both cover."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ __all__ = ["Input", "two_inputs"]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A snapshot or a store at `place`, and its tables as far as they are compared."""
+    """A snapshot or a store at `place`, and those of its tables and rows that may be compared."""
 
     place: str
     frames: Mapping[Table, DataFrame]
     snapshot: Snapshot | None
 
     def verify(self) -> None:
-        """Read all files of a snapshot. Raises JobError: they do not hold what the manifest says."""
+        """Read all files of a snapshot; do nothing for a store. Raises JobError - they differ from the manifest."""
         if self.snapshot is not None:
             self.snapshot.verify()
 
 
 def two_inputs(spark: SparkSession, before: str, after: str, options: Mapping[str, str]) -> tuple[Input, Input, bytes]:
-    """Return both sides, of topics that begin with the same prefix, and that prefix.
+    """Return both sides, narrowed to the topics with the same prefix, and that prefix.
 
-    A snapshot may be of a part of the topics; of a store, or of a whole snapshot, the same part is taken then. Stores
-    are read with `options` of the data source.
+    If a snapshot covers only a part of the topics, this takes the same part of the other side. Stores are read with
+    `options` of the data source.
 
     Raises: JobError - as `read_snapshot`; USAGE - the snapshots are of different parts.
     """

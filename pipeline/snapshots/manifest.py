@@ -1,6 +1,6 @@
-"""The manifest of a snapshot: what it holds, so that whoever reads it can tell whether all of it is there.
+"""The manifest of a snapshot: what the snapshot holds, so that a reader can check that all of it is there.
 
-It is written last. A folder without one is no snapshot, whatever else is in it.
+A job writes it last. A folder without one is no snapshot, whatever else is in it.
 """
 
 import json
@@ -16,7 +16,7 @@ from hedwig.pipeline.frames.tables import Table
 __all__ = ["FORMAT", "Manifest"]
 
 FORMAT: Final = 1
-"""The version of the format: which tables and columns there are, how checksums are made, and what stands here."""
+"""The version of the format: the tables and columns, how checksums are made, and the fields of the manifest."""
 _KIND: Final = "hedwig metadata snapshot"
 
 
@@ -24,9 +24,9 @@ _KIND: Final = "hedwig metadata snapshot"
 class Manifest:
     """What a snapshot holds.
 
-    `source` says what was read: the URL of a store, or what made the rows. `began` and `ended` (ISO 8601, UTC) are when
-    it was read: each record as it was at some moment in between. `prefix`: only topics that begin so, in hexadecimal
-    digits.
+    `source` says what was read: the URL of a store, or what made the rows. The source was read from `began` to `ended`
+    (ISO 8601, UTC), and each record is as it was at some moment in between. `prefix`, in hexadecimal digits: the
+    snapshot has only topics that begin with it.
     """
 
     source: str
@@ -35,10 +35,9 @@ class Manifest:
     tables: Mapping[Table, Checksum]
     prefix: str = ""
     unknown_fields: Mapping[Table, int] = field(default_factory=dict)
-    """How many records had fields of a newer release, which are not in the snapshot; tables without such are left out.
-    """
+    """How many records had fields of a newer release, which the snapshot lacks; only tables with such records."""
     unreadable: Mapping[Table, int] = field(default_factory=dict)
-    """How many records could not be read and were passed over; likewise."""
+    """How many records could not be read and were passed over; only tables with such records."""
 
     @property
     def rows(self) -> int:
@@ -46,20 +45,20 @@ class Manifest:
         return sum(each.rows for each in self.tables.values())
 
     def figures(self, seconds: float) -> dict[str, Any]:
-        """Return what a job that made it in so many `seconds` tells of it."""
+        """Return what a job reports of a snapshot that it took in `seconds`."""
         rate = round(self.rows / seconds) if seconds else None
         counts = {table.value: each.rows for table, each in self.tables.items()}
         return {"tables": counts, "rows": self.rows, "rows_per_second": rate, **self.losses}
 
     @property
     def losses(self) -> dict[str, Any]:
-        """Return what a job tells of records that are not here, or not as they were; empty if there are none."""
+        """Return the counts of records that the snapshot lacks, or holds without some fields; empty if none."""
         told = {"unknown_fields": _named(self.unknown_fields), "unreadable": _named(self.unreadable)}
         return {name: counts for name, counts in told.items() if counts}
 
     @property
     def warning(self) -> str | None:
-        """Say what is not here, or not as it was; None if nothing."""
+        """Return a text about records that the snapshot lacks, or holds without some fields; None if none."""
         told = []
         if self.unknown_fields:
             told.append(
@@ -91,7 +90,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, text: str, place: str) -> Self:
-        """Read the text of the file at `place`. Raises JobError: it is none, or of a later format."""
+        """Return the manifest in `text`, read from `place`. Raises JobError - it is none, or of a later format."""
         try:
             content = json.loads(text)
         except ValueError as exc:

@@ -1,4 +1,4 @@
-"""Files of names, a topic or a subscription a line, as frames of the tables: the files that hedwig-admin loads, too."""
+"""Files of names, one topic or subscription a line, as frames of the tables. hedwig-admin loads such files too."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,24 +17,23 @@ __all__ = ["subscriptions_of", "topics_needed", "topics_of"]
 _TOPIC: Final = pa.schema([("topic", pa.binary())])
 _PAIR: Final = pa.schema([("topic", pa.binary()), ("subscriber", pa.binary())])
 _SHOWN: Final = 100
-"""How much of a line that cannot be loaded stands in the error."""
+"""How many bytes of a line that cannot be loaded the error shows."""
 
 
 def topics_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the topics in the files at `path`, each once: column topic (binary).
 
-    A line ends with LF or CR LF, and is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is
-    doubled. What follows a tab is passed over. Fails with InvalidArgumentError, once it is read, for a line that names
-    no topic.
+    A line is a topic, and ends with LF or CR LF. A byte may be written `\\xNN`, and a backslash is doubled. Anything
+    after a tab is ignored. For a line that names no topic, reading the frame fails with InvalidArgumentError.
     """
     return _lines(spark, path).mapInArrow(_topics, "topic binary").distinct()
 
 
 def subscriptions_of(spark: SparkSession, path: str) -> DataFrame:
-    """Return the subscriptions in the files at `path`, which have consumed nothing, each once.
+    """Return the subscriptions in the files at `path`, each once. They have consumed nothing.
 
-    A line is a topic, a tab, and a subscriber up to the next tab, as in `topics_of`. The columns are those of the
-    table, but for where rows come from.
+    A line is a topic, a tab, and a subscriber up to the next tab, written as in `topics_of`. The columns are those of
+    the table, without version and backend.
     """
     pairs = _lines(spark, path).mapInArrow(_pairs, "topic binary, subscriber binary").distinct()
     schema = spark_schema(Table.SUBSCRIPTIONS)
@@ -55,15 +54,15 @@ def subscriptions_of(spark: SparkSession, path: str) -> DataFrame:
 
 
 def topics_needed(topics: DataFrame | None, subscriptions: DataFrame | None) -> DataFrame:
-    """Return `topics` with those that `subscriptions` need, each once: column topic (binary)."""
+    """Return `topics` and those that `subscriptions` need, each once: column topic (binary)."""
     named = [frame.select("topic") for frame in (topics, subscriptions) if frame is not None]
     assert named, "there are topics or subscriptions"
     return named[0].distinct() if len(named) == 1 else named[0].unionByName(named[1]).distinct()
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
-    # What Spark reads as text it keeps byte for byte, whether or not it is UTF-8. Left to itself it would end a line at
-    # a CR, too, which may stand in a name.
+    # Spark keeps text byte for byte, whether or not it is UTF-8. By default it would also end a line at a CR, which may
+    # be part of a name.
     return spark.read.text(path, lineSep="\n").select(F.col("value").cast("binary").alias("line"))
 
 

@@ -1,4 +1,4 @@
-"""Reaching what a job is given before Spark is started: what cannot work is told at once, and not by a task."""
+"""Checking the stores and folders of a job before Spark starts, so that it reports errors at once, not from a task."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ __all__ = ["check_folder", "check_reachable", "check_readable", "check_source", 
 
 _TIMEOUT_S: Final = 30.0
 _PATTERN: Final = frozenset("{}[]*?\\")
-"""What makes a pattern of a path where Spark reads it, and a name where it writes it."""
+"""Spark takes a path with one of these for a pattern when it reads, and for a name when it writes."""
 _FILE_SYSTEMS: Final = frozenset(
     ("file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "har", "ftp", "sftp", "http", "https", "s3", "s3a", "s3n", "gs")
 ) | {"abfs", "abfss", "wasb", "wasbs", "adl", "oss", "obs", "cosn", "oci", "ofs", "o3fs", "dbfs", "alluxio", "maprfs"}
-"""Those that Hadoop brings, and those that people commonly add."""
+"""The file systems that Hadoop brings, and those that people commonly add."""
 
 
 def is_store(place: str) -> bool:
@@ -31,7 +31,7 @@ def is_store(place: str) -> bool:
 
 
 def check_folder(path: str) -> None:
-    """Raise ConfigurationError if the path of a folder is one that Spark would write, and then not find."""
+    """Raise ConfigurationError if Spark would write a folder at `path`, and then not find it."""
     found = sorted(_PATTERN & set(path))
     if found:
         raise ConfigurationError(
@@ -40,16 +40,16 @@ def check_folder(path: str) -> None:
 
 
 def check_source(place: str, settings: Mapping[str, str]) -> None:
-    """Raise ConfigurationError if `place` is neither a store nor a folder where there can be one.
+    """Raise ConfigurationError if `place` is neither a store nor a possible folder.
 
-    Args: settings - those for Spark, among which one may name a file system.
+    Args: settings - those for Spark; one of them may add a file system.
     """
     if is_store(place):
         return
     check_folder(place)
     scheme, mark, _ = place.partition("://")
     known = sorted(backend_schemes())
-    # The cluster that a job is submitted to may have more.
+    # The cluster to which a job is submitted may have more file systems.
     may_be_known = "PYSPARK_GATEWAY_PORT" in os.environ and not get_close_matches(scheme, known)
     if mark and scheme not in _FILE_SYSTEMS and not may_be_known and f"spark.hadoop.fs.{scheme}.impl" not in settings:
         raise ConfigurationError(
@@ -59,17 +59,17 @@ def check_source(place: str, settings: Mapping[str, str]) -> None:
 
 
 def existing(url: str) -> str:
-    """Return the URL of the same store, which is not made if it is not there: a name that was mistyped is no store."""
+    """Return the URL of the same store, changed so that opening it does not make a missing store at a mistyped name."""
     if not url.startswith("sqlite:") or "create=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}create=false"
 
 
 def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
-    """Open the store at `url`, which has to be there, and close it again.
+    """Open the store at `url`, which has to exist, and close it again.
 
-    Raises: as `check_reachable`; JobError, NOT_FOUND - nothing was laid out there; LayoutMissingError - something was,
-        but a table of it is gone, or it is of an older release: the text says what to do.
+    Raises: as `check_reachable`; JobError, NOT_FOUND - there is no store; LayoutMissingError - a table of the store is
+        gone, or the store is of an older release: the text says what to do.
     """
     there = existing(url)
     try:
@@ -81,7 +81,7 @@ def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
 
 
 def check_reachable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
-    """Open the store at `url` and close it again. What the first write would make is left to that.
+    """Open the store at `url` and close it again. If the first write would make the store, do not make it here.
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`.
     """
@@ -98,7 +98,7 @@ def check_reachable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
 
 
 def _is_made_later(url: str) -> bool:
-    """Say whether it is a file of SQLite that is not there, and can be made."""
+    """Say whether the store is a file of SQLite that does not exist, and can be made."""
     parsed = MetadataUrl.parse(url)
     if parsed.scheme != "sqlite" or parsed.parameters.get("create") == "false":
         return False

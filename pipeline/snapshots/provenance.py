@@ -1,7 +1,7 @@
-"""Where rows come from: the version of a record means something in the very store alone that it was read from.
+"""Where rows come from: the version of a record has a meaning only in the store that it was read from.
 
-The versions of two stores of one kind may even be equal: those of two ensembles of ZooKeeper that were filled in the
-same order are. So it is not enough that a version is still current; whoever replaces has to know the store.
+The versions in two stores of one kind may even be equal: they are in two ZooKeeper ensembles that were filled in the
+same order. So a current version is not enough. A job that replaces records must check that the store is the same.
 """
 
 import os
@@ -19,7 +19,7 @@ _PORTS: Final = {"zookeeper": 2181, "hbase": 2181, "hbase+thrift": 9090}
 
 
 def check_origin(policy: str, source: str, url: str) -> None:
-    """Raise JobError if rows of the store at `source` would replace records of another one, that at `url`."""
+    """Raise JobError if rows from the store at `source` would replace records of another store at `url`."""
     if policy != Policy.REPLACE or is_same_store(source, url):
         return
     raise JobError(
@@ -31,9 +31,10 @@ def check_origin(policy: str, source: str, url: str) -> None:
 
 
 def is_same_store(one: str, other: str) -> bool:
-    """Say whether two URLs are of the same store, as far as they tell.
+    """Say whether two URLs name the same store, as far as the URLs tell.
 
-    Options do not count, nor the order of hosts; one host in common is enough. Two names of one host are two hosts.
+    Options and the order of hosts do not count, and one host in common is enough. Two names of one host count as two
+    hosts.
     """
     try:
         first, second = MetadataUrl.parse(one), MetadataUrl.parse(other)
@@ -43,7 +44,7 @@ def is_same_store(one: str, other: str) -> bool:
             and (first.family == "sqlite" or bool(_hosts(first) & _hosts(second)))
         )
     except ConfigurationError:
-        return False  # What made the rows is no store at all.
+        return False  # The source of the rows is no store at all.
 
 
 def _path(url: MetadataUrl) -> str:

@@ -1,6 +1,6 @@
-"""Queries side by side: while the last tasks of one end, and the next is planned, there is work for all processors.
+"""Queries side by side, so that all processors have work while one query ends and the next is planned.
 
-Two at a time are enough for that.
+Two queries at a time are enough for that.
 """
 
 import logging
@@ -30,12 +30,12 @@ _AGAIN_S: Final = 0.2
 
 
 def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[T]:
-    """Do all of `works`, two at a time, in threads of their own, and return what they return, in their order.
+    """Run all of `works`, two at a time, in separate threads; return their results in the order of `works`.
 
-    If one of them raises, or whoever waits is interrupted, the queries of the others are cancelled. None of them goes
-    on after this has returned or raised, unless it has not ended `PATIENCE_S` after that, which is logged.
+    If one of them raises, or the caller is interrupted, cancel the queries of the others, and wait for them at most
+    `PATIENCE_S`. None runs on after this function, unless it has not ended by then, which is logged.
 
-    Raises: what was raised first; KeyboardInterrupt - whoever waits was interrupted, be it while works were ended.
+    Raises: what was raised first; KeyboardInterrupt - the caller was interrupted, also while works were being ended.
     """
     context = spark.sparkContext
     tag = f"side-by-side-{uuid.uuid4().hex}"
@@ -46,7 +46,7 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
             context.addJobTag(tag)
             return work()
 
-        # With the settings of this thread, such as the pool that its queries belong to.
+        # The new thread inherits the settings of this one, such as the scheduler pool of its queries.
         wrapped: Callable[[], T] = inheritable_thread_target(spark)(run)
 
         def noted() -> T:
@@ -70,30 +70,30 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
             raise failures[0]
         return [each.result() for each in running]
     except BaseException as exc:
-        # One that was submitted when a signal came may be in no list; it does not begin.
+        # A work that was just submitted when a signal came may not be in `running`. With this it does not begin.
         failures.append(exc)
         try:
             _end(context, tag, running, patience_of(exc))
         except KeyboardInterrupt as interruption:
-            # A first signal, after a failure: who is told of it must not find anything at work either.
+            # A first signal after a failure: nothing may be running when it is raised, either.
             _end(context, tag, running, patience_of(interruption))
             raise
         raise
     finally:
-        # What has ended needs no wait, and what has not was waited for long enough.
+        # `_end` has waited long enough for threads that have not ended.
         threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _end(context: SparkContext, tag: str, running: Sequence["Future[Any]"], until: float) -> None:
-    """Begin nothing more, and cancel the queries of what is running until nothing is; it may be about to begin more.
+    """Cancel works that have not begun, and the queries of the others again and again, since these may begin more.
 
-    That has a limit, `until` (monotonic clock): by now signals may be without effect, and a call to a file system that
-    is gone ends with nothing. Once they are cancelled in any case, if somebody else has waited that long before.
+    Stop at `until` (monotonic clock). Signals may be ignored by now, and a call to a file system that is gone may never
+    end. Cancel the queries once in any case, also if other waits have used up the time.
     """
     for each in running:
         each.cancel()
     while left := wait(running, timeout=0).not_done:
-        # Without its JVM each fails by itself.
+        # If the JVM has ended, each work fails by itself.
         with suppress(*CONNECTION_ERRORS):
             context.cancelJobsWithTag(tag)
         left = wait(left, timeout=_AGAIN_S).not_done

@@ -1,13 +1,13 @@
-"""Snapshots: the tables of a store as Parquet, a folder each, and a manifest that is written last.
+"""Snapshots: the tables of a store as Parquet, one folder each, and a manifest that is written last.
 
     DIR/ledgers/*.parquet        a row for each topic, with its ledger ranges
     DIR/owners/*.parquet
     DIR/subscriptions/*.parquet
     DIR/manifest.json            counts, checksums, format, when the store was read
 
-A topic exists while it has a persistence record, which is what `ledgers` shows; so there is no folder for `topics`. The
-checksums are those of the files as they are read back, and the rows in the files are as many as passed on the way to
-them: so a manifest vouches for what can be read, not for what was meant to be written.
+A topic exists while it has a persistence record, and `ledgers` shows these records. So there is no folder for `topics`.
+The checksums are of the files as they are read back. The number of rows in the files is checked against the rows that
+were written. So a manifest vouches for what can be read, not for what was meant to be written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,20 +34,20 @@ from hedwig.pipeline.snapshots.side_by_side import side_by_side
 __all__ = ["SNAPSHOT_TABLES", "Snapshot", "is_snapshot", "read_snapshot", "write_snapshot"]
 
 SNAPSHOT_TABLES: Final = (Table.LEDGERS, Table.SUBSCRIPTIONS, Table.OWNERS)
-"""What a snapshot holds, in the order in which a restore writes it: a topic exists before it has subscriptions."""
+"""The tables of a snapshot, in the order in which a restore writes them: topics must exist before subscriptions."""
 _MANIFEST: Final = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot whose manifest could be read. Its files were not looked at yet: `verify` does."""
+    """A snapshot whose manifest could be read. Only `verify` reads its files."""
 
     folder: Folder
     manifest: Manifest
     frames: Mapping[Table, DataFrame]
 
     def verify(self, tables: Sequence[Table] | None = None) -> None:
-        """Read all files of `tables` (default: of all). Raises JobError: they do not hold what the manifest says."""
+        """Read all files of `tables` (default: of all). Raises JobError - they differ from the manifest."""
         for table in tables or tuple(self.manifest.tables):
             expected, place = self.manifest.tables[table], f"{self.folder.path}/{table}"
             with _reading(place):
@@ -76,13 +76,13 @@ def write_snapshot(
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
-    All are written side by side, and each is read back as soon as it is written.
+    The frames are written side by side, and each is read back as soon as it is written.
 
-    Of a frame with the columns UNKNOWN_FIELDS and UNREADABLE what they tell is counted; neither they are written, nor
-    the rows of records that cannot be read. Whatever ends it before the end, what it has written is deleted as far as
-    that is possible; and without the manifest the rest is no snapshot.
+    If a frame has the columns UNKNOWN_FIELDS and UNREADABLE, their records are counted. These columns are not written,
+    nor are the rows of unreadable records. If this function raises, it deletes what it has written, as far as possible.
+    Files that stay are no snapshot, since they have no manifest.
 
-    Args: began - since when what the frames hold was looked for (wall clock), if that was before this is called.
+    Args: began - when the reading of the frames' source began (wall clock), if that was before this call.
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
     folder = Folder(spark, path)
@@ -105,7 +105,7 @@ def write_snapshot(
 
 
 def is_snapshot(spark: SparkSession, path: str) -> bool:
-    """Say whether the folder `path` has a manifest, whatever that says. Raises JobError."""
+    """Say whether the folder `path` has a manifest, without reading it. Raises JobError."""
     return (Folder(spark, path) / _MANIFEST).exists()
 
 
@@ -130,7 +130,7 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copied:
-    """A table in its files: what they hold, what was seen on the way, and when all of it had been read (wall clock)."""
+    """A table in its files: their checksum, the counts from writing them, and when all was read (wall clock)."""
 
     checksum: Checksum
     unknown_fields: int
@@ -139,7 +139,7 @@ class _Copied:
 
 
 def _copied(table: Table, frame: DataFrame, path: str, clock: Clock) -> _Copied:
-    """Write a frame as Parquet, but for its columns on request, and for rows of records that cannot be read.
+    """Write a frame as Parquet, without its columns on request, and without rows of records that cannot be read.
 
     Raises: JobError - the files hold more or fewer rows than were written.
     """

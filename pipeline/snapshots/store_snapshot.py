@@ -1,4 +1,4 @@
-"""The snapshot of a store, as the jobs take one: planned, read, written, and told of meanwhile."""
+"""Taking the snapshot of a store in a job: plan, read and write, with progress."""
 
 from collections.abc import Sequence
 
@@ -26,13 +26,13 @@ def take_snapshot(
     what: str,
     clock: Clock | None = None,
 ) -> Manifest:
-    """Write `tables` of the store at `url`, which has to be there, into the folder `path`.
+    """Write `tables` of the store at `url`, which has to exist, into the folder `path`.
 
-    Args: what - what the job is at, in a word.
+    Args: what - a word for the progress line, for what the job is doing.
     Raises: as `read_table_to_copy` and `write_snapshot`.
     """
     clock = clock or SystemClock()
-    # A store that lists its topics to plan shows what was there then; what it lacks may have come to be since.
+    # A store that lists its topics to plan shows those that exist then. Topics may have been created since.
     began = clock.wall()
     with job.progress(spark, "planning"):
         found = {table: read_table_to_copy(spark, existing(url), table, scan.options) for table in tables}

@@ -1,7 +1,8 @@
-"""Writing Arrow batches to a store, inside of one task.
+"""Writing Arrow batches to a store, inside one task.
 
-Rows go in batches of `load_batches`, several at once and never more: so what is held is bounded, however
-many rows come. A task may end anywhere and be run again from its first row: what it wrote before is then the same.
+Rows go to the store in batches, by `load_batches`, with a fixed number of batches under way. So memory is bounded,
+however many rows there are. A task may end anywhere and run again from its first row: rows that it has written before
+then count as the same.
 """
 
 import asyncio
@@ -32,20 +33,20 @@ from hedwig.versions import NEW
 __all__ = ["ApplyConfig", "TargetFrozenError", "apply", "apply_batches", "prepare"]
 
 _TRIES: Final = 3
-"""How often a write is made whose outcome could not be learned; each time the store had its whole timeout."""
+"""How often to try a write whose outcome stays unknown. Each time the store has its whole timeout."""
 
 
 class TargetFrozenError(HedwigError):
-    """A migration has the store frozen, or moved what it held; what was under way may be in the new one, or not."""
+    """A migration has frozen the store or moved its records. The new store may or may not have the last writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyConfig:
     """Where to write and how.
 
-    url: the store. table: which of its tables. policy: what to do where a record is. batch_rows: so many rows travel to
-    the store together. connections: so many of these are under way at once for each task; the more tasks there are, the
-    fewer it takes. hubs_stopped: whoever starts the job has stopped all hubs of the store, which OVERWRITE demands.
+    url: the store. table: which of its tables. policy: what to do where a record exists already. batch_rows: at most N
+    rows travel to the store together. connections: at most N such batches are under way at once for each task; with
+    more tasks, fewer are enough. hubs_stopped: the caller has stopped all hubs of the store, which OVERWRITE demands.
     operation_timeout_s: how long the store may take for one request.
     """
 
@@ -74,7 +75,7 @@ class ApplyConfig:
 
     @property
     def store_options(self) -> StoreOptions:
-        """Return how a task opens the store: one that made what it did not find would write where nobody looks."""
+        """Return how a task opens the store. It must not make a missing one: no hub would look for rows in there."""
         return StoreOptions(
             in_flight_max=self.batch_rows * self.connections,
             operation_timeout_s=self.operation_timeout_s,
@@ -83,7 +84,7 @@ class ApplyConfig:
 
 
 def prepare(config: ApplyConfig) -> None:
-    """Find out, before any task begins, whether the store can be written to as `config` says; make it, where it may be.
+    """Check, before any task begins, that the store can be written to as `config` says; make it if that is allowed.
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`; ConfigurationError - the
         policy is OVERWRITE, and the table has records; TargetFrozenError.
@@ -107,13 +108,13 @@ async def _prepare(config: ApplyConfig) -> None:
 
 
 def apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
-    """Write the rows of `batches`; return what became of them, all of them.
+    """Write the rows of `batches`; return what became of all of them.
 
     Columns are found by their names; see `input_rows.rows_of`.
 
-    Raises: TargetFrozenError; MetadataUnavailableError - the store did not carry all out, or the outcome is not known;
-        InvalidArgumentError - the rows have not the columns of the table, or, for REPLACE, come from a store of another
-        kind. In each case the same rows may be written again.
+    Raises: TargetFrozenError; MetadataUnavailableError - the store did not do all writes, or an outcome is not known;
+        InvalidArgumentError - the rows lack columns of the table, or, for REPLACE, come from a store of another kind.
+        In each case the same rows may be written again.
     """
     with few_collections():
         return asyncio.run(_apply(batches, config))
@@ -141,10 +142,10 @@ async def apply_batches(store: MetadataStore, batches: Iterable[pa.RecordBatch],
 
 
 async def _portions(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> AsyncGenerator[list[InputRow], None]:
-    """Iterate over the rows, as many at a time as travel together."""
+    """Iterate over the rows in lists of at most `batch_rows`, which travel together."""
     source = iter(batches)
     while True:
-        # Whoever makes the rows may take long, and what is under way has its deadlines meanwhile.
+        # Wait in a thread: the next batch may take long, and the requests under way have deadlines meanwhile.
         batch = await asyncio.to_thread(next, source, None)
         if batch is None:
             return
@@ -155,7 +156,7 @@ async def _portions(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> A
 
 
 def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
-    """Raise InvalidArgumentError if some rows were read from a store whose versions mean nothing in this one."""
+    """Raise InvalidArgumentError if rows lack their version or backend, or come from a store of another kind."""
     if "backend" not in batch.schema.names or "version" not in batch.schema.names:
         raise InvalidArgumentError(
             f"the policy {config.policy} needs the columns 'version' and 'backend' as they were read from the store"
@@ -201,10 +202,10 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
 async def _lossless(
     store: MetadataStore, pending: list[tuple[InputRow, Write[Any]]], table: Table, found: Statistics
 ) -> list[tuple[InputRow, Write[Any]]]:
-    """Return what can be written without a loss; count the rest as failed.
+    """Return the writes that lose nothing; count the rest as failed.
 
-    A row has no columns for the fields of a newer release, so what it replaces would lose them. This chooses no
-    condition: it only lets be what the store shows with such fields, at whatever version.
+    A row has no columns for the fields of a newer release, so a record that it replaces would lose them. This does not
+    choose the condition of a write. It only leaves alone each record that has such fields now, at any version.
 
     Raises: MetadataUnavailableError.
     """
@@ -233,7 +234,7 @@ def _operation(row: InputRow, policy: Policy) -> Write[Any]:
 
 
 def _problem(table: Table, write: Write[Any], result: Result, outcome: Outcome[Any]) -> str | None:
-    """Say what is wrong with a row that was not written; None if nothing is."""
+    """Return what is wrong with a row that was not written; None if nothing is."""
     if result not in PROBLEMS:
         return None
     what = f"the {table.kind.noun} of {write.key}"

@@ -1,10 +1,10 @@
-"""The data source `hedwig`: a store as Spark's DataFrames.
+"""The data source `hedwig`: the tables of a store as Spark DataFrames.
 
     spark.read.format("hedwig").option("url", url).option("table", "subscriptions").load()
     frame.write.format("hedwig").option("url", url).option("table", "subscriptions").mode("append").save()
 
-Spark makes these objects in processes of their own, beside the driver and in tasks, so nothing here is remembered from
-one call to the next but what travels: options, the ranges of a plan, and what tasks report.
+Spark makes these objects in separate processes, beside the driver and in tasks. So they keep nothing from one call to
+the next, except what Spark sends along: options, the ranges of a plan, and what tasks report.
 """
 
 import logging
@@ -53,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 
 class RowsNotWrittenError(HedwigError):
-    """Some rows were not written, and `onConflict` is not `report`; all others are in the store."""
+    """Some rows were not written, and `onConflict` is not `report`. All other rows are in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSession:
-    """What can be learned of a session in its driver only.
+    """Facts about a session that only its driver can learn.
 
     speculating: tasks may run twice at once. master: where it runs. directory: what relative paths start from.
     """
@@ -72,7 +72,7 @@ class HedwigDataSource(DataSource):
     """Makes readers and writers; the options are those of `source_options`."""
 
     session: ClassVar[KnownSession | None] = None
-    """What is known of the session; None if nobody has looked."""
+    """What is known of the session; None if `register` was not called."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,16 +109,17 @@ class HedwigDataSource(DataSource):
 
 
 def source_of(session: KnownSession) -> type[HedwigDataSource]:
-    """Return the data source of a session. A class of its own is all that travels to where Spark makes its objects."""
+    """Return a data source class for one session. Spark sends only the class to the processes that make its objects."""
     return type("KnownDataSource", (HedwigDataSource,), {"session": session})
 
 
 def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) -> None:
-    """Make the data source known to a session. Where the package is installed, that happens by itself.
+    """Make the data source known to a session. Spark does that by itself where the package is installed.
 
-    Still, only where it was called is the policy overwrite to be had, and a file of SQLite refused on a cluster before
-    a task fails to find it. Relative paths start from the directory in which it was called. `warn` is told of settings
-    that do no good.
+    Two things need this call all the same. The policy overwrite is allowed only after it. On a cluster, a file of
+    SQLite is refused before a task fails to find it. Relative paths start from the directory in which it was called.
+
+    Args: spark - the session; warn - receives a text about settings that do harm.
     """
     speculating = is_speculating(spark)
     session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
@@ -139,7 +140,7 @@ class Share(InputPartition):
 
 
 class HedwigReader(DataSourceReader):
-    """Reads a table, one range of keys in each task, as batches with the schema that was asked for."""
+    """Reads a table, one range of keys in each task, as batches with the requested schema."""
 
     def __init__(self, config: ScanConfig, asked: pa.Schema) -> None:
         self._config = config
@@ -158,7 +159,8 @@ class HedwigReader(DataSourceReader):
 class FilteringReader(HedwigReader):
     """A reader that leaves conditions on the topic to the store.
 
-    Spark refuses one that could, unless `spark.sql.python.filterPushdown.enabled` is true; so it is a class of its own.
+    Spark refuses a reader with `pushFilters` unless `spark.sql.python.filterPushdown.enabled` is true. So this is a
+    class of its own.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
@@ -175,7 +177,7 @@ class TaskReport(WriterCommitMessage):
 
 
 class HedwigWriter(DataSourceArrowWriter):
-    """Writes rows to a table, each by a compare-and-set of its own; there is no transaction over them."""
+    """Writes rows to a table, each by its own compare-and-set, without a transaction over all of them."""
 
     def __init__(self, config: ApplyConfig, on_conflict: OnConflict) -> None:
         self._config = config
@@ -199,7 +201,7 @@ class HedwigWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if None not in messages:
-            return  # All tasks came to their end, and it is `commit` that failed the job: it has said why.
+            return  # All tasks have ended, so `commit` failed the job, and has reported why.
         total = _total(messages)
         if total.rows:
             _log.warning(

@@ -1,7 +1,7 @@
-"""Items that an event loop makes, for a thread that has none: the loop goes on while that thread is at something else.
+"""Items from an event loop for a thread that has none. The loop runs on while that thread does other work.
 
-Whoever takes the items may be kept for long between two of them. A loop that ran only while it is asked for one would
-leave answers unread meanwhile, and find afterwards that its requests had taken too long.
+The consumer may take long between two items. A loop that ran only while the consumer waits for one would leave answers
+unread meanwhile. Then it would find that its requests had timed out.
 """
 
 import asyncio
@@ -20,10 +20,9 @@ _AHEAD: Final = 1
 
 
 def handed_over(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """Iterate over `items`, which are made in an event loop in a thread of its own, one ahead of those that are taken.
+    """Iterate over `items`. An event loop in a separate thread makes them, one ahead of the consumer.
 
-    Close it if it is left early: what makes the items is cancelled then, and has ended when this returns. Raises what
-    they raise.
+    Close the iterator if you leave it early: that cancels `items`, and waits for their end. Raises what `items` raise.
     """
     making = _Making(items)
     making.start()
@@ -41,13 +40,13 @@ class _Item(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """There are no more, because of an error or because that was all."""
+    """There are no more items: all were made, or `error` ended it."""
 
     error: BaseException | None
 
 
 class _Making(Generic[T]):
-    """The thread, its loop, and the one task in it; all methods are for the thread that takes."""
+    """The thread, its loop, and the one task in it. Only the consumer's thread may call the public methods."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
@@ -63,7 +62,7 @@ class _Making(Generic[T]):
         self._begun.wait()
 
     def take(self) -> _Item[T] | None:
-        """Wait for the next item, None behind the last one; another one is made while this one is worked on."""
+        """Wait for the next item; return None after the last one. The loop makes another while the caller works."""
         found = self._handed.get()
         if isinstance(found, _Item):
             self._tell(self._room.release)
@@ -73,14 +72,14 @@ class _Making(Generic[T]):
         return None
 
     def end(self) -> None:
-        """Cancel what is under way, and wait for its end."""
+        """Cancel the task, and wait for the end of the thread."""
         if self._task is not None:
             self._tell(self._task.cancel)
         self._thread.join()
 
     def _tell(self, what: Callable[[], object]) -> None:
         assert self._loop is not None, "it has begun"
-        # Behind the last item the loop closes by itself.
+        # The loop closes by itself after the last item.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(what)
 

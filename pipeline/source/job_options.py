@@ -1,4 +1,4 @@
-"""How a job reads and writes stores, as it was told: options of the data source, by their names there."""
+"""How a job reads and writes stores: options of the data source, and fields of `ApplyConfig`, by their names there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ class ScanOptions:
     options: Mapping[str, str]
 
     def within(self, timeout_s: int) -> Self:
-        """Return the same, with so long for each request."""
+        """Return the same options, with `timeout_s` for each request."""
         return type(self)({**self.options, "timeoutSeconds": str(timeout_s)})
 
     @property
     def prefix(self) -> bytes:
-        """Return what the topics begin with."""
+        """Return the prefix of the topics to read."""
         return parse_name(self.options.get("prefix", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a store is written: what was said of the fields of `ApplyConfig`, by their names there."""
+    """How a store is written: the given fields of `ApplyConfig`, by their names there."""
 
     options: Mapping[str, Any]
 
     @property
     def policy(self) -> str:
-        """Return what becomes of a record that is there already."""
+        """Return the policy: what becomes of a record that exists already."""
         return str(self.options["policy"])
 
     @property
     def reading(self) -> dict[str, str]:
-        """Return the options of the data source by which what was written is read."""
+        """Return the data source options for reading back what was written."""
         timeout_s = self.options.get("operation_timeout_s")
         return {} if timeout_s is None else {"timeoutSeconds": str(int(timeout_s))}
 
     def within(self, timeout_s: int) -> Self:
-        """Return the same, with so long for each request."""
+        """Return the same options, with `timeout_s` for each request."""
         return type(self)({**self.options, "operation_timeout_s": float(timeout_s)})

@@ -1,4 +1,4 @@
-"""What of a store is read, and how it is shared out among tasks."""
+"""Which part of a store is read, and how it is shared out among tasks."""
 
 import asyncio
 from contextlib import suppress
@@ -15,15 +15,15 @@ from hedwig.pipeline.source.shared_stores import check_shared
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
 
 PARTITIONS_MAX: Final = 10_000
-"""More tasks than this only wait for their turn; larger stores get larger partitions."""
+"""More tasks than this would only wait for their turn. Larger stores get larger partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRange:
     """Topics by their names: those that begin with `prefix`, from `start` on, before `stop` (None: to the end).
 
-    The order is that of bytes on every backend. HBase keeps its topics in another one, and ZooKeeper lists them all:
-    there a range of names is looked for in everything that begins as all of its names do.
+    The order is that of bytes on every backend. HBase keeps its topics in another order, and ZooKeeper lists all of
+    them. There a reader scans all topics that begin with `common`, and filters them.
     """
 
     prefix: bytes = b""
@@ -31,17 +31,17 @@ class NameRange:
     stop: bytes | None = None
 
     def wants(self, topic: Topic) -> bool:
-        """Say whether a topic is one of them."""
+        """Say whether a topic is in the range."""
         return topic >= self.start and (self.stop is None or topic < self.stop) and topic.startswith(self.prefix)
 
     @property
     def is_prefix(self) -> bool:
-        """Say whether every topic that begins with `common` is one of them."""
+        """Say whether every topic that begins with `common` is in the range."""
         return not self.start and self.stop is None
 
     @property
     def common(self) -> bytes:
-        """Return what all of these names begin with."""
+        """Return what all names in the range begin with."""
         shared = takewhile(lambda pair: pair[0] == pair[1], zip(self.start, self.stop or b"", strict=False))
         return max(self.prefix, bytes(byte for byte, _ in shared), key=len)
 
@@ -51,10 +51,10 @@ class ScanConfig:
     """What to read and how.
 
     url: the store. table: which of its tables. columns: which columns of that, in which order; None for all. names:
-    which topics. rows_per_partition: about so many rows a task has,
-    as far as the store can tell without reading them all. fetch_rows: so many the store is asked for at a time.
-    batch_rows: so many an Arrow batch has at most. on_corrupt: what to do about records that cannot be read.
-    operation_timeout_s: how long the store may take for one request.
+    which topics. rows_per_partition: about how many rows a task reads, as far as the store can tell without reading
+    them all. fetch_rows: how many rows to request from the store at a time. batch_rows: how many rows an Arrow batch
+    has at most. on_corrupt: what to do about records that cannot be read. operation_timeout_s: how long the store may
+    take for one request.
     """
 
     url: str
@@ -75,12 +75,12 @@ class ScanConfig:
     @property
     def store_options(self) -> StoreOptions:
         """Return how to open the store."""
-        # A task that made a store of what it did not find would read nothing, and nobody would know.
+        # A task that made a missing store would read nothing from it, without an error.
         return StoreOptions(page_rows=self.fetch_rows, operation_timeout_s=self.operation_timeout_s, makes=False)
 
 
 def plan(config: ScanConfig) -> list[KeyRange]:
-    """Return the ranges that tasks read, one at least.
+    """Return the ranges that tasks read, at least one.
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError, TooManyNamesError - as `open_metadata` and
         `MetadataStore.key_ranges`.
@@ -89,10 +89,10 @@ def plan(config: ScanConfig) -> list[KeyRange]:
 
 
 async def _plan(config: ScanConfig) -> list[KeyRange]:
-    # SQLite would make a store of a path that was mistyped, and show that it is empty.
+    # SQLite would make an empty store at a mistyped path.
     if await read_layout(config.url, config.store_options) is None:
         with suppress(NoMetadataError, ConfigurationError):
-            # What an older release has left has no layout either, and is told of with what to do about it.
+            # A store of an older release has no layout either. Opening it raises an error that says what to do.
             async with await open_metadata(config.url, config.store_options):
                 pass
         raise NoMetadataError(

@@ -1,4 +1,4 @@
-"""Conditions on the topic that a reader takes over from Spark, which does not check them again."""
+"""Conditions on the topic that a reader takes over from Spark. Spark does not check them again."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,7 +22,7 @@ _TOPIC: Final = ("topic",)
 
 
 def narrowed(names: NameRange, filters: Iterable[Filter]) -> tuple[NameRange, list[Filter]]:
-    """Return the topics that are left by those of `filters` that can be kept exactly, and the other filters."""
+    """Narrow `names` by each of `filters` that the reader can apply exactly; return the names and the other filters."""
     rest = []
     for condition in filters:
         ends = _ends(condition)
@@ -36,12 +36,12 @@ def narrowed(names: NameRange, filters: Iterable[Filter]) -> tuple[NameRange, li
 
 
 def _ends(condition: Any) -> tuple[bytes, bytes | None] | None:
-    """Return where the topics begin and end that fulfil a condition; None if it is not about that."""
+    """Return the `start` and `stop` of the topics that fulfil a condition; None if it cannot be taken over."""
     given = getattr(condition, "value", None)
     if getattr(condition, "attribute", None) != _TOPIC or not isinstance(given, bytes | bytearray):
         return None
     value = bytes(given)
-    # No other name is between one and the same with a zero byte behind it.
+    # No name lies between a name and the same name with a zero byte appended.
     behind = value + b"\0"
     match condition:
         case EqualTo() | EqualNullSafe():

@@ -1,7 +1,7 @@
-"""Reading a range of a store as Arrow batches, inside of one task.
+"""Reading a range of a store as Arrow batches, inside one task.
 
-A task has one event loop, in a thread of its own: it goes on while Spark is busy with a batch, however long that is.
-The next page is asked for before a batch is handed over, so that it is on its way meanwhile.
+A task has one event loop, in a separate thread. The loop runs on while Spark works on a batch, however long that takes.
+The task requests the next page before it hands a batch over, so the page is on its way meanwhile.
 """
 
 import asyncio
@@ -32,16 +32,17 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NAMED_MAX: Final = 20
-"""So many records that cannot be read are named by each task; all are counted."""
+"""Each task names at most this many unreadable records in its log, and counts all of them."""
 _TURNS: Final = 2
 
 
 def scan(config: ScanConfig, keys: KeyRange) -> Generator[pa.RecordBatch, None, None]:
     """Iterate over the rows in a range, in the backend's key order, as batches of the table's schema.
 
-    Nothing of this is one moment in time: a record that is there from start to end is met once, as it was meanwhile.
+    The rows are not from one moment. A record that exists from start to end appears once, as it was at some moment in
+    between.
 
-    Raises: CorruptRecordError - a record cannot be read, and none is to be passed over; MetadataUnavailableError - the
+    Raises: CorruptRecordError - a record cannot be read, and `on_corrupt` is FAIL; MetadataUnavailableError - the
         store stopped answering; as `plan`.
     """
     with few_collections(), closing(handed_over(_opened(config, keys))) as batches:
@@ -80,13 +81,13 @@ async def scan_batches(
 
 
 class _Rows:
-    """Makes batches of pages, none larger than it may be, in the order of the pages."""
+    """Makes batches of at most `batch_rows` rows from pages, in the order of the pages."""
 
     def __init__(self, config: ScanConfig) -> None:
         self.skipped = 0
         self._config = config
         self._backend = MetadataUrl.parse(config.url).scheme
-        # A prefix is the store's affair.
+        # The store itself selects a prefix.
         self._filters = not config.names.is_prefix
         self._found: list[tuple[RecordKey, Versioned[Any]]] = []
         self.names_broken = UNREADABLE.name in (config.columns or ())
@@ -106,13 +107,13 @@ class _Rows:
             yield batch.slice(start, self._config.batch_rows)
 
     def of_records(self, page: Sequence[ScannedRecord]) -> Iterator[pa.RecordBatch]:
-        """Return the batches that are full with the records of a page."""
+        """Take the records of a page; return the batches that are full by now."""
         for item in page:
             if self._filters and not self._config.names.wants(item.key.topic):
                 continue
             record = item.outcome.record
             if record is not None:
-                # An owner that vanishes with its hub by itself is never stale, and nobody else's to write.
+                # ZooKeeper removes a fleeting owner with its hub's session. So it is never stale, and no job writes it.
                 if not (isinstance(record.value, HubInfo) and record.value.is_fleeting):
                     self._found.append((item.key, record))
             elif self._config.on_corrupt is OnCorrupt.SKIP:
@@ -129,7 +130,7 @@ class _Rows:
             yield self._broken_batch(self._config.batch_rows)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Return what no batch was filled with."""
+        """Return the records that have not filled a batch."""
         if self._found:
             yield self._batch(len(self._found))
         if self._broken:
@@ -157,13 +158,13 @@ class _Rows:
 
 
 async def _ahead(pages: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """Iterate over pages, with the next one asked for while the present one is worked on."""
+    """Iterate over pages, and request the next one while the caller works on this one."""
     coming = asyncio.create_task(_page(pages))
     try:
         while (page := await coming) is not None:
             coming = asyncio.create_task(_page(pages))
-            # Let it get as far as the store; from there on it needs nobody's turn until the answer is there. What is
-            # asked in one turn of the loop leaves in the next.
+            # Give the request the turns of the loop that it needs to leave: a request made in one turn leaves in the
+            # next. Then it needs no more turns until the answer arrives.
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
             yield page

@@ -1,4 +1,4 @@
-"""Which stores tasks can share: each opens the store for itself, on whatever machine it runs."""
+"""Which stores tasks can share: each task opens the store for itself, on the machine where it runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ _RELATIVE: Final = "/./"
 
 
 def check_shared(url: str) -> None:
-    """Raise ConfigurationError if `url` is no URL, or is that of a store which lives in one process only."""
+    """Raise ConfigurationError if `url` is no URL of a store, or names a store inside one process."""
     parsed = MetadataUrl.parse(url)
     if parsed.scheme == "sqlite" and parsed.path in ("", "/"):
         raise ConfigurationError(
@@ -25,10 +25,10 @@ def check_shared(url: str) -> None:
 
 
 def url_for_tasks(url: str, *, master: str | None, directory: str | Path) -> str:
-    """Return the URL by which the tasks of a session find the store at `url`: a relative path made absolute.
+    """Return the URL by which the tasks of a session find the store at `url`: a relative path becomes absolute.
 
-    Args: master - where the session runs, None if nobody knows; directory - what relative paths start from.
-    Raises: ConfigurationError - as `check_shared`, or it is a file of this machine, and tasks run on others.
+    Args: master - where the session runs, None if not known; directory - what relative paths start from.
+    Raises: ConfigurationError - as `check_shared`, or the store is a file of this machine, and tasks run on others.
     """
     check_shared(url)
     parsed = MetadataUrl.parse(url)

@@ -1,4 +1,4 @@
-"""The options of the data source: what each is called, what it takes, and what it is when nobody says."""
+"""The options of the data source: the name of each, the values that it takes, and its default."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -27,17 +27,17 @@ E = TypeVar("E", bound=enum.StrEnum)
 
 
 class OnConflict(enum.StrEnum):
-    """What to do in the end about rows that were not written."""
+    """What to do at the end about rows that were not written."""
 
     FAIL = "fail"
-    """The job fails, with their number and the first of them; all other rows are written."""
+    """The job fails, and reports their number and the first of them. All other rows are written."""
     REPORT = "report"
-    """The log of the driver tells that."""
+    """The driver logs the same report, and the job succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """An option: what it takes, in words, and how that is read; `read` raises ValueError or HedwigError."""
+    """An option: the values that it takes, in words, and how to read one; `read` raises ValueError or HedwigError."""
 
     name: str
     takes: str
@@ -133,12 +133,12 @@ class SourceOptions:
 
     @property
     def on_conflict(self) -> OnConflict:
-        """Say what to do in the end about rows that were not written. Raises ConfigurationError."""
+        """Return what to do at the end about rows that were not written. Raises ConfigurationError."""
         choice: OnConflict = self._value(_ON_CONFLICT)
         return choice
 
     def scan_config(self) -> ScanConfig:
-        """Return what is to be read and how. Raises ConfigurationError - names the option and what it takes."""
+        """Return what to read and how. Raises ConfigurationError - names the option and what it takes."""
         self._refuse_others("reading", _READING)
         return ScanConfig(
             url=self._value(_URL),
@@ -179,7 +179,7 @@ class SourceOptions:
             ) from exc
 
     def _refuse_others(self, doing: str, options: tuple[_Option, ...]) -> None:
-        """Raise ConfigurationError for an option of the other direction, which would be passed over in silence."""
+        """Raise ConfigurationError for an option of the other direction, which would have no effect."""
         known = {option.name.lower() for option in options}
         for name in self._given:
             if name not in known:

@@ -1,4 +1,4 @@
-"""Speculation: Spark runs a slow task a second time beside the first, and stops neither before the other is done."""
+"""Speculation: Spark runs a slow task a second time beside the first, and stops one when the other is done."""
 
 from contextlib import suppress
 from typing import Final
@@ -19,8 +19,8 @@ _OFF: Final = "false"
 def is_speculating(spark: SparkSession) -> bool:
     """Say whether tasks of a session may run twice at once.
 
-    The scheduler goes by what the context was made with. A session can be told otherwise later, which changes nothing;
-    where a context cannot be asked, that is all there is to go by.
+    The scheduler uses the setting with which the context was made. A later setting of the session changes nothing, but
+    it is all that is known where the context cannot be asked.
     """
     said = [spark.conf.get(_NAME, _OFF)]
     with suppress(PySparkException):
@@ -29,9 +29,9 @@ def is_speculating(spark: SparkSession) -> bool:
 
 
 def check_policy(policy: Policy, *, speculating: bool | None) -> None:
-    """Raise ConfigurationError if a policy does more harm than good where tasks run twice at once.
+    """Raise ConfigurationError if a policy is unsafe where tasks may run twice at once.
 
-    Args: speculating - whether they may; None if nobody has looked.
+    Args: speculating - whether they may; None if that is not known.
     """
     if policy is not Policy.OVERWRITE or speculating is False:
         return

@@ -1,4 +1,4 @@
-"""What became of the rows of a job, added up over tasks."""
+"""What became of the rows of a job, summed over its tasks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from hedwig.pipeline.frames.policies import Result
 __all__ = ["PROBLEMS", "PROBLEMS_MAX", "STATISTICS_SCHEMA", "Statistics"]
 
 PROBLEMS_MAX: Final = 20
-"""So many problems are told in words; all are counted."""
+"""At most this many problems are kept in words; all are counted."""
 
 STATISTICS_SCHEMA: Final = pa.schema(
     [
@@ -23,12 +23,12 @@ STATISTICS_SCHEMA: Final = pa.schema(
 """One row for each task: a number for each Result, and the first problems in words."""
 
 PROBLEMS: Final = (Result.SUPERSEDED, Result.CONFLICT, Result.FAILED)
-"""What rows come to that are not what the store holds then."""
+"""The results of rows that the store does not hold afterwards."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """How many rows came to what, and what was wrong with the first of those that were not written."""
+    """How many rows had each result, and what was wrong with the first of those that were not written."""
 
     counts: Counter[Result] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Statistics:
             self.problems.append(problem)
 
     def include(self, other: "Statistics") -> None:
-        """Add up what became of other rows."""
+        """Add the counts and problems of other rows."""
         self.counts.update(other.counts)
         self.problems += other.problems[: PROBLEMS_MAX - len(self.problems)]
 
@@ -51,7 +51,7 @@ class Statistics:
 
     @property
     def unwritten(self) -> int:
-        """Return how many rows are not what the store holds now."""
+        """Return how many rows the store does not hold afterwards."""
         return sum(self.counts[result] for result in PROBLEMS)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Statistics:
         return f"{self.rows:,} rows: {told}" if told else "no rows"
 
     def batch(self) -> pa.RecordBatch:
-        """Return them as a batch of one row with STATISTICS_SCHEMA."""
+        """Return the statistics as a batch of one row with STATISTICS_SCHEMA."""
         row = {result.value: self.counts[result] for result in Result} | {"problems": self.problems}
         return pa.RecordBatch.from_pylist([row], STATISTICS_SCHEMA)
 

@@ -1,4 +1,4 @@
-"""The tables of a store as frames, and frames into the tables of a store."""
+"""Reading the tables of a store as frames, and writing frames into them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -32,30 +32,28 @@ __all__ = [
 ]
 
 _DONE: Final = "_SUCCESS"
-"""What Spark leaves in a folder once all of it was written."""
+"""The file that Spark adds to a folder once all of it is written."""
 
 
 class TableToCopy(NamedTuple):
-    """A table of a store as a frame, and about how many rows it has; 0 if nobody knows."""
+    """A table of a store as a frame, and about how many rows it has; 0 if not known."""
 
     frame: DataFrame
     rows: int
 
 
 def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
-    """Return a table of the store at `url`. It is read anew by every action on the frame."""
+    """Return a table of the store at `url`. Every action on the frame reads it anew."""
     return spark.read.format("hedwig").options(url=url, table=table.value, **options).load()
 
 
 def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> TableToCopy:
-    """Return `read_table` with the columns on request, for whoever writes the rows elsewhere and says what they lack.
+    """Return `read_table` with the columns on request, for a caller that copies the rows and reports what they lack.
 
-    Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
-    be null.
+    If `options` say to pass over unreadable records, the frame has a row for each of them. All columns may be null.
 
-    What tasks read is planned here and now, and not by processes that Spark would start to ask the data source. A store
-    that lists its topics to plan is listed this once, however often the frame is read; what comes to be later is not in
-    the frame.
+    This call plans what tasks read. Otherwise Spark would start processes to ask the data source. If a store lists its
+    topics to plan, it lists them only once, however often the frame is read. Its later topics are not in the frame.
 
     Raises: as `plan`.
     """
@@ -72,7 +70,7 @@ def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Map
 
 
 def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:
-    """Return the records of `tables` in the store at `url` that cannot be read, with a row for each.
+    """Return the records of `tables` in the store at `url` that cannot be read, one row each.
 
     Columns: table (string), topic, subscriber (binary, null where the table has none), why (string).
     """
@@ -93,9 +91,9 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
 
 
 def write_table(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Statistics:
-    """Write a frame, of so many rows if that is known, into a table of a store, in one action.
+    """Write a frame into a table of a store, in one action, and return what became of its rows.
 
-    Returns: what became of its rows.
+    Args: rows - how many rows the frame has; None if not known, then Spark chooses the number of tasks.
     """
     processors = frame.sparkSession.sparkContext.defaultParallelism
     partitions = None if rows is None else tasks_to_write(rows, processors)
@@ -103,23 +101,23 @@ def write_table(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Stat
 
 
 def apply_config(url: str, table: Table, options: Mapping[str, Any]) -> ApplyConfig:
-    """Return how a table of the store at `url` is written. `options` are fields of `ApplyConfig`.
+    """Return how to write a table of the store at `url`. `options` are fields of `ApplyConfig`.
 
-    Raises: ConfigurationError, InvalidArgumentError - they are not to be had together.
+    Raises: ConfigurationError, InvalidArgumentError - the options exclude each other, or one is out of range.
     """
     chosen = dict(options)
     policy = Policy(chosen.pop("policy", Policy.CREATE))
     if table is Table.TOPICS:
-        policy = Policy.CREATE  # They say that a topic exists, and there is no other way to have that so.
+        policy = Policy.CREATE  # Such a row says only that a topic exists, so it can only be created.
     return ApplyConfig(url=url, table=table, policy=policy, **chosen)
 
 
 def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame]:
-    """Return the tables in the folders of `directory`, Parquet each, that are named like them; in the order of writing.
+    """Return the tables in the Parquet folders of `directory` that have a table's name, in the order of writing.
 
-    Raises: JobError - there is none, or one was not written to its end.
+    Raises: JobError - there is none, or one is unfinished.
     """
-    # Ledgers before topics: a topic that is there already is the same for a row of topics, and a conflict for ledgers.
+    # Ledgers before topics: a topic that exists already is the same for a row of topics, and a conflict for ledgers.
     order = (Table.LEDGERS, Table.TOPICS, Table.SUBSCRIPTIONS, Table.OWNERS)
     folder = Folder(spark, directory)
     if folder.is_unfinished:

@@ -1,4 +1,4 @@
-"""Writing a DataFrame with a report of what became of its rows, which a data source's writer cannot return."""
+"""Writing a DataFrame, with a report of what became of its rows. The writer of a data source cannot return that."""
 
 import math
 from collections.abc import Iterator
@@ -23,19 +23,19 @@ from hedwig.pipeline.source.statistics import STATISTICS_SCHEMA
 __all__ = ["apply_rows", "check_writable", "tasks_to_write"]
 
 _PLACE: Final = "_place"
-"""A column, since an expression would be reckoned anew in each comparison of a sort."""
+"""A column, since a sort would evaluate an expression anew in each comparison."""
 _ROWS_PER_TASK: Final = 250_000
-"""About half a minute of work: so often something is heard of it, and no more is done again when a task is lost."""
+"""About half a minute of work. Progress advances with each task, and a lost task repeats no more than that."""
 _ROWS_PER_TASK_MIN: Final = 5_000
-"""Less than a second of work, for which no other task is worth its start."""
+"""Less than a second of work, which is not worth the start of another task."""
 
 
 def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
-    """Find out before any task begins whether `frame` can be written; return `config` with the URL that tasks use.
+    """Check before any task begins that `frame` can be written; return `config` with the URL that tasks use.
 
-    Raises: InvalidArgumentError - the frame has not the columns of the table; ConfigurationError - the policy is
-        OVERWRITE, and tasks of the session may run twice at once, or the store is a file that tasks on other
-        machines do not find; as `prepare`.
+    Raises: InvalidArgumentError - the columns of the frame are not those of the table; ConfigurationError - the policy
+        is OVERWRITE, and tasks may run twice at once, or tasks on other machines do not find the file of the store; as
+        `prepare`.
     """
     config = replace(config, url=session_url(frame.sparkSession, config.url))
     check_frame(config.table, frame.schema, with_versions=config.policy is Policy.REPLACE)
@@ -45,9 +45,9 @@ def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
 
 
 def tasks_to_write(rows: int, processors: int) -> int:
-    """Return how many tasks are to write so many rows: each processor has something to do, where that is worth it.
+    """Return how many tasks to write `rows` rows with: enough for every processor, if the rows are worth the start.
 
-    Left to itself Spark goes by bytes, and has 1.4 of 10 million subscriptions written by one task.
+    By default Spark goes by bytes, and has one task write 1.4 of 10 million subscriptions.
     """
     wanted = max(processors, math.ceil(rows / _ROWS_PER_TASK))
     return max(1, min(wanted, math.ceil(rows / _ROWS_PER_TASK_MIN)))
@@ -56,20 +56,21 @@ def tasks_to_write(rows: int, processors: int) -> int:
 def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None = None) -> DataFrame:
     """Return a frame that writes the rows of `frame` when it is collected, which must happen once.
 
-    A second action would write everything again; nothing is applied twice, but everything is asked for twice. The one
-    action runs what `frame` stands for twice: Spark takes a sample of its rows first, by which it shares them out. So a
-    frame that reads a live store reads it twice, and the rows that come the second time are written: where that matters
-    write it to Parquet first, or cache it, as the jobs do.
+    A second action would send every write again; the store would apply nothing twice. The one action runs the query of
+    `frame` twice: Spark first takes a sample of the rows, to share them out. So a frame that reads a live store reads
+    it twice, and the rows of the second read are written. Where that matters, write the frame to Parquet first, or
+    cache it, as the jobs do.
 
-    Args: partitions - how many tasks write; as many as Spark thinks right if it is not given.
-    Returns: a row for each task with STATISTICS_SCHEMA; `Statistics.of_rows` adds them up.
+    The new frame has one row for each task, with STATISTICS_SCHEMA; `Statistics.of_rows` sums them.
+
+    Args: partitions - how many tasks write; by default Spark chooses.
     Raises: as `check_writable`.
     """
     config = check_writable(frame, config)
-    # What a row is compared with travels only where it is.
+    # Version and backend travel to the tasks only where the policy compares them.
     unused = () if config.policy is Policy.REPLACE else provenance_columns()
     placed = frame.drop(*unused).withColumn(_PLACE, _place_in(config))
-    # So a task writes to one end of the store, and finds it in memory.
+    # With this order a task writes to one part of the store, which the store has in memory.
     order = (_PLACE, *key_columns(config.table))
     shared = placed.repartitionByRange(partitions, *order) if partitions else placed.repartitionByRange(*order)
     schema = StructType([spark_field(field) for field in STATISTICS_SCHEMA])
@@ -77,9 +78,9 @@ def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None 
 
 
 def _place_in(config: ApplyConfig) -> Column:
-    """Return an expression that, with the key behind it, sorts rows about as the store keeps them."""
+    """Return an expression that, followed by the key, sorts rows about as the store keeps them."""
     if MetadataUrl.parse(config.url).scheme.startswith("hbase"):
-        # As metadata.hbase.keys: the hash of the topic stands in front.
+        # As in metadata.hbase.keys, the hash of the topic comes first.
         return F.substring(F.sha2(F.col("topic"), 256), 1, 4)
     return F.lit("")
 

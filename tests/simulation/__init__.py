@@ -1,4 +1,4 @@
-"""A simulation of the whole cluster in virtual time: real hubs and clients over models of all servers."""
+"""A simulation of a whole cluster in virtual time: real hubs and clients over models of all servers."""
 
 from tests.simulation.simulation import Simulation, SimulationFailed, simulate
 

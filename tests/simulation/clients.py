@@ -1,4 +1,4 @@
-"""What publishers and subscribers do, by our real client: they pipeline, leave, come back, and are in no hurry."""
+"""Publishers and subscribers with our real client: they pipeline, leave, come back, and take their time."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,44 +16,44 @@ __all__ = ["Publisher", "Subscriber", "Surroundings", "at"]
 
 
 class Surroundings(Protocol):
-    """What clients know of the run."""
+    """What publishers and subscribers use of the run."""
 
     random: Random
     history: History
     topics: list[Topic]
     is_calm: bool
-    """Whether nothing fails any more, and everybody only has to finish."""
+    """Whether nothing fails any more, and all clients only have to finish."""
     is_over: bool
 
     @property
     def late_s(self) -> float:
-        """So long after the last request nothing comes into effect any more."""
+        """How long after the last request a request can still take effect."""
 
     @property
     def has_leases(self) -> bool:
-        """Whether no hub answers requests though others take it for dead."""
+        """Whether each hub stops answering before the others consider it dead."""
 
     def break_client(self, place: str) -> None:
-        """End the connections of a client's machine."""
+        """End all connections of a client's machine."""
 
     def hold_up(self, place: str, topic: Topic) -> None:
-        """Let nothing pass between a client's machine and the owner of a topic."""
+        """Hold up all bytes between a client's machine and the owner of a topic."""
 
     def let_through(self, place: str) -> None:
-        """Let everything pass again, and what was held up."""
+        """Let all bytes pass again, including those that were held up."""
 
     async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
-        """Move the consume pointer of a subscription back; `is_apart`: nobody has it open, or sends for it."""
+        """Move the consume pointer of a subscription back; `is_apart`: no client has it open, or sends for it."""
 
 
 def at(place: str, make: Callable[[], HedwigClient]) -> HedwigClient:
-    """Make a client on a machine."""
+    """Make a client on the machine `place`."""
     PLACE.set(place)
     return make()
 
 
 class Publisher:
-    """Sends bursts of messages, without waiting for each."""
+    """Publishes bursts of messages, without waiting for each answer."""
 
     def __init__(self, number: int, world: Surroundings, place: str, client: HedwigClient) -> None:
         self._number = number
@@ -96,7 +96,7 @@ class Publisher:
 
 
 class Subscriber:
-    """Opens one subscription again and again, from one of its machines, and leaves it in many ways."""
+    """Opens one subscription again and again, each time from one of its machines, and leaves it in many ways."""
 
     def __init__(
         self, world: Surroundings, reader: Reader, machines: list[tuple[str, HedwigClient]], *, auto_consume: bool
@@ -109,7 +109,7 @@ class Subscriber:
         self._closings: list[asyncio.Task[bool]] = []
         self._session = Session()
         self._held_up: str | None = None
-        """The machine whose last words are held up until the next session has begun."""
+        """The machine whose last requests are held up until the next session has begun."""
 
     async def run(self) -> None:
         random = self._world.random
@@ -139,7 +139,7 @@ class Subscriber:
             await asyncio.sleep(random.choice((0.0, 0.0, 0.01, 0.2, 1.0, 4.0)) if not self._world.is_calm else 0.1)
 
     async def finish(self) -> None:
-        """Close what was left open, and look at how each closing ended."""
+        """Close what was left open, and raise the error of any closing that failed."""
         for opened in self._left_open:
             await opened.close(last_is_finished=False)
         with suppress(asyncio.CancelledError):
@@ -183,7 +183,7 @@ class Subscriber:
         return subscription
 
     async def _skip(self, subscription: Subscription, finished: int) -> None:
-        """Say that messages are finished which this session has not got: those of former ones, or more."""
+        """Consume messages that this session has not received: those of former sessions, or more."""
         last = self._world.history.last_of(self.reader.topic)
         self._session.ahead = ahead = self._world.random.choice(
             (finished, max(finished, last - 2), max(finished, last))
@@ -192,7 +192,7 @@ class Subscriber:
         await self._consume(subscription, ahead)
 
     async def _read(self, subscription: Subscription, *, is_silent: bool) -> None:
-        """Take messages until it is enough; if `is_silent`, without saying what is finished."""
+        """Take a random number of messages, for a random time; if `is_silent`, without consuming them."""
         random, reader, history = self._world.random, self.reader, self._world.history
         loop = asyncio.get_running_loop()
         count = random.choice((1, 4, 15, 1000))
@@ -203,7 +203,7 @@ class Subscriber:
             if self._auto_consume and self._session.last is not None:
                 history.finishes(reader, self._session.last)
             try:
-                # In a calm world, too: it is looked whether all is over.
+                # The timeout applies in a calm world too, to check whether the run is over.
                 async with asyncio.timeout_at(max(until, loop.time() + 0.5)):
                     message = await anext(subscription)
             except TimeoutError:
@@ -234,11 +234,11 @@ class Subscriber:
             self._world.history.note(f"{self.reader} cannot consume: {type(exc).__name__}")
 
     async def _unsubscribe(self, client: HedwigClient) -> None:
-        """Delete the subscription, to begin it anew."""
+        """Delete the subscription, so that the next session creates it again."""
         reader, history = self.reader, self._world.history
         history.act(f"{reader} unsubscribes")
         if self._left_open and self._auto_consume and self._session.last is not None:
-            history.finishes(reader, self._session.last)  # Where it is open still, it is closed first.
+            history.finishes(reader, self._session.last)  # If it is still open, the client closes it first.
         try:
             await client.unsubscribe(reader.topic, reader.name)
         except ClientNotSubscribedError:
@@ -251,7 +251,7 @@ class Subscriber:
         if not self._world.has_leases:
             reader.is_in_doubt = True
         reader.begin_anew()
-        self._session = Session()  # What it had finished was finished in the subscription that is gone.
+        self._session = Session()  # The finished messages belong to the subscription that is gone.
 
     async def _leave(self, place: str, subscription: Subscription, *, is_silent: bool) -> None:
         random, reader, history = self._world.random, self.reader, self._world.history

@@ -1,4 +1,4 @@
-"""Turmoil: what is done to the cluster while its clients work, drawn from the seed."""
+"""Turmoil: faults and operator actions on the cluster while its clients work, drawn from the seed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ __all__ = ["Turmoil"]
 
 
 class Turmoil:
-    """Does one thing after another to a cluster, and heals everything in the end."""
+    """Does one action after another to a cluster, and heals everything at the end."""
 
     def __init__(self, simulation: "Simulation") -> None:
         self._world = simulation
@@ -33,7 +33,7 @@ class Turmoil:
         self._actions = [action for is_chosen, actions in kinds if is_chosen for action in actions]
 
     async def run(self, seconds: float) -> None:
-        """Do so for some time, and return once everything is healed."""
+        """Act on the cluster for `seconds`, and return once everything is healed."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         await asyncio.sleep(self._random.choice((0.0, 0.3, 2.0)))
@@ -244,7 +244,7 @@ class Turmoil:
             )
 
     async def _strand_and_give_back(self, hub: SimulatedHub, topic: OwnedTopic) -> None:
-        """Have the writer of a topic fail while somebody may have its last entries, and others recover the topic."""
+        """Make the writer of a topic fail while one bookie may have its last entries, and others recover the topic."""
         world, kept = self._world, self._bookie()
         cut = {name for name in world.bookies.bookies if name != kept}
         hub.view.cut_off |= cut
@@ -270,7 +270,7 @@ class Turmoil:
     # ------------------------------------------------------------------------------------------------ helpers
 
     def _hub(self, *, spare: int) -> SimulatedHub | None:
-        """Return a hub that serves, unless no more than so many do."""
+        """Return a hub that serves; None if at most `spare` hubs do."""
         hubs = [hub for hub in self._world.serving() if not hub.is_zombie]
         return self._random.choice(hubs) if len(hubs) > spare else None
 
@@ -281,7 +281,7 @@ class Turmoil:
         await asyncio.sleep(self._random.choice(seconds) * self._random.random())
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait for a condition, but no longer than said."""
+        """Wait for a condition, for at most `seconds`."""
         until = asyncio.get_running_loop().time() + seconds
         while not condition() and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (time is virtual)
             await asyncio.sleep(0.02)

@@ -8,10 +8,10 @@ __all__ = ["EvenFilter"]
 
 
 class EvenFilter:
-    """Wants the messages whose body ends with an even number."""
+    """Accepts the messages whose body ends with an even number."""
 
     def __init__(self, topic: Topic, subscriber: SubscriberId, preferences: SubscriptionPreferences) -> None:
-        """Take what every filter is given."""
+        """Take the arguments of every filter."""
 
     def accepts(self, message: Message) -> bool:
         return accepts(message.body)

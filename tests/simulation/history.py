@@ -1,4 +1,4 @@
-"""What happened in a run, as its clients saw it, and the rules that it must keep."""
+"""The events of a run, as its clients saw them, and the rules that the cluster must keep."""
 
 import asyncio
 import hashlib
@@ -11,7 +11,7 @@ __all__ = ["History", "Reader", "Session", "accepts", "sent_by"]
 
 
 def accepts(body: bytes) -> bool:
-    """Say whether the filter of the simulation wants a message."""
+    """Say whether the filter of the simulation accepts a message."""
     return body[-1] % 2 == 0
 
 
@@ -22,31 +22,31 @@ def sent_by(publisher: int, number: int) -> bytes:
 
 @dataclass(eq=False)
 class Reader:
-    """A subscription, as its application knows it: what it must get, and where it may begin."""
+    """A subscription, as its application knows it: the messages that it must get, and where it may begin."""
 
     topic: Topic
     name: SubscriberId
     preferences: SubscriptionPreferences
     finished: int | None = None
-    """The last message that is surely or maybe finished; what is behind it must come. None before the first message."""
+    """The last message that is surely or maybe finished; all later ones must arrive. None before the first message."""
     since: int | None = None
-    """The messages sent from this one on, counted over all publishers, were sent after it had subscribed."""
+    """The number, over all publishers, of the first message that was sent after it had subscribed."""
     got: set[int] = field(default_factory=set)
     waived: int = 0
-    """Up to here its application has said that messages are finished which it had perhaps not got."""
+    """Up to this message its application has consumed messages that it may not have received."""
     targets: set[int] = field(default_factory=set)
-    """Where operators moved its consume pointer, or tried to: a session that does not hear of it goes on from there."""
+    """Where operators moved its pointer, or tried to. A session that does not learn of it goes on from there."""
 
     is_in_doubt: bool = False
-    """Whether it may have been deleted, or may be yet: then it is owed nothing."""
+    """Whether the subscription may have been deleted, or may still be. Then it is owed no messages."""
 
     @property
     def skips(self) -> bool:
-        """Whether it does not get every message."""
+        """Whether it may miss messages."""
         return bool(self.preferences.message_bound or self.preferences.message_filter) or self.is_in_doubt
 
     def begin_anew(self) -> None:
-        """Forget what was owed to it, since it was deleted."""
+        """Drop what it is owed, since it was deleted."""
         self.since = self.finished = None
         self.waived = 0
         self.got.clear()
@@ -57,59 +57,59 @@ class Reader:
 
 @dataclass(slots=True)
 class Session:
-    """What an application has had of a subscription since it opened it."""
+    """What an application has received of a subscription since it opened it."""
 
     finished: int | None = None
-    """What was finished when it was opened: it begins no later than behind that."""
+    """The last message that was finished when it was opened. The session begins at the next one, or before."""
     last: int | None = None
-    """What was got last; whether it is finished is not said yet."""
+    """The last message that was received. It need not be finished yet."""
     ahead: int = 0
-    """Up to where this session has said that messages are finished, got or not."""
+    """Up to this message the session has consumed messages, received or not."""
     resumed: set[int] = field(default_factory=set)
-    """Behind which messages the client has attached again by itself; 0 before the first."""
+    """The messages after which the client has attached again by itself; 0 before the first."""
 
 
 @dataclass(slots=True)
 class _Sent:
     topic: Topic
     behind: int
-    """The last acknowledged id of the topic when it was sent."""
+    """The last acknowledged position of the topic when it was sent."""
     order: int
     position: int | None = None
     is_refused: bool = False
 
 
 class History:
-    """Collects what happens, and the rules that are broken."""
+    """Records the events of a run, and the rules that are broken."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.lines: list[str] = []
         """Everything that happened, in order."""
         self.actions: list[str] = []
-        """What was done to the cluster and by its clients: the schedule."""
+        """The schedule: what was done to the cluster, and what its clients did."""
         self._sent: dict[bytes, _Sent] = {}
         self._bodies: dict[Topic, dict[int, bytes]] = defaultdict(dict)
-        """What was seen at each position, acknowledged or delivered."""
+        """The body that was acknowledged or delivered at each position."""
         self._places: dict[bytes, int] = {}
         self._acknowledged: dict[Topic, dict[int, bytes]] = defaultdict(dict)
         self.acknowledged = self.delivered = self.refused = self.unknown = 0
 
     def digest(self) -> str:
-        """Return what is equal for runs in which the same happened."""
+        """Return a hash of all lines, which is equal for runs with the same events."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
     def note(self, text: str) -> None:
-        """Add a line to what happened."""
+        """Add a line to the events."""
         self.lines.append(f"{asyncio.get_running_loop().time() - 1000:10.4f} {text}")
 
     def act(self, text: str) -> None:
-        """Add a line to the schedule."""
+        """Add a line to the events and to the schedule."""
         self.note(text)
         self.actions.append(self.lines[-1])
 
     def broken(self, rule: str, text: str) -> None:
-        """Note that a rule was broken."""
+        """Record that a rule was broken."""
         self.note(f"BROKEN {rule}: {text}")
         self.violations.append(f"{rule}: {text}")
 
@@ -150,15 +150,15 @@ class History:
     # ------------------------------------------------------------------------------------------- subscribing
 
     def subscribes(self, reader: Reader) -> None:
-        """Note that a subscription is on record: whatever is sent from now on must come."""
+        """Record that a subscription exists: it must get all messages that are sent from now on."""
         if reader.since is None and not reader.is_in_doubt:
             reader.since = len(self._sent)
 
     def delivers(self, reader: Reader, position: int, body: bytes, session: Session) -> None:
-        """Note a message that an application got, the next one of its session.
+        """Record a message that an application received, the next one of its session.
 
-        What was consumed ahead, or is on its way to the hub from a former session, may be missing once the client has
-        attached again, and not before.
+        A session may consume messages ahead, or a former session's consume may be on its way to the hub. The messages
+        that these cover may be missing only after the client has attached again.
         """
         self.delivered += 1
         self.note(f"{reader} got {position} {body.decode()}")
@@ -185,11 +185,11 @@ class History:
         session.last = position
 
     def finishes(self, reader: Reader, position: int) -> None:
-        """Note that an application is about to say that it has finished a message, and all before it."""
+        """Record that an application is about to consume a message, and all before it."""
         reader.finished = max(reader.finished or 0, position)
 
     def waives(self, reader: Reader, position: int) -> None:
-        """Note that an application is about to say that all up to a message is finished, whether it got that or not."""
+        """Record that an application is about to consume all messages up to one, whether it received them or not."""
         self.act(f"{reader} says that it has finished {position}")
         self.finishes(reader, position)
         reader.waived = max(reader.waived, position)
@@ -198,7 +198,7 @@ class History:
         return max(self._acknowledged[topic], default=0)
 
     def missing(self, reader: Reader) -> list[int]:
-        """Return the acknowledged messages that a subscription must get and has not got."""
+        """Return the acknowledged messages that a subscription must receive and has not received."""
         if reader.since is None:
             return []
         owed = [

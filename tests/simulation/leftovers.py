@@ -1,4 +1,4 @@
-"""What a run must not leave behind: turns, pointers, acquisitions, tasks, writers, bytes."""
+"""Checks that a run leaves nothing behind: turns, pointers, acquisitions, tasks, writers, bytes."""
 
 import asyncio
 import sqlite3
@@ -14,11 +14,11 @@ from tests.simulation.simulated_hub import SimulatedHub
 __all__ = ["left_in_hub", "left_in_tables", "left_tasks", "lost_ledgers"]
 
 _NOTE_BYTES: Final = 100
-"""What a tail counts for a message that it let go, until its turn comes."""
+"""What `RecentMessages` still counts for each message that a tail has dropped, until the message is the oldest."""
 
 
 def left_in_hub(hub: SimulatedHub) -> Iterator[str]:
-    """Name what a hub holds though it was closed."""
+    """Name what a hub still holds although it was closed."""
     for what, left in _held(hub, hub.incarnation):
         if left:
             yield f"{hub.host} holds {what}: {left}"
@@ -52,10 +52,10 @@ def _held(hub: SimulatedHub, incarnation: Incarnation) -> Iterator[tuple[str, ob
 
 
 def left_in_tables(tables: sqlite3.Connection, late_owners: Collection[bytes]) -> Iterator[str]:
-    """Name what the metadata say though every topic was released.
+    """Name owner records and open ledgers in the metadata although every topic was released.
 
-    But for owner records that came late: a hub that heard nothing of its claim does not release the topic. Whoever is
-    asked for it next finds that the hub has ended, and takes it over.
+    Late owner records do not count: a hub that received no answer to its claim does not release the topic. The next hub
+    that a client asks for the topic finds that the owner has ended, and takes the topic over.
     """
     for topic, version in tables.execute("SELECT topic, version FROM ownership ORDER BY topic").fetchall():
         if version not in late_owners:
@@ -67,7 +67,7 @@ def left_in_tables(tables: sqlite3.Connection, late_owners: Collection[bytes]) -
 
 
 def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole: bool) -> Iterator[str]:
-    """Name the ledgers that a topic has and that do not exist; if `is_whole`, those too that no topic has."""
+    """Name the ledgers that a topic has and that do not exist; if `is_whole`, also those that no topic has."""
     named: set[int] = set()
     for topic, record in tables.execute("SELECT topic, record FROM persistence ORDER BY topic").fetchall():
         for each in unpack_ledger_ranges(record).ranges:
@@ -79,7 +79,7 @@ def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole
 
 
 def left_tasks() -> Iterator[str]:
-    """Name the tasks that go on though everything was closed."""
+    """Name the tasks that still run although everything was closed."""
     for task in asyncio.all_tasks():
         if task is not asyncio.current_task():
             name = getattr(task.get_coro(), "__qualname__", "of no name")

@@ -1,4 +1,7 @@
-"""Which hubs are alive, as each hub is told. A hub that was declared dead is not told: it has no lease, and goes on."""
+"""Which hubs are alive, as each hub sees it.
+
+A hub that was declared dead does not learn of it. It has no lease, and goes on.
+"""
 
 from collections.abc import Collection
 from random import Random
@@ -13,17 +16,17 @@ _ALWAYS_S: Final = 3600.0
 
 
 class Register:
-    """The hubs that are registered, each with its epoch."""
+    """The registered hubs, each with its epoch."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.hubs: dict[str, HubInfo] = {}
         self.leaving: set[str] = set()
-        """Hubs that are not chosen, if there is another."""
+        """Hubs that are not chosen as owners if there is another."""
         self._epochs = 0
 
     def add(self, host: str, port: int) -> HubInfo:
-        """Register a hub anew."""
+        """Register a hub with a new epoch."""
         self._epochs += 1
         hub = self.hubs[host] = HubInfo(host=host, port=port, epoch=self._epochs)
         self.leaving.discard(host)
@@ -36,7 +39,7 @@ class Register:
 
 
 class LivenessModel:
-    """As hub.ownership.Liveness, for one registration of a hub."""
+    """As hub.topics.ownership.Liveness, for one registration of a hub."""
 
     def __init__(self, register: Register, me: HubInfo) -> None:
         self._register = register

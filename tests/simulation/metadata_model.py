@@ -1,6 +1,6 @@
 """The metadata store as one hub sees it: the tables of SQLite in memory, behind a way on which requests get lost.
 
-The tables are those that the conformance suite holds to the contract; the way is ours.
+The conformance suite holds these tables to the contract. The way belongs to the simulation.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _LATE_S: Final = (0.0, 0.0, 0.05, 0.5, 2.0, 6.0)
 
 
 def open_tables() -> sqlite3.Connection:
-    """Return new tables, without a record."""
+    """Return new tables without records."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     for kind in KINDS:
         connection.execute(table_schema(kind))
@@ -35,9 +35,9 @@ def open_tables() -> sqlite3.Connection:
 
 
 class ModelWay:
-    """The way of one hub to the tables: what goes over it takes time, and may be refused, lost, or arrive late.
+    """The way of one hub to the tables: requests take time, and may be refused, get lost, or arrive late.
 
-    Stands where SQLite's lane does. `refused`, `lost` and `slow` are chances; `is_cut` refuses everything.
+    It stands in for a SqliteThread. `refused`, `lost` and `slow` are chances; `is_cut` refuses everything.
     """
 
     def __init__(self, tables: sqlite3.Connection, random: Random, delay_s: float) -> None:
@@ -51,10 +51,10 @@ class ModelWay:
         self.on_answer: Callable[[], None] = lambda: None
         self._is_closed = False
         self.late_owners: set[bytes] = set()
-        """The versions of owner records that were written after their writer had given up on an answer."""
+        """The versions of owner records that were written after the writer's request counted as lost."""
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
-        """As SqliteThread.run. A read whose answer is lost was surely not a write."""
+        """As SqliteThread.run, but the answer may be lost, also that of a read, which surely wrote nothing."""
         del deadline
         if self._is_closed:
             raise MetadataUnavailableError(f"{what}: the metadata store is closed")
@@ -66,7 +66,7 @@ class ModelWay:
             if random.random() < 0.6:
                 asyncio.get_running_loop().call_later(random.choice(_LATE_S), self._do_late, work)
             await asyncio.sleep(random.choice((0.02, 0.5)))
-            # Of a read, too: whoever reads takes both for the same.
+            # Raised for a read too: readers treat both errors alike.
             raise UncertainStateError(f"{what}: no answer")
         result = work(self._tables)
         await self._travel()
@@ -91,7 +91,7 @@ class ModelWay:
         try:
             work(self._tables)
         except MetadataError:
-            return  # Refused by its version; nobody hears of it.
+            return  # Refused by its version. No hub waits for the answer.
         self.late_owners |= self._owner_versions() - before
 
     def _owner_versions(self) -> set[bytes]:
@@ -99,7 +99,7 @@ class ModelWay:
 
 
 def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
-    """Return the metadata store at the other end of a way."""
+    """Return the metadata store that is reached over `way`."""
     lane = cast(SqliteThread, way)
     layout = Layout(kind="sqlite", store_id="model")
     return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, lane, lane, options), options)

@@ -1,4 +1,4 @@
-"""A network in memory: connections between clients and hubs that take time, stall, and break, as a seed decides."""
+"""A network in memory. Connections between clients and hubs take time, stall, and break, as a seed decides."""
 
 import asyncio
 import contextvars
@@ -13,23 +13,23 @@ from tests.virtual_time import VirtualLoop, VirtualTime
 __all__ = ["PLACE", "Network", "NetworkedTime", "SpinningError"]
 
 PLACE: Final = contextvars.ContextVar("PLACE", default="nowhere")
-"""Where the running task is: the name of its machine."""
+"""The name of the machine on which the task runs."""
 
 Ts = TypeVarTuple("Ts")
 
 _HIGH: Final = 64 * 1024
 _TURNS_MAX: Final = 100_000
-"""More turns of the loop than any sound run takes: these come to 15,000."""
+"""More turns of the loop than any sound run takes. Sound runs take up to 15,000."""
 
 _Listener = Callable[[], asyncio.Protocol]
 
 
 class SpinningError(Exception):
-    """Something goes on without an end, in no time or in next to none."""
+    """The loop runs without an end, while virtual time stands still or hardly passes."""
 
 
 class Network:
-    """Who listens where, who reaches whom, and how long bytes are on their way.
+    """Which machines listen, which reach each other, and how long bytes are on their way.
 
     `any_host` is a name that leads to any machine that listens.
     """
@@ -60,7 +60,7 @@ class Network:
         return (place, host) in self.cut or (host, place) in self.cut
 
     def heal(self) -> None:
-        """Let everything pass again, and what was held up."""
+        """Let all bytes pass again, including those that were held up."""
         self.cut.clear()
         self._go_on()
 
@@ -75,12 +75,12 @@ class Network:
             end.peer.go_on()
 
     def break_connections(self, host: str) -> None:
-        """End every connection of a machine, as the end of its process does."""
+        """End every connection of a machine, as if its process had ended."""
         for end in [end for end in self.connections if end.place == host]:
             end.abort()
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], host: str) -> tuple["_End", asyncio.Protocol]:
-        """Open a connection from the place of the running task. Raises ConnectionRefusedError."""
+        """Open a connection from the machine of the running task. Raises ConnectionRefusedError."""
         place = PLACE.get()
         await asyncio.sleep(self.delay())
         if host == self.any_host:
@@ -109,14 +109,14 @@ class Network:
 
 
 class _Socket:
-    """What little is asked of a socket."""
+    """The little that hubs and clients use of a socket."""
 
     def setsockopt(self, *_: object) -> None:
         return None
 
 
 class _End(asyncio.Transport):
-    """One end of a connection: what it writes arrives at its peer in order, later, or never."""
+    """One end of a connection. What it writes arrives at its peer in order, and late or never."""
 
     peer: "_End"
 
@@ -127,9 +127,9 @@ class _End(asyncio.Transport):
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._on_their_way: deque[bytes | None] = deque()
-        """What was written and the peer has not taken; None is the end."""
+        """What was written and the peer has not taken; None is the end of the stream."""
         self._due = 0
-        """How many of these have arrived."""
+        """How many of these have arrived at the peer."""
         self._arrives_at = 0.0
         self._unsent = 0
         self._high = _HIGH
@@ -166,13 +166,13 @@ class _End(asyncio.Transport):
                 self.protocol.pause_writing()
 
     def close(self) -> None:
-        """End it after what was written."""
+        """End the connection after all that was written."""
         if not self._is_closing:
             self._is_closing = True
             self._put(None)
 
     def abort(self) -> None:
-        """End it at once; what is on its way may not arrive."""
+        """End the connection at once; what is on its way may not arrive."""
         self._is_closing = self._is_aborted = True
         self._on_their_way.clear()
         self._later(self.lose, None)
@@ -201,7 +201,7 @@ class _End(asyncio.Transport):
             return
         while self._due and self._on_their_way and not self._network.is_cut(self.place, peer.place):
             if peer._is_closing:
-                # A machine answers what comes to a connection that it has closed with a reset.
+                # A machine answers with a reset if bytes arrive for a connection that it has closed.
                 self._on_their_way.clear()
                 self._later(self.lose, ConnectionResetError("reset by the peer") if not self._is_closing else None)
                 return
@@ -250,9 +250,9 @@ class NetworkedTime(VirtualTime):
 
 
 class _Loop(VirtualLoop):
-    """A virtual loop that asks the system for nothing, since nothing here comes from outside.
+    """A virtual loop that never polls the system, since no event comes from outside.
 
-    Timers of one moment run in the order in which they were made.
+    Timers for the same moment run in the order in which they were made.
     """
 
     _ready: deque[asyncio.Handle]

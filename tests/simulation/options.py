@@ -1,4 +1,4 @@
-"""The options of one run, as its seed decides: small bounds, so that a short run comes to what is rare."""
+"""The options of one run, as its seed decides. Bounds are small, so that a short run reaches rare cases."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from hedwig.model import SubscriptionPreferences
 __all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "preferences"]
 
 LEFT_OUT: Final[frozenset[str]] = frozenset()
-"""What runs leave out, since a defect that is known, and not mended yet, makes it fail."""
+"""What runs leave out, since a known defect that is not fixed yet makes it fail."""
 
 _PLACE: Final = "zookeeper://model:2181/hedwig/model"
 _QUORUMS: Final = ((1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (3, 3, 2))
@@ -24,18 +24,19 @@ _QUORUMS: Final = ((1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (3, 3, 2))
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What may go wrong in a run. Few kinds at a time come further than all of them together."""
+    """What may go wrong in a run. Runs with few kinds of faults get further than runs with all of them."""
 
     hubs: bool
-    """Hubs crash, or go on though they are declared dead."""
+    """Hubs crash, stop, or lose their session."""
     zombies: bool
+    """Hubs go on for a while after they are declared dead."""
     network: bool
     metadata: bool
     bookies: bool
     moves: bool
     """Topics are released, handed over, and drained."""
     cancels: bool
-    """Operators give up waiting in the moment in which something is answered."""
+    """Operators give up waiting at the moment when a request is answered."""
 
     @classmethod
     def draw(cls, random: Random) -> Self:

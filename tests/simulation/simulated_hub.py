@@ -1,4 +1,4 @@
-"""A hub of the simulation: all of a real one but for its sockets, its lease, and the servers that it talks to."""
+"""A hub of the simulation: a real hub, except for its sockets, its lease, and the servers that it talks to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ _EPOCH_S: Final = 1_700_000_000
 
 @cache
 def _filters() -> FilterRegistry:
-    """Return the filters of every hub; to look for them takes longer than a run."""
+    """Return the filters of every hub. They are cached, since looking for them takes longer than a run."""
     return FilterRegistry({"even": "tests.simulation.filters:EvenFilter"})
 
 
@@ -53,7 +53,7 @@ class VirtualClock(Clock):
 
 
 class LedgerRecords:
-    """The ledger metadata as one hub reaches them."""
+    """The ledger metadata as one hub sees them."""
 
     def __init__(self, model: ModelMetadata) -> None:
         self._model = model
@@ -87,7 +87,7 @@ class LedgerRecords:
 
 
 class _Shape:
-    """As hub.shape.Shape, of a hub without a lease: it serves until it is told."""
+    """As hub.membership.Membership, for a hub without a lease: it serves until `notice` or `crash`."""
 
     balance = None
 
@@ -134,12 +134,12 @@ class SimulatedHub(Hub):
         self._random = random
         self._on_given_up = on_given_up
         self.stores: list[BookkeeperLedgerStore] = []
-        """Those of every incarnation."""
+        """The ledger stores of all incarnations."""
         self.clusters: list[Cluster] = []
         self.liveness: LivenessModel
 
     async def start_up(self) -> None:
-        """Register, and listen. Run in the context of the hub's own place."""
+        """Register, and listen. Run it in a context whose `PLACE` is the hub's machine."""
         self._filters = _filters()
         self.shape = cast(Membership, _Shape())
         self.port = PORT
@@ -164,7 +164,7 @@ class SimulatedHub(Hub):
         self._servers.append(cast(asyncio.Server, _Listener(self.network, self.host)))
 
     def serve_anew(self) -> None:
-        """Begin an incarnation, under a new registration."""
+        """Begin an incarnation with a new registration."""
         me = self.register.add(self.host, PORT)
         self.liveness = LivenessModel(self.register, me)
         cluster = Cluster(self.view, self.view, self.records, self._bookkeeper.cluster, self._random)
@@ -182,12 +182,12 @@ class SimulatedHub(Hub):
         self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing)
 
     def declare_dead(self) -> None:
-        """Let all others believe that this hub is dead, while it goes on."""
+        """Remove the hub from the register, so that all others consider it dead, while it goes on."""
         self.is_zombie = True
         self.register.remove(self.incarnation.me)
 
     async def notice(self) -> None:
-        """Find out that it was declared dead, and register anew."""
+        """Learn that the hub was declared dead, and register it again."""
         self.is_zombie = self.is_draining = False
         self.register.remove(self.incarnation.me)
         await self.lost("it was declared dead")
@@ -196,17 +196,17 @@ class SimulatedHub(Hub):
             self.serve_anew()
 
     def cut_off(self) -> None:
-        """Take every server out of this hub's reach."""
+        """Cut this hub off from every server."""
         self.way.is_cut = self.records.is_cut = self.liveness.is_cut = True
         self.view.cut_off = set(self.view.bookies)
 
     def reach_all(self) -> None:
-        """Bring every server back into this hub's reach."""
+        """Let this hub reach every server again."""
         self.way.is_cut = self.records.is_cut = self.liveness.is_cut = False
         self.view.cut_off.clear()
 
     async def crash(self) -> None:
-        """End at once: nothing of it reaches anybody from now on, but what is on its way already."""
+        """End at once: nothing that the hub sends from now on arrives, except what is on its way already."""
         self.is_down = True
         self.cut_off()
         for server in self._servers:
@@ -217,7 +217,7 @@ class SimulatedHub(Hub):
         await self._stack.aclose()
 
     def forget(self) -> None:
-        """Let the others find out that it crashed."""
+        """Remove the crashed hub from the register, so that the others learn of the crash."""
         self.register.remove(self.incarnation.me)
 
     async def _let_go(self) -> None:

@@ -1,4 +1,4 @@
-"""One run: a cluster of real hubs and clients over models of all servers, faults, and what must hold in the end."""
+"""One run: a cluster of real hubs and clients over models of all servers, faults, and what must hold at the end."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ from tests.simulation.simulated_hub import PORT, SimulatedHub, VirtualClock
 __all__ = ["Simulation", "SimulationFailed", "simulate"]
 
 _CALM_S: Final = 120.0
-"""Within so much virtual time after the last fault everybody must have what is owed."""
+"""How long after the last fault, in virtual time, all subscribers must have what they are owed."""
 
 
 _RUNS_KEPT: Final = 20
@@ -37,11 +37,11 @@ _runs: Final = itertools.count()
 
 
 class SimulationFailed(AssertionError):
-    """A rule was broken. Its text has the seed, the rule, and the schedule."""
+    """A rule was broken. The text has the seed, the rule, and the schedule."""
 
 
 class Simulation:
-    """The cluster of one seed. `run` is to be run once, in virtual time."""
+    """The cluster of one seed. Call `run` once, in virtual time."""
 
     late_s = 10.0
 
@@ -77,7 +77,7 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------- the cluster
 
     async def start_hub(self, host: str) -> None:
-        """Start the hub at a host, anew if there was one."""
+        """Start the hub at a host, or start it again."""
         if (before := self.hubs.get(host)) is not None:
             self.ended.append(before)
         way = ModelWay(self.tables, self.random, self._delay_s)
@@ -107,7 +107,7 @@ class Simulation:
         return [hub for hub in self.hubs.values() if not hub.is_down and not hub.is_closing]
 
     def owner(self, topic: Topic) -> tuple[SimulatedHub, OwnedTopic] | None:
-        """Return the hub that serves a topic, and is not deposed as far as is known."""
+        """Return the hub that serves a topic, unless it was declared dead, and the topic; None if there is none."""
         for hub in self.serving():
             owned = hub.topics.get(topic)
             if owned is not None and not hub.is_zombie:
@@ -137,7 +137,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------------- operators
 
     async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
-        """Move the consume pointer of a subscription to where it was, or to what is kept."""
+        """Move the consume pointer of a subscription to an earlier position, or to the oldest message that is kept."""
         owner = self.owner(reader.topic)
         if reader.finished is None or owner is None or reader in self._sought:
             return
@@ -156,7 +156,7 @@ class Simulation:
         if seeker.cancelled():
             return
         sought = seeker.result()
-        # What was sent before, by a hub or a connection that is deposed and does not know it, may come after all.
+        # With these faults, a deposed hub or an old connection may still deliver requests that were sent before.
         if sought is not None and is_apart and not (self.faults.zombies or self.faults.network):
             reader.finished = sought.next_id - 1
             reader.waived = min(reader.waived, reader.finished)
@@ -175,7 +175,7 @@ class Simulation:
         return sought
 
     def _answered(self) -> None:
-        """Cancel a seek near the moment in which the metadata answer, now and then."""
+        """Sometimes cancel a seek, near the moment when the metadata answer."""
         if self.seekers and self.faults.cancels and self.random.random() < 0.2:
             _after_turns(self.random.randrange(8), self.random.choice(list(self.seekers)).cancel)
 
@@ -193,7 +193,7 @@ class Simulation:
                 self.history.broken("no hang", "something does not come to its end")
             except Exception as exc:
                 self.history.broken("no defect", f"{type(exc).__name__}: {exc}")
-            gc.collect()  # An exception that nobody has looked at is told when its task goes.
+            gc.collect()  # asyncio reports an exception that was never retrieved when its task is freed.
         if self.history.violations:
             raise SimulationFailed(self.report())
 
@@ -267,7 +267,7 @@ class Simulation:
         return subscribers
 
     async def _settle(self, publishers: list[Publisher]) -> None:
-        """Publish a few more messages, and wait until everybody has what is owed."""
+        """Publish a few more messages, and wait until all subscribers have what they are owed."""
         for topic in self.topics:
             for _ in range(self.random.choice((1, 3, 8))):
                 while not await self.random.choice(publishers).publish(topic):  # noqa: ASYNC110 (time is virtual)
@@ -281,7 +281,7 @@ class Simulation:
             raise
 
     def _owed(self) -> str:
-        """Say who lacks what."""
+        """Return a text about the first subscriber or hub that is not done; empty if there is none."""
         for reader in self.readers:
             if reader.since is None:
                 return f"{reader} cannot subscribe"
@@ -305,7 +305,7 @@ class Simulation:
         for hub in self.hubs.values():
             for left in left_in_hub(hub):
                 self.history.broken("nothing is left behind", left)
-        # Else `metadata repair` finds what crashes left, or a change whose outcome its hub never learned.
+        # With these faults, crashes and changes of unknown outcome leave ledgers, which `metadata repair` finds.
         is_whole = not (self.faults.hubs or self.faults.zombies or self.faults.metadata)
         ledgers = lost_ledgers(self.tables, self.ledgers, is_whole=is_whole)
         late_owners = {version for way in self.ways for version in way.late_owners}
@@ -314,7 +314,7 @@ class Simulation:
 
 
 def _after_turns(turns: int, work: Callable[[], object]) -> None:
-    """Do something so many turns of the event loop later."""
+    """Do `work` after `turns` turns of the event loop."""
     if turns:
         asyncio.get_running_loop().call_soon(_after_turns, turns - 1, work)
     else:
@@ -323,7 +323,7 @@ def _after_turns(turns: int, work: Callable[[], object]) -> None:
 
 @contextmanager
 def _told_defects(history: History) -> Iterator[None]:
-    """Have what is logged with a traceback, which is a defect, break a rule."""
+    """Count each log record with a traceback as a broken rule, since it is a defect."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -348,7 +348,7 @@ def _told_defects(history: History) -> Iterator[None]:
 
 def simulate(simulation: Simulation) -> None:
     """Run a simulation in virtual time. Raises SimulationFailed."""
-    # When garbage goes must not depend on what the process did before. What former runs left goes now and then.
+    # The moment of a garbage collection must not depend on former runs of the process. So collect only here, sometimes.
     if next(_runs) % _RUNS_KEPT == 0:
         gc.collect()
     gc.freeze()

@@ -1,6 +1,6 @@
-"""Mends of defects that were found, each taken out again: the simulation must find the defect anew.
+"""Fixes of defects, each taken out again: the simulation must find the defect again.
 
-Each stands for the number of its finding, and does what the code did before, in as few lines as can be.
+The keys are the numbers of the findings. Each replacement does what the code did before, in as few lines as possible.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def _keep_failed_writers(self: BookkeeperLedgerStore, *given: Any) -> int:
 
 
 def _let_no_writer_go(self: BookkeeperLedgerStore, ledger_id: int) -> None:
-    """Keep the writer of a log that has ended."""
+    """Keep the writer although its log has ended."""
 
 
 async def _read_once(
@@ -125,11 +125,11 @@ def _begin_out_of_order(self: Requests, channel: Any, request: Any, size: int) -
 
 
 def _over_unseen(self: Requests, channel: Any, request: Any) -> None:
-    """Let nothing wait for anything."""
+    """Do nothing, so that no request waits for another."""
 
 
 TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
-    # Later mends hide the defect: a log that ends lets go of its writers, and a reader recovers what it does not find.
+    # Later fixes hide the defect: a log that ends drops its writers, and a reader recovers what it does not find.
     "1.3": (
         (BookkeeperLedgerStore, "create", _keep_failed_writers),
         (BookkeeperLedgerStore, "let_go", _let_no_writer_go),
@@ -154,7 +154,7 @@ TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
 
 @contextmanager
 def without_mend(number: str) -> Iterator[None]:
-    """Take a mend out, by the number of its finding."""
+    """Take a fix out, by the number of its finding, until the block ends."""
     with ExitStack() as stack:
         for owner, name, defective in TAKEN_OUT[number]:
             stack.enter_context(patch.object(owner, name, defective))

@@ -1,4 +1,4 @@
-"""Whatever fails in whatever order, the whole cluster keeps its promises: thousands of seeds, each in virtual time."""
+"""The whole cluster keeps its promises under any faults in any order: thousands of seeds, each in virtual time."""
 
 import functools
 import multiprocessing
@@ -57,12 +57,12 @@ _KINDS: Final = {
     "a pointer is moved by force": r"s\d of t\d is sought to \S+ at hub\d, by force",
     "calm": "calm",
 }
-"""What schedules are made of."""
+"""The kinds of actions in schedules, by the pattern of their line."""
 
 
 @functools.cache
 def _done_by(first: int) -> tuple[Counter[str], Counter[str]]:
-    """Run a block of seeds; return what its schedules had of each kind, and what came of it."""
+    """Run a block of seeds; return how often each kind of action and each outcome occurred."""
     kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     for seed in range(first, first + _BLOCK):
@@ -86,7 +86,7 @@ def test_every_promise_is_kept(first: int) -> None:
 
 
 def test_everything_that_may_happen_does() -> None:
-    """A schedule that has silently lost a fault would keep every promise as well."""
+    """A simulation that has silently lost a kind of fault would keep every promise too."""
     blocks = [_done_by(first) for first in range(0, _QUICK, _BLOCK)]
     kinds = sum((kinds for kinds, _ in blocks), Counter[str]())
     assert not kinds.keys() - _KINDS.keys(), "a kind of which nobody asks whether it happens"
@@ -119,7 +119,7 @@ def _failures(seeds: range) -> list[str]:
 
 
 def test_a_seed_repeats_exactly_in_every_process() -> None:
-    """Neither the hashes of names nor what the process did before decide anything."""
+    """Neither the hashes of names nor earlier runs of the process change a run."""
     after_others = _told_by("100", "--count=12", "--all", hash_seed="1")
     alone = _told_by("106", "--count=6", "--all", hash_seed="2")
     assert alone.count("digest") == 6

@@ -1,4 +1,4 @@
-"""The commands `hedwig-admin check …`: is this deployment healthy, and is this store good enough."""
+"""The commands `hedwig-admin check …`: whether a deployment is healthy, and whether a store is good enough."""
 
 import click
 

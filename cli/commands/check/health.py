@@ -1,4 +1,4 @@
-"""The command `hedwig-admin check health`: everything that a deployment needs, one line for each, with a verdict."""
+"""The command `hedwig-admin check health`: all that a deployment needs, one line for each, with a verdict."""
 
 import asyncio
 import sys
@@ -59,7 +59,7 @@ def check_health(settings: Settings, ctx: click.Context, deployment: Deployment)
 
 
 def _say_what_is_wrong(found: Sequence[Finding]) -> None:
-    """Say in full what a table on a terminal cuts, of all that somebody has to do something about."""
+    """Say in full what a table on a terminal cuts, for each finding that asks for action."""
     for finding in found:
         if finding.verdict not in (Verdict.PASS, Verdict.SKIP):
             click.echo(f"{finding.verdict} {finding.check}: {finding.detail}", err=True)

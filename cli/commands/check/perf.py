@@ -1,4 +1,4 @@
-"""The command `hedwig-admin check perf`: is a store good enough for a deployment of a size, measured in short runs."""
+"""The command `hedwig-admin check perf`: whether a store is good enough for a deployment, measured in short runs."""
 
 import os
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _COLUMNS: Final = (
 )
 _SHOWN: Final = ("verdict", "operation", "p50_ms", "p99_ms", "p99_ms_max", "per_s", "per_s_min")
 _BUSY: Final = 2.0
-"""From so much load for each processor on, a caller waits for a processor as long as for the store."""
+"""At this load for each processor, a caller waits for a processor as long as for the store."""
 _CLEAN: Final = "hedwig-admin check perf --clean"
 
 
@@ -91,7 +91,7 @@ def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -
 
 
 def _say_if_busy() -> None:
-    """Say so if this machine has so much else to do that it may be what is slow."""
+    """Report if this machine has so much other load that it may be the slow part."""
     processors = os.cpu_count() or 1
     load, _, _ = os.getloadavg()
     if load > _BUSY * processors:
@@ -103,7 +103,7 @@ def _say_if_busy() -> None:
 
 
 async def _check(settings: Settings, store: MetadataStore, size: PerfSize, output: Output) -> Sequence[Verdict]:
-    """Measure everything, and remove what was made, whatever becomes of it."""
+    """Measure everything, and in any case remove the topics that were made."""
     topics = ScratchTopics()
     try:
         return await _measure(PerfRuns(store, topics, size), size, output)
@@ -152,7 +152,7 @@ def _fields(
 
 
 async def _remove(settings: Settings, store: MetadataStore, topics: ScratchTopics) -> None:
-    """Remove what a run made, or say that some of it is left."""
+    """Remove the topics of a run, or report that some remain."""
     try:
         with load_progress("removing the topics of the run", None, noun="topics") as progress:
             await topics.remove(settings.deployment, store, partial(progress.advance, read_bytes=0))

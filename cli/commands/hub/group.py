@@ -1,4 +1,4 @@
-"""The commands `hedwig-admin hub …`: the hubs of a cluster or the standalone one, and emptying one for maintenance."""
+"""The commands `hedwig-admin hub …`: hubs of a cluster or a standalone hub, and draining a hub for maintenance."""
 
 import math
 import time
@@ -133,7 +133,7 @@ def show_load(settings: Settings, hub: str | None, deployment: Deployment) -> No
 
 
 def _write_loads(deployment: Deployment, output: Output, hubs: "Sequence[LiveHub]") -> None:
-    """Write what each hub has to do. Raises OperationError if one does not say, once all were asked."""
+    """Write the load of each hub. Raises OperationError after all were asked, if one did not answer."""
     errors: list[OperationError] = []
     output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
     for each in hubs:
@@ -207,7 +207,7 @@ def _fields(found: "LiveHub") -> dict[str, Any]:
     return {
         "hub": _name(found),
         "state": "draining" if found.is_draining else "serving",
-        # While it drains, what it announces in place of a number keeps topics away from it.
+        # While a hub drains, it announces a number that keeps topics away from it, in place of its load.
         "topics": None if found.is_draining else found.load,
         "admin": found.admin,
         "ssl_port": found.info.ssl_port,
@@ -216,7 +216,7 @@ def _fields(found: "LiveHub") -> dict[str, Any]:
 
 
 def _fields_of(found: ReachedHub) -> dict[str, Any]:
-    """Return the same of a hub that is asked, be it standalone."""
+    """Return the same fields of a hub that answers, also of a standalone one."""
     if found.announced is not None:
         return _fields(found.announced)
     return {
@@ -230,7 +230,7 @@ def _fields_of(found: ReachedHub) -> dict[str, Any]:
 
 
 def _load_fields(name: str, load: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what a hub says of its load; nothing but its name if it did not."""
+    """Return the load as the hub reported it; only the name if it did not answer."""
     if load is None:
         return {"hub": name} | dict.fromkeys(_LOAD_COLUMNS[1:])
     return (
@@ -258,7 +258,7 @@ def _name(found: "LiveHub") -> str:
 def _wait_until_empty(
     settings: Settings, found: ReachedHub, told: dict[str, Any], within_s: float | None
 ) -> dict[str, Any]:
-    """Ask until the hub has no topic. Ctrl-C and the end of the time leave the drain as it is, and say so."""
+    """Ask until the hub has no topic. Ctrl-C or the end of the time leaves the hub draining, and reports that."""
     began_at, said_at = time.monotonic(), -math.inf
     try:
         while told["topics"] and told["draining"]:

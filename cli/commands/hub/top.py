@@ -1,4 +1,4 @@
-"""The command `hedwig-admin top`: what all hubs have to do, as it changes."""
+"""The command `hedwig-admin top`: the load of all hubs, as it changes."""
 
 import asyncio
 import itertools
@@ -37,9 +37,9 @@ _COLUMNS: Final = (
 )
 _SHOWN: Final = ("hub", "state", "topics", "publishes_per_s", "attached_lag_messages")
 _SHARE: Final = 0.8
-"""Of the time between two pictures, for the hubs to answer in."""
+"""The share of the time between two pictures in which the hubs may answer."""
 _FIRST_S: Final = 4.0
-"""For the first one, which would say of a hub that is a little slow only that it has not answered."""
+"""The time for the first picture. A shorter one would show only that a slow hub has not answered."""
 
 
 @click.command("top", cls=AdminCommand, example="hedwig-admin top --count 1")
@@ -104,13 +104,13 @@ def top(
 
 
 async def _draw(survey: HubSurvey, order: TopOrder, every_s: float, count: int | None) -> None:
-    """Draw a picture again and again, until q, or `count` is reached."""
+    """Draw a picture every `every_s` seconds, until q, or for `count` pictures."""
     from rich.console import Console
     from rich.live import Live
 
     from hedwig.cli.arguments.keys import Keys
 
-    readings = await survey.look(_FIRST_S)  # What fails at once is said on the terminal as it is.
+    readings = await survey.look(_FIRST_S)  # An error of the first look ends the command before the screen is used.
     console = Console()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         for number in itertools.count(1):
@@ -132,14 +132,14 @@ async def _draw(survey: HubSurvey, order: TopOrder, every_s: float, count: int |
 
 
 def _reordered(order: TopOrder, key: str) -> TopOrder:
-    """Return the order that a key asks for; the same for a key that asks for none."""
+    """Return the order that a key chooses; the same order for any other key."""
     if key == "r":
         return TopOrder(order.key, not order.is_reversed)
     return next((TopOrder(name) for name in SORT_KEYS if name[0] == key), order)
 
 
 async def _write(survey: HubSurvey, order: TopOrder, every_s: float, count: int | None, output: Output) -> None:
-    """Write rows again and again, until Ctrl-C, or `count` is reached: a table each time, else one listing."""
+    """Write rows again and again, until Ctrl-C, or `count` times: a table each time, else one listing."""
     is_table = isinstance(output, TableOutput)
     is_begun = False
     try:
@@ -153,7 +153,7 @@ async def _write(survey: HubSurvey, order: TopOrder, every_s: float, count: int 
                 click.echo(f"error: {survey.trouble}", err=True)
             at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             output.page([{"at": at} | _rounded(reading.fields()) for reading in order.sorted(readings)])
-            if is_table:  # The next one has a header of its own, below an empty line.
+            if is_table:  # The next table has its own header, below an empty line.
                 output.end()
                 is_begun = False
             if number == count:

@@ -1,4 +1,4 @@
-"""What `top` draws: a line for each hub, the sum of all above them, and the keys below, within the terminal's size."""
+"""What `top` draws, within the size of the terminal: the sum of all hubs, a line for each hub, and the keys."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ SORT_KEYS: Final[Mapping[str, str]] = {
     "lag": "attached_lag_messages",
     "conflicts": "conflicts_per_s",
 }
-"""What hubs can be sorted by, and the field of a reading; its first letter is its key."""
+"""The columns by which hubs can be sorted, and their fields in a reading. The first letter is the key to press."""
 
 _COLUMNS: Final = (
     ("TOPICS", "topics"),
@@ -37,18 +37,18 @@ _COLUMNS: Final = (
 _UNITS: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 _KEYS: Final = "q quit  r reverse  sort: [h]ub [t]opics [s]ubs [p]ub [d]eliv [l]ag [c]onflicts"
 _FIXED_LINES: Final = 6
-"""Those that are no hub's: title, trouble, names of columns, sum, what is left out, keys."""
+"""Lines that show no hub: title, trouble, names of columns, sum, what is left out, keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopOrder:
-    """By what hubs are sorted: names from the first on, numbers from the largest on, unless `is_reversed`."""
+    """How hubs are sorted. Names ascend and numbers descend, unless `is_reversed`."""
 
     key: str = "hub"
     is_reversed: bool = False
 
     def sorted(self, readings: Sequence[HubReading]) -> list[HubReading]:
-        """Return the readings in this order; what is not known comes last."""
+        """Return the readings in this order. Unknown values come last."""
         field = SORT_KEYS[self.key]
         if field == "hub":
             return sorted(readings, key=lambda reading: _name_key(reading.hub), reverse=self.is_reversed)
@@ -59,7 +59,7 @@ class TopOrder:
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """One picture: the readings, the order of their hubs, what went wrong, and the busiest topics if asked for."""
+    """One picture: the readings, the order of their hubs, an error, and the busiest topics if the user wants them."""
 
     readings: Sequence[HubReading]
     order: TopOrder
@@ -68,7 +68,7 @@ class TopView:
     topics: Sequence[TopicReading] = ()
 
     def render(self, width: int, height: int) -> RenderableType:
-        """Return the picture for a terminal of so many columns and lines."""
+        """Return the picture for a terminal of `width` columns and `height` lines."""
         title = Text(
             f"hedwig-admin top  {time.strftime('%H:%M:%S')}  {counted(len(self.readings), 'hub')}, every "
             f"{self.every_s:g} s, by {self.order.key}{' reversed' if self.order.is_reversed else ''}",
@@ -91,10 +91,10 @@ class TopView:
         return Group(*lines)
 
     def _hindrance(self) -> str:
-        """Return what is the matter with the first hub that has something the matter."""
+        """Return the trouble of the first hub that has any."""
         for reading in self.readings:
             if reading.why:
-                # A line of the terminal has no room to say twice where that is.
+                # A line of the terminal has no room to name the hub twice.
                 return reading.why if reading.hub in reading.why else f"{reading.hub}: {reading.why}"
         return ""
 
@@ -129,7 +129,7 @@ class TopView:
 
 
 def _number(value: float | None) -> str:
-    """Return a number in seven characters at most."""
+    """Return a number in at most seven characters."""
     if value is None:
         return "-"
     for unit, letter in _UNITS:

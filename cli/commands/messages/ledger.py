@@ -118,7 +118,7 @@ def read_entries(
 
     async def write(positions: TopicPositions) -> None:
         if topic is not None and not positions.held:
-            # Without messages it takes no ledgers to say so.
+            # Without messages there is no need to open the ledgers.
             output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)
             output.end()
             return
@@ -145,7 +145,7 @@ ledger.add_command(delete_orphans)
 
 
 async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
-    """Return what a topic's record says of its ledgers. Raises OperationError if there is no such topic."""
+    """Return the ledgers in a topic's record. Raises OperationError if there is no such topic."""
     kept = await store.persistence.read(topic)
     if kept is None:
         raise missing_topic(topic)
@@ -155,9 +155,9 @@ async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
 def _wanted(
     selection: Selection, listing: str, topic: Topic, positions: TopicPositions
 ) -> tuple[Sequence[Held], str | None]:
-    """Return the ledgers that are wanted, in the order of the topic, and the token that goes on.
+    """Return the selected ledgers, in the order of the topic, and the token that continues the listing.
 
-    Raises: OperationError - the topic does not have the ledger to begin after, or has it no more.
+    Raises: OperationError - the topic does not have the ledger to begin after, or does not have it any more.
     """
     after, held = selection.start(listing), positions.held
     if after is not None:

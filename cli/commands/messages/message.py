@@ -1,4 +1,4 @@
-"""The commands `hedwig-admin message …`: looking at messages without consuming any."""
+"""The commands `hedwig-admin message …`: they look at messages without consuming any."""
 
 import base64
 from functools import partial
@@ -65,7 +65,7 @@ def peek_messages(
     async def peek(store: MetadataStore) -> None:
         positions = await ranges_of(store, topic)
         if not positions.held:
-            # Without messages it takes no ledgers to say so.
+            # Without messages there is no need to open the ledgers.
             output.begin("messages", _COLUMNS, _SHOWN)
             output.end()
             return
@@ -114,7 +114,7 @@ def count_messages(settings: Settings, /, topic: Topic, deployment: Deployment) 
 
 
 def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminEndpoint | None:
-    """Return the way to the owner; None, which is said, if there is one that cannot be asked."""
+    """Return the endpoint of the owner; None without a living owner. Reports an owner that cannot be asked."""
     owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.UNKNOWN:
         click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
@@ -128,7 +128,7 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
 
 
 def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, span: MessageSpan, output: Output) -> bool:
-    """Write what the hub has; return False, with nothing written, if it does not own the topic any more."""
+    """Write the messages of the hub; return False, with nothing written, if it does not own the topic any more."""
     following: int | None = span.first
     left = span.limit
     is_first = True
@@ -163,7 +163,7 @@ def _last_id_of_hub(endpoint: AdminEndpoint, topic: Topic) -> int | None:
 
 
 async def _end_of_open(deployment: Deployment, positions: TopicPositions) -> tuple[int | None, bool]:
-    """Return the last message that can be seen in the open ledger, None for not known, and whether that is the last."""
+    """Return the last visible message of the open ledger, None if it is not known, and whether it is the last one."""
     held = positions.open
     assert held is not None, "the caller looked"
     if held.start is None:

@@ -1,4 +1,4 @@
-"""Writing messages that are read one after the other, as far as they come, and the options by which that is limited."""
+"""Writes messages as they are read, one after the other, and has the options that limit them."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ _ID_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpan:
-    """Which messages are wanted: from which on, 0 for the first that is kept, and how many, None for all."""
+    """Which messages to list: from id `first` on, 0 for the first kept one, and at most `limit`, None for all."""
 
     first: int
     limit: int | None
 
 
 def message_options(limit: int, *, also: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a listing of messages, which the command gets as `span`.
+    """Return a decorator that adds the options of a listing of messages. The command gets them as `span`.
 
-    `limit` is how many are listed unless more are asked for; `also` says what else --from can name.
+    `limit` is the default number of messages. `also` says what else --from can name.
     """
     options = (
         click.option(
@@ -69,9 +69,9 @@ async def write_messages(
     row_of: Callable[[StoredMessage], Row],
     number_of: Callable[[StoredMessage], int],
 ) -> None:
-    """Write up to `limit` messages as a listing, and close `found`; the page token is the number of the next one.
+    """Write at most `limit` messages as a listing, and close `found`. The page token is the number of the next message.
 
-    If one cannot be read, what came before it is written all the same; nothing if it is the first.
+    If a message cannot be read, those before it are written all the same. If it is the first, nothing is written.
     """
     page: list[Row] = []
     is_begun = False
@@ -97,7 +97,7 @@ async def write_messages(
     except OperationError:
         if left != 0:
             raise
-        token = str(number + 1)  # What was asked for is there; who goes on is told.
+        token = str(number + 1)  # All wanted messages are there. The command for the next page gets the error.
     finally:
         await found.aclose()
         if is_begun:

@@ -1,4 +1,4 @@
-"""The command `hedwig-admin ledger delete-orphans`: the repair of the one finding that is about ledgers alone."""
+"""The command `hedwig-admin ledger delete-orphans`: the repair of the one finding that is only about ledgers."""
 
 from collections.abc import Mapping
 from typing import Any

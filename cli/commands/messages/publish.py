@@ -101,7 +101,7 @@ def _publish_one(settings: Settings, hub: HubAccess, topic: Topic, message: Mess
 
 
 class _PublishedLines:
-    """The lines of standard input on their way, and what is said of them."""
+    """Publishes the lines of standard input, and reports them."""
 
     def __init__(
         self, settings: Settings, topic: Topic, output: Output, lines: MessageLines, *, writes_ids: bool
@@ -120,7 +120,7 @@ class _PublishedLines:
         self._last: int | None = None
 
     def publish(self, hub: HubAccess, properties: dict[str, bytes], *, rate: float | None, in_flight_max: int) -> None:
-        """Publish all, and write the ids or a summary. Raises OperationError, and says what was published before."""
+        """Publish all, and write the ids or a summary. Raises OperationError, after a report of the published lines."""
 
         async def messages() -> AsyncIterator[Message]:
             async for line in self._lines.read():
@@ -143,7 +143,7 @@ class _PublishedLines:
                 self._progress.say(_outcome(publisher))
                 raise
             finally:
-                # A thread may still wait for input; nothing else would end it.
+                # A thread may still wait for input. Only this ends it.
                 self._lines.interrupt()
 
         if self._writes_ids:

@@ -139,7 +139,7 @@ def consume(
             resubscribe=False,
         )
         await opened.consume(MessageSeqId(message_id))
-        # A consume is not answered; the end of the subscription is, after it.
+        # A hub does not answer a consume. But it answers the end of the subscription, which comes after it.
         if not await opened.close():
             raise UncertainAnswerError("the connection was lost before the hub confirmed it")
 
@@ -200,7 +200,7 @@ def unsubscribe(
 
 @contextmanager
 def _told_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
-    """Have a hub that knows no such subscription say so as the store's commands do."""
+    """Report a hub's "no such subscription" in the same words as the commands that use the store."""
     try:
         yield
     except ClientNotSubscribedError as exc:
@@ -213,7 +213,7 @@ def _subject(topic: Topic, subscriber: SubscriberId) -> str:
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:
     output.begin("messages", _COLUMNS, _SHOWN)
-    output.page([])  # Whoever reads sees at once that it is subscribed.
+    output.page([])  # A reader sees at once that the subscription is open.
     try:
         taken = 0
         while count is None or taken < count:
@@ -223,11 +223,11 @@ async def _write_messages(opened: Subscription, output: Output, count: int | Non
             output.page([message_fields(message, is_escaped=not output.has_companions)])
             taken += 1
     finally:
-        output.end()  # Also when Ctrl-C ends it: what was written is a whole document.
+        output.end()  # Even after Ctrl-C, the output is a complete document.
 
 
 async def _next_message(opened: Subscription, idle_s: float | None) -> Message | None:
-    """Return the next message; None if nothing came in time. Raises CouldNotConnectError if nothing could come."""
+    """Return the next message; None if none came in time. Raises CouldNotConnectError if no hub serves it."""
     try:
         async with asyncio.timeout(idle_s):
             return await anext(opened)
@@ -242,5 +242,5 @@ async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId
     try:
         found = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
     except TopicBusyError:
-        return  # Somebody has it open.
+        return  # Another client has it open.
     await found.close()

@@ -1,4 +1,4 @@
-"""The command `hedwig-admin metadata check`: what is wrong with the metadata, and with the ledgers that they name."""
+"""The command `hedwig-admin metadata check`: errors in the metadata, and in the ledgers that they name."""
 
 import asyncio
 import sys
@@ -38,12 +38,12 @@ _WITHOUT_LEDGERS: Final = frozenset(
     {FindingKind.DEAD_OWNER, FindingKind.LONE_SUBSCRIPTION, FindingKind.UNREADABLE_RECORD}
 )
 _UNKNOWN: Final = ExitCode(3)
-"""What a check ends with that could not look, whatever the reason; 1 and 2 say that it has found something."""
+"""The exit code of a check that could not look, for any reason. 1 and 2 say that it has found something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What is to be looked for, on which topics, and how many findings are wanted at most."""
+    """What a check looks for, on which topics, and the maximum number of findings."""
 
     kinds: Collection[FindingKind]
     prefix: bytes | None
@@ -55,7 +55,7 @@ class CheckOptions:
 
 
 def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a check; the command gets them as `options`."""
+    """Return a decorator that adds the options of a check. The command gets them as `options`."""
     options = (
         click.option(
             "--kind",
@@ -129,7 +129,7 @@ async def _check(output: Output, options: CheckOptions, deployment: Deployment) 
 
 
 def _verdict(severities: Mapping[Severity, int], *, is_incomplete: bool) -> int:
-    """Return the exit code; what was asked for by name, and could not be looked for, may be as bad as anything."""
+    """Return the exit code. A kind that the user named, and that could not be checked, counts as unknown."""
     if severities[Severity.CRITICAL]:
         return int(Severity.CRITICAL)
     if is_incomplete:
@@ -139,7 +139,7 @@ def _verdict(severities: Mapping[Severity, int], *, is_incomplete: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a check is about: the store, its hubs and its ledgers, or why these are not known."""
+    """What a check looks at: the store, its hubs and its ledgers, or the reason why these are not known."""
 
     store: MetadataStore
     verdicts: HubVerdicts
@@ -148,7 +148,7 @@ class Surroundings:
     def check(
         self, wanted: Collection[FindingKind], prefix: bytes | None, advance: Callable[[int], None]
     ) -> StoreCheck:
-        """Return a check that begins anew."""
+        """Return a new check."""
         return StoreCheck(self.store, self.verdicts, self.known, wanted, prefix, advance)
 
     @property
@@ -159,9 +159,9 @@ class Surroundings:
 
 @asynccontextmanager
 async def surroundings(deployment: Deployment, wanted: Collection[FindingKind]) -> AsyncIterator[Surroundings]:
-    """Open all that a check for what is `wanted` needs.
+    """Open all that a check for the kinds `wanted` needs.
 
-    Raises: OperationError, ConfigurationError - something is not where it was said; as `open_metadata`.
+    Raises: OperationError, ConfigurationError - something is not where the user said; as `open_metadata`.
     """
     async with (
         await open_metadata(deployment.url, deployment.options_to_look()) as store,
@@ -184,7 +184,7 @@ async def _check_together(deployment: Deployment, store: MetadataStore, known: K
 
 
 async def limited(check: StoreCheck, limit: int | None) -> AsyncGenerator[list[Reported], None]:
-    """Iterate over what a check finds, up to `limit` findings."""
+    """Iterate over the findings of a check, at most `limit`."""
     left = sys.maxsize if limit is None else limit
     async with aclosing(check.findings()) as pages:
         async for page in pages:
@@ -195,7 +195,7 @@ async def limited(check: StoreCheck, limit: int | None) -> AsyncGenerator[list[R
 
 
 def tell_unchecked(check: StoreCheck) -> None:
-    """Say on standard error what could not be looked for, and why."""
+    """Report on standard error what the check could not look for, and why."""
     reasons: dict[str, list[str]] = {}
     for kind, why in check.unchecked.items():
         reasons.setdefault(why, []).append(kind.value)

@@ -27,7 +27,7 @@ from hedwig.operations.progress import LoadProgress, load_progress
 __all__ = ["COUNTED", "export_store"]
 
 COUNTED: Final = {"ownership": "owners", "persistence": "topics", "subscriptions": "subscriptions"}
-"""What the records of each kind are counted as in results."""
+"""The names of the counts in results, by kind of record."""
 
 
 @click.command("export", cls=AdminCommand, example="hedwig-admin metadata export hedwig.metadata.gz")
@@ -64,7 +64,7 @@ def _to_stdout(settings: Settings, prefix: bytes, skip_unreadable: bool) -> None
 
 def _to_file(settings: Settings, file: Path, prefix: bytes, overwrite: bool, skip_unreadable: bool) -> None:
     if file.exists() and not file.is_file():
-        # A device or a pipe would give way to a file.
+        # The new file would replace a device or a pipe.
         raise OperationError(
             f"{settings.command}: {file} is no regular file, and would be replaced by one; give another name",
             ExitCode.USAGE,
@@ -96,12 +96,12 @@ class _Export:
         self.unreadable = 0
 
     async def run(self, store: MetadataStore, raw: BinaryIO) -> ExportEnd:
-        """Write everything to `raw`; return what that is."""
+        """Write everything to `raw`; return the end of the export, which counts its records."""
         writer = ExportWriter(raw, await self._header())
         async with aclosing(store.scan(self._prefix)) as pages:
             async for page in pages:
                 records = [PlainRecord(item.kind, item.key, item.read().value) for item in page if self._keeps(item)]
-                # Compressing leaves the interpreter to others meanwhile: the next page comes.
+                # Compression releases the interpreter, so the next page can arrive meanwhile.
                 await asyncio.to_thread(writer.write, records)
                 self._progress.advance(len(records), 0)
         return await asyncio.to_thread(writer.finish)
@@ -110,7 +110,7 @@ class _Export:
         layout = await read_layout(self._settings.deployment.url, self._settings.deployment.options_to_look())
         return ExportHeader(
             url=self._settings.deployment.url,
-            # A store in memory shows its layout to nobody else.
+            # A store in memory shows its layout to its opener only.
             kind="" if layout is None else layout.kind,
             store_id="" if layout is None else layout.store_id,
             at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -132,7 +132,7 @@ class _Export:
 
 @contextmanager
 def _whole_file(file: Path) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of `file` at the end, and is gone after an error.
+    """Yield a file that replaces `file` at the end, and is removed after an error.
 
     Raises: OperationError - another export writes it, or it cannot be written.
     """
@@ -145,7 +145,7 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
             except BlockingIOError as exc:
                 raise OperationError(f"another export is writing {part}; wait for it, or give another name") from exc
             try:
-                # What an export that was killed left is of no use.
+                # The partial file of a killed export is of no use.
                 os.ftruncate(descriptor, 0)
                 yield raw
                 raw.flush()

@@ -1,4 +1,4 @@
-"""Saying that a store is frozen, beside what a command shows of it."""
+"""Reports that a store is frozen, next to what a command shows of it."""
 
 import click
 
@@ -11,7 +11,7 @@ __all__ = ["say_if_frozen"]
 
 
 async def say_if_frozen(deployment: Deployment, store: MetadataStore) -> None:
-    """Say on standard error that a store is frozen, or was moved, if it is so. Raises as `read_freeze`."""
+    """Report on standard error if a store is frozen or was moved. Raises as `read_freeze`."""
     freeze = await read_freeze(store.named_records)
     if freeze is not None and freeze.forbids_writes:
         click.echo(told_of_freeze(deployment, freeze), err=True)

@@ -67,7 +67,7 @@ def format_store(
             raise click.UsageError(f"{name} goes with --wipe: without it nothing is deleted")
     output, url = settings.writer(), settings.deployment.url
     if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
-        # No error: who lays out one store after the other, whatever its kind, has one command for all.
+        # This is no error, so that one command can lay out stores of all kinds, one after the other.
         click.echo(f"--regions changes nothing here: it is for HBase, and {url} has none", err=True)
     records, hubs = _to_wipe(deployment) if wipe else ({}, LivingHubs())
     if dry_run:
@@ -155,7 +155,7 @@ for command in (check_store, repair_store, export_store, import_store, migrate_s
 
 
 def _to_wipe(deployment: Deployment) -> tuple[Mapping[str, int], LivingHubs]:
-    """Return how many records there are of each kind, and the hubs that use them."""
+    """Return the number of records of each kind, and the living hubs that use them."""
 
     async def look(store: MetadataStore) -> tuple[Mapping[str, int], LivingHubs]:
         with load_progress("counting what --wipe would delete", None, noun="records") as progress:

@@ -71,7 +71,7 @@ def import_store(
     is in the store already, and equal, is passed over. Owner records are left out, since they name live hubs.
     """
     if not file.is_file():
-        # A pipe without a writer would be waited for without end, and one with a writer gives everything only once.
+        # Opening a pipe without a writer would wait without end. A pipe with a writer can be read only once.
         raise OperationError(
             f"{settings.command}: {file} is no regular file, and is read twice: make one of it first", ExitCode.USAGE
         )
@@ -112,7 +112,7 @@ def import_store(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """Which records of a file are wanted, and what becomes of those that the store has."""
+    """Which records of a file to import, and what to do with those that the store has."""
 
     file: Path
     prefix: bytes
@@ -127,7 +127,7 @@ class _Options:
 
 
 class _Import:
-    """One import of a file that was found whole; `copy` carries out a batch, or says what would become of it."""
+    """One import of a checked file. `copy` writes a batch, or only counts what writing it would do."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Import:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return what came of the records."""
+        """Return the counts of records by outcome."""
         names = {
             CopyResult.CREATED: "created",
             CopyResult.EQUAL: "equal",
@@ -157,7 +157,7 @@ class _Import:
 
     @property
     def words(self) -> str:
-        """Say what was done so far."""
+        """Say what was done until now."""
         done = self.fields
         return (
             f"{done['created']:,} records were created, {done['replaced']:,} replaced, "
@@ -165,7 +165,7 @@ class _Import:
         )
 
     async def run(self, store: MetadataStore, watch: FreezeWatch) -> None:
-        """Carry everything out."""
+        """Import all records."""
         self.has_begun = True
 
         def record(batch: list[PlainRecord], counts: Counter[CopyResult]) -> None:
@@ -197,7 +197,7 @@ class _Import:
 
 
 def _tell_plan(settings: Settings, output: Output, options: _Options, header: ExportHeader, end: ExportEnd) -> None:
-    """Write what the file holds, and what would become of it. Raises OperationError if the import would fail."""
+    """Write what the file holds, and what an import would do. Raises OperationError if the import would fail."""
     with load_progress("comparing", end.records, noun="records") as progress:
         looking = _Import(options, progress, plan_copy)
         asyncio.run(_look(settings, looking))
@@ -216,7 +216,7 @@ def _tell_plan(settings: Settings, output: Output, options: _Options, header: Ex
 
 
 async def _look(settings: Settings, looking: _Import) -> None:
-    """Go through the file beside the target; a SQLite file that is not there yet holds nothing, and is not made."""
+    """Compare the file with the target. A SQLite file that does not exist counts as empty, and is not made."""
     url, options = settings.url_to_show, settings.deployment.options_to_look()
     is_to_be_made = MetadataUrl.parse(url).scheme == "sqlite" and await read_layout(url, options) is None
     async with await open_metadata("sqlite://" if is_to_be_made else url, options) as store:

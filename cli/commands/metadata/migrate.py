@@ -1,4 +1,4 @@
-"""The command `hedwig-admin metadata migrate`: all metadata from one store to another, whatever their backends."""
+"""The command `hedwig-admin metadata migrate`: moves all metadata from one store to another, of any backends."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ from hedwig.operations.migration.run import MigrationRun
 __all__ = ["migrate_store"]
 
 _LEASE_S: Final = 15.0
-"""Hubs go on so long after a migration that was killed in the pause."""
+"""After a migration was killed in the pause, hubs go on when this lease ends."""
 
 
 @click.command(
@@ -123,7 +123,7 @@ class _Migrating:
     hubs: list[str] = field(default_factory=list)
 
     async def run(self) -> Mapping[str, Any]:
-        """Carry the migration out, or go on with it; return the report."""
+        """Run the migration, or resume it; return the report."""
         began = time.monotonic()
         options = self.options
         command = options.deployment.command
@@ -173,7 +173,8 @@ class _Migrating:
 
     async def _carry_out(self, migration: Migration, freeze: StoreFreeze, run: MigrationRun) -> float | None:
         if migration.is_resumed and await freeze.is_moved():
-            # It was ended between its last two writes. Hubs may use the target by now, so nothing is compared again.
+            # The earlier run ended between its last two writes. Hubs may use the target by now, so nothing is compared
+            # again.
             await migration.prepare_target()
             await migration.finish()
             return 0.0
@@ -181,7 +182,7 @@ class _Migrating:
         return await run.run(pauses=pauses, catches_up=bool(self.hubs) or not pauses)
 
     async def _ask(self, hubs: MigrationHubs, source: MetadataStore) -> None:
-        """Make sure that the pause at the end will be possible, and wanted, before anything is copied."""
+        """Check before the copy that the final pause is possible, and that the user wants it."""
         options = self.options
         self.hubs = await options.find_hubs(hubs, source)
         if options.yes or options.stops_before_pause:

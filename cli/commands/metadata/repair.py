@@ -1,4 +1,4 @@
-"""The command `hedwig-admin metadata repair`: mend what a check finds, each by compare-and-set at what it saw."""
+"""The command `hedwig-admin metadata repair`: repairs findings of a check, each by compare-and-set on what it saw."""
 
 import asyncio
 import sys
@@ -42,7 +42,7 @@ __all__ = ["repair", "repair_store"]
 
 _SHOWN: Final = ("result", "kind", "topic", "what")
 _ROWS: Final = 25
-"""How many repairs are told of at a time."""
+"""The number of repairs in one batch of rows."""
 _WOULD: Final = "would be repaired"
 _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
     FindingKind.DEAD_OWNER: ("owner record", "of dead hubs to delete"),
@@ -88,7 +88,7 @@ def repair(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Carry a repair out as a command, and return its exit code.
+    """Run a repair as a command, and return its exit code.
 
     Raises: OperationError - it cannot be done, or was not confirmed.
     """
@@ -102,11 +102,11 @@ class _Repairing:
     def __init__(self, output: Output, options: CheckOptions, deployment: Deployment) -> None:
         self._deployment = deployment
         self._output = output
-        # All kinds are looked for: who repairs a store has to hear of what is left in it.
+        # Look for all kinds, since the operator needs to know what remains.
         self._options = replace(options, kinds=options.kinds or tuple(FindingKind))
         self._is_named = options.is_any_named
         self._left: Counter[Severity] = Counter()
-        """How much is left as it is, by how bad it is."""
+        """The number of findings that remain, by severity."""
 
     async def run(self, *, dry_run: bool, yes: bool) -> int:
         """Look, ask and repair; return the exit code."""
@@ -144,7 +144,7 @@ class _Repairing:
     async def _look_and_repair(
         self, around: Surroundings, watch: FreezeWatch, *, yes: bool
     ) -> Counter[RepairResult] | None:
-        """Return what became of what was to be repaired; None if nothing was."""
+        """Return the number of repairs by result; None if there was nothing to repair."""
         planned = await self._look(around, is_shown=False)
         if not planned.total():
             self._begin()
@@ -161,7 +161,7 @@ class _Repairing:
         self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
 
     async def _look(self, around: Surroundings, *, is_shown: bool) -> Counter[FindingKind]:
-        """Return how many findings of each kind can be repaired."""
+        """Return the number of findings of each kind that can be repaired."""
         planned: Counter[FindingKind] = Counter()
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
@@ -178,7 +178,7 @@ class _Repairing:
         return planned
 
     def _check_looked(self, check: StoreCheck, planned: Mapping[FindingKind, int]) -> None:
-        """Raise OperationError if what was looked at cannot be what was meant."""
+        """Raise OperationError if a named kind could not be checked, or the ledgers seem to be the wrong ones."""
         if self._is_named and check.unchecked:
             kind, why = next(iter(check.unchecked.items()))
             raise OperationError(f"{self._deployment.command}: cannot look for {kind}: {why}; nothing was changed")
@@ -191,10 +191,10 @@ class _Repairing:
     async def _repair(
         self, around: Surroundings, planned: Counter[FindingKind], watch: FreezeWatch
     ) -> Counter[RepairResult]:
-        """Repair what is found now, of each kind as many as were planned; return what became of them."""
+        """Repair what the check finds now, of each kind at most the planned number; return how many of each result."""
         done: Counter[RepairResult] = Counter()
         left = Counter(planned)
-        self._left.clear()  # It is counted anew, as things are now.
+        self._left.clear()  # Count anew, as things are now.
         async with AsyncExitStack() as stack:
             orphans = None
             if around.local is not None:
@@ -215,7 +215,7 @@ class _Repairing:
         planned = Counter(left)
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
-                # Going through all ledgers is for those who have some to delete.
+                # Read all ledgers only if there are some to delete.
                 [kind for kind in self._options.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
                 self._options.prefix,
                 lambda records: progress.advance(records, 0),
@@ -244,7 +244,7 @@ class _Repairing:
             for found in page:
                 is_mended = self._mends(found)
                 if is_mended and not left[found.finding.kind]:
-                    continue  # More than was said.
+                    continue  # This would exceed the number that the user confirmed.
                 result = RepairResult.LEFT
                 if is_mended:
                     result = await watch.carry_out(partial(repair.carry_out, found))
@@ -253,11 +253,11 @@ class _Repairing:
                 self._left[found.severity] += result is RepairResult.LEFT
                 rows.append(self._row(found, result.value))
         finally:
-            # Should one of them fail, those before it are done.
+            # If one of them fails, those before it are done.
             self._output.page(rows)
 
     def _mends(self, found: Reported) -> bool:
-        """Say whether a finding is to be repaired: it can be, and is of a kind that was asked for."""
+        """Say whether to repair a finding: it can be repaired, and the user named its kind if that is needed."""
         return found.is_repairable and (self._is_named or found.finding.kind not in ONLY_WHEN_NAMED)
 
     def _row(self, found: Reported, result: str) -> dict[str, Any]:

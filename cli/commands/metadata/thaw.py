@@ -1,4 +1,4 @@
-"""The command `hedwig-admin metadata thaw`: hubs may write to a store again that a migration froze, or left."""
+"""The command `hedwig-admin metadata thaw`: lets hubs write again to a store that a migration froze, or moved."""
 
 import asyncio
 import time

@@ -96,7 +96,7 @@ def _delete(
     expected: Version | None,
     if_exists: bool,
 ) -> str | None:
-    """Delete it, and return the last version that it had; None if somebody was faster, and that is fine."""
+    """Delete it, and return its last version; None if the hub has it no more and `if_exists` allows that."""
     if endpoint is not None:
         try:
             told = access.act(

@@ -129,7 +129,7 @@ for command in (delete_subscription, reset_pointer, seek_pointer, show_lag):
 
 
 async def _make_topic(store: MetadataStore, topic: Topic) -> bool:
-    """Create `topic` unless it exists; say whether it did not."""
+    """Create `topic` unless it exists; say whether it was created."""
     if await store.persistence.read(topic) is not None:
         return False
     try:

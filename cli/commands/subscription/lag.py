@@ -81,13 +81,13 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
 
 
 def _write_from_hub(endpoint: AdminEndpoint, url: str, topic: Topic, selection: Selection, output: Output) -> bool:
-    """Write what the owner says, page by page, and end the listing; return False, before any row, if it owns it not.
+    """Write the owner's answers page by page, and end the listing. Return False, before any row, if it is no owner.
 
-    `url` is that of the store: the next page may come from there.
+    `url` is the URL of the store, since the next page may come from the store.
     """
     listing = listing_of(topic, url)
     prefix = selection.prefix or b""
-    # The hub begins behind a name: one that sorts before all with the prefix is the prefix without its last byte.
+    # The hub begins after a given name. The prefix without its last byte sorts before all names with the prefix.
     start = max(selection.start(listing) or b"", prefix[:-1])
     left = selection.names_max
     is_first = True
@@ -139,7 +139,7 @@ def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:
 
 
 def _last_id(topic: Topic, positions: TopicPositions) -> int | None:
-    """Return the id of the last message; say so if the store does not know it."""
+    """Return the id of the last message. If the store does not know it, report that and return None."""
     if positions.last_id is None and positions.open is not None:
         click.echo(
             f"how many messages topic '{show_name(topic)}' has is not known: ledger {positions.open.ledger_id}, from "

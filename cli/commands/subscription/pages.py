@@ -1,4 +1,4 @@
-"""Reading the subscriptions of a topic page by page, in bounded memory."""
+"""Reads the subscriptions of a topic page by page, in bounded memory."""
 
 import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,7 +19,7 @@ _PAGE_ROWS: Final = 500
 
 
 def listing_of(topic: Topic, url: str) -> str:
-    """Return the name by which page tokens know the subscriptions of a topic in the store at `url`."""
+    """Return the name of a listing in page tokens: the subscriptions of a topic in the store at `url`."""
     return f"subscriptions {topic.hex()} {url}"
 
 
@@ -32,8 +32,9 @@ async def write_subscriptions(
 ) -> None:
     """Write the subscriptions of `selection` into a listing that was begun, and end it.
 
-    A store names the subscribers of a topic in an order of its own, and only from the first. So a page is chosen from
-    all of them, by their bytes, and no more than the page is held; all together are written as they come.
+    A store lists the subscribers of a topic in its own order, and only from the first. So a page is chosen by reading
+    all of them and comparing their bytes. Memory holds at most twice the page. Without a limit, they are written in the
+    order of the store.
     """
     listing = listing_of(topic, store.url.text)
     start, limit = selection.start(listing) or b"", selection.names_max
@@ -65,7 +66,7 @@ async def _wanted(
 
 
 async def _least(found: AsyncIterator[Found], most: int) -> Sequence[Found]:
-    """Return the `most` first by subscriber, holding twice as many at the most."""
+    """Return the first `most` by subscriber. Holds at most twice as many."""
     least: list[Found] = []
     async for item in found:
         least.append(item)

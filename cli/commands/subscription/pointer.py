@@ -1,4 +1,4 @@
-"""The command `hedwig-admin subscription reset`, also called `seek`: moving a consume pointer anywhere."""
+"""The command `hedwig-admin subscription reset`, also called `seek`: it moves a consume pointer anywhere."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,7 +45,7 @@ def _position(text: str) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A consume pointer, and where it is to stand; `first_id` is the first message that is kept."""
+    """A consume pointer before and after its move. `first_id` is the first message that is kept."""
 
     was: int
     consumed: int
@@ -110,7 +110,7 @@ def _reset(
 
 
 def _look(access: SubscriptionAccess, endpoint: AdminEndpoint, lag: Any, to: int | str) -> _Move:
-    """Return the move as the owner sees it."""
+    """Return the move as computed from the owner's answers."""
     first_id = access.first_id(endpoint)
     (row,) = lag["subscriptions"]
     match to:

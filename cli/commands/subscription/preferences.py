@@ -1,4 +1,4 @@
-"""Preferences of subscriptions as options: of `hedwig-admin subscription create`, and of `subscribe`."""
+"""Preferences of subscriptions as options, for `hedwig-admin subscription create` and `subscribe`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ __all__ = ["NewSubscription", "named_value", "new_subscription_options", "prefer
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """The data of a subscription to be created; `given` holds the options that the user gave, as JSON values."""
+    """The data of a subscription to create. `given` holds the options that the user gave, as JSON values."""
 
     data: SubscriptionData
     given: Mapping[str, Any]
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "NewSubscription":
-        """Make it of the parsed options."""
+        """Make it from the parsed options."""
         state = SubscriptionState(MessageSeqId(params["consumed"]))
         given = {name: list(value) if isinstance(value, tuple) else value for name, value in params.items() if value}
         return cls(SubscriptionData(preferences=_preferences(params), state=state), given)
@@ -42,7 +42,7 @@ _OPTIONS: Final = (
 
 
 def new_subscription_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds what a new subscription starts with; the command gets it as `new`."""
+    """Return a decorator that adds the initial state of a subscription. The command gets it as `new`."""
     consumed = click.option(
         "--consumed",
         type=click.IntRange(0, 2**64 - 1),
@@ -54,12 +54,12 @@ def new_subscription_options() -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def preference_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the preferences alone; the command gets them as `preferences`."""
+    """Return a decorator that adds only the preferences. The command gets them as `preferences`."""
     return option_group("preferences", _OPTIONS, _NAMES, _preferences)
 
 
 def named_value(text: str, option: str) -> tuple[str, bytes]:
-    """Return the two parts of KEY=VALUE, both read as names are. Raises BadParameter of `option`."""
+    """Return the two parts of KEY=VALUE, both unescaped as names are. Raises BadParameter of `option`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)

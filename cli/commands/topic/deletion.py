@@ -1,18 +1,19 @@
-"""The command `hedwig-admin topic delete`: a topic with all that belongs to it, so that a crash at any point leaves
-nothing astray.
+"""The command `hedwig-admin topic delete`: deletes a topic and all its records, safely even if it crashes half way.
 
-A hub that owns the topic goes on serving it from memory whatever the store says, and what it acknowledges then would
-be in ledgers that no topic refers to. So it is asked to release the topic first, and only with --force. The record of a
-hub that has ended is no obstacle; one of which that is not proven counts as alive.
+A hub that owns the topic serves it from memory, whatever the store says. Messages that it acknowledges then would be in
+ledgers that no topic refers to. So with --force the hub is first asked to release the topic; without --force the topic
+is not deleted. The record of a hub that has ended is no obstacle. A hub that is not proven to have ended counts as
+alive.
 
-The persistence record is what makes a topic exist, so it goes last: a deletion that ends early leaves a topic, which
-can be deleted again, and never subscriptions of a topic that nobody lists. Each record goes by the version that was
-read before the first one went. A hub that claims the topic meanwhile rewrites the persistence record, so its claim
-wins and the rest of the deletion is refused; a subscription whose consume pointer moves is read again, since it is
-unwanted wherever it stands.
+A topic exists as long as it has a persistence record, so that record goes last. If a deletion stops early, the topic
+still exists and can be deleted again. There are never subscriptions of a topic that no listing shows.
 
-The ledgers of a topic are on the disk of its standalone hub, where that alone deletes. So where it is alive, it deletes
-the persistence record, and the ledgers that it names.
+Each record is deleted at the version that was read before the first deletion. A hub that claims the topic meanwhile
+rewrites the persistence record. So its claim wins, and the rest of the deletion is refused. A subscription whose
+consume pointer moves is read again, since it is to be deleted wherever the pointer stands.
+
+The ledgers of a topic may be on the disk of a standalone hub, where only that hub deletes. So a living standalone hub
+deletes the persistence record, and the ledgers that it names.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ _ROUNDS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecords:
-    """What a store has of a topic; a topic that merely has leftovers of records has no persistence record."""
+    """The records of a topic in a store. A topic of which only other records remain has no persistence record."""
 
     topic: Topic
     persistence: Versioned[LedgerRanges] | None
@@ -70,7 +71,7 @@ class TopicRecords:
         return 0 if self.persistence is None else len(self.persistence.value.ranges)
 
     def obstacles(self, owner: str) -> str:
-        """Name what a deletion would take from somebody: subscriptions, and the owner as spelt; empty if nothing."""
+        """Name what others would lose by a deletion: subscriptions, and the owner as spelt; empty if nothing."""
         subscriptions = [counted(self.subscriptions, "subscription")] if self.subscriptions else []
         return " and ".join(([owner] if owner else []) + subscriptions)
 
@@ -128,7 +129,7 @@ def delete_one(
         endpoint = OwnerFinder(deployment).standalone_endpoint()
     if not dry_run:
         if not force:
-            # While somebody thought about the question, others may have begun to use it.
+            # While the user thought about the question, others may have begun to use the topic.
             _check_unused(with_store(settings.deployment, lambda store: read_topic(store, name)), owner, force)
         elif found.owner is not None and not offline and _is_released(settings, name, deployment):
             found = _released(settings, name)
@@ -152,7 +153,7 @@ def delete_one(
 
 
 def _look(settings: Settings, topic: Topic, deployment: Deployment, *, offline: bool) -> TopicOwner | None:
-    """Return the owner, None if there is none any more; with `offline` nobody is asked whether it is alive."""
+    """Return the owner, None if there is none any more. With `offline`, do not ask whether it is alive."""
     if not offline:
         owner = OwnerFinder(deployment).find(topic)
         return None if owner.state is OwnerState.NONE else owner
@@ -173,7 +174,7 @@ def _check_known(owner: TopicOwner | None) -> None:
 
 
 def _is_released(settings: Settings, topic: Topic, deployment: Deployment) -> bool:
-    """Have the owner release the topic; return False if it serves nobody.
+    """Have the owner release the topic; return False if it does not serve the topic.
 
     Raises: OperationError - it refuses, or cannot be asked and may be alive.
     """
@@ -196,7 +197,7 @@ def _released(settings: Settings, topic: Topic) -> TopicRecords:
 
 async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
     """Read the records of `topic`, and count its subscriptions."""
-    # The persistence record comes first: whatever is made after it was read makes its version stale.
+    # Read the persistence record first, so that a record made later makes its version stale.
     persistence = await store.persistence.read(topic)
     owner = await store.ownership.read(topic)
     subscriptions = await store.subscriptions.count_subscriptions(topic)
@@ -204,9 +205,9 @@ async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
 
 
 class LastRecord:
-    """The persistence record of a topic that was `found`, which goes last: deleted by the hub at `endpoint`, if any.
+    """The persistence record of a topic that was `found`. It goes last, deleted by the hub at `endpoint`, if any.
 
-    `endpoint` is None afterwards if that hub does not know how.
+    If that hub is of a release that cannot delete it, `endpoint` is None afterwards.
     """
 
     def __init__(self, found: TopicRecords, endpoint: AdminEndpoint | None) -> None:
@@ -225,7 +226,7 @@ class LastRecord:
             except RefusedError as exc:
                 if exc.http_status != _NOT_FOUND or "reason" in exc.answer:
                     raise
-                self.endpoint = None  # It is of a release before this one.
+                self.endpoint = None  # The hub is of an earlier release.
             else:
                 return
         await store.persistence.delete(topic, persistence.version)
@@ -234,11 +235,11 @@ class LastRecord:
 async def delete_topic(
     store: MetadataStore, found: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
 ) -> int:
-    """Delete the topic that was `found`; return how many subscriptions went. `last` is who deletes its last record.
+    """Delete the topic that was `found`; return the number of deleted subscriptions. `last` deletes its last record.
 
-    Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - somebody wrote or deleted a record
-        meanwhile: what went so far stays gone, the topic stays; OperationError - subscriptions are made as fast as they
-        are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
+    Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - another client or hub wrote or deleted
+        a record meanwhile: deleted records stay deleted, and the topic stays; OperationError - subscriptions are made
+        as fast as they are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
     """
     deleted = await _delete_subscriptions(store, found.topic, watch)
     await watch.carry_out(lambda: _delete_records(store, found, last or LastRecord(found, None)))
@@ -270,7 +271,7 @@ async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: Freez
 
 
 def _is_deleted(error: Exception | None) -> bool:
-    """Say whether a subscription went; the next round sees one that moved. Raises any other error."""
+    """Say whether a subscription was deleted. The next round reads one that has changed. Raises any other error."""
     if error is None:
         return True
     if isinstance(error, NoRecordError | BadVersionError):
@@ -307,7 +308,7 @@ def _check_version(found: TopicRecords, expected: Version | None) -> None:
 
 
 def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
-    """Raise OperationError if somebody may use the topic; `owner` is what is known of the owner that was looked for."""
+    """Raise OperationError if the topic may be in use. `owner` is what is known of its owner."""
     if force:
         return
     spelt = ""
@@ -323,7 +324,7 @@ def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) ->
 
 
 def _is_dead(record: Versioned[HubInfo], owner: TopicOwner | None) -> bool:
-    """Say whether the hub that a record names is the one that was looked for, and has ended."""
+    """Say whether the record names the hub that `owner` describes, and that hub has ended."""
     looked_for = None if owner is None else owner.record
     return owner is not None and owner.is_gone_for_good and looked_for is not None and looked_for.value == record.value
 

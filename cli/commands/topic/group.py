@@ -116,7 +116,7 @@ for command in (delete_one, show_owners, release_topic, move_topic, show_stats):
 
 
 async def _write_listing(store: MetadataStore, selection: Selection, output: Output) -> None:
-    """Write the topics of `selection` page by page; hold one page."""
+    """Write the topics of `selection` page by page, with one page in memory."""
     listing = f"topics {store.url.text}"
     start = selection.start(listing)
     names = store.topics(selection.prefix, None if start is None else Topic(start))
@@ -142,7 +142,7 @@ async def _take(names: AsyncIterator[Topic], most: int) -> list[Topic]:
 
 
 async def _rows(store: MetadataStore, topics: Sequence[Topic], columns: Sequence[str]) -> list[Row]:
-    """Return the fields of `topics`; records are read only for columns that need them."""
+    """Return the fields of `topics`. Reads records only for columns that need them."""
     rows: list[dict[str, Any]] = [dict(name_fields(name)) for name in topics]
     reads = [Read(RecordKey(name)) for name in topics]
     if "owner" in columns:

@@ -1,8 +1,8 @@
-"""topic move: another hub of the cluster owns a topic, in place of its owner.
+"""topic move: makes another hub of the cluster the owner of a topic.
 
-The owner names the other hub in the owner record, and that hub is asked to take the topic up. If the command ends in
-between, the topic is the other hub's all the same: it takes it up when it is asked for it. What others do to the topic
-at the same moment makes the command look anew, unless a version of the record was given.
+The owner writes the other hub into the owner record, and then the command asks that hub to acquire the topic. If the
+command ends in between, the topic belongs to the other hub all the same: it acquires the topic at the next request. If
+others change the owner at the same moment, the command looks again, unless the user gave a version of the record.
 """
 
 import time
@@ -32,7 +32,7 @@ from hedwig.versions import Version
 __all__ = ["check_version", "expected_version_option", "is_to_be_asked", "move_topic"]
 
 _LOST: Final = frozenset({"owned", "version"})
-"""Why a hub refuses what others were faster at."""
+"""The reasons of a hub's refusal that mean that others were faster."""
 
 expected_version_option: Final = click.option(
     "--expected-version", type=VERSION, metavar="VERSION", help="Only if the owner record is at this version."
@@ -80,7 +80,7 @@ def move_topic(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The hub that is to own the topic, and its admin endpoint."""
+    """The new owner of the topic, and its admin endpoint."""
 
     hub: HubInfo
     endpoint: AdminEndpoint
@@ -92,7 +92,7 @@ class _Target:
 
 
 class _OvertakenError(Exception):
-    """Others changed the owner between the look and the move; `refused` says how."""
+    """Others changed the owner between the look and the move. `refused` says how."""
 
     def __init__(self, refused: OperationError) -> None:
         super().__init__(str(refused))
@@ -100,7 +100,7 @@ class _OvertakenError(Exception):
 
 
 def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Target:
-    """Return the hub called `name`. Raises OperationError unless it takes topics, before anybody gives one up."""
+    """Return the hub called `name`. Raises OperationError unless it takes topics. Call it before a release."""
     found = find_hub(deployment, name)
     hub = found.info.name
     failed = f"{deployment.command} failed on hub {hub}"
@@ -127,7 +127,7 @@ def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Targe
 
 
 def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str, Any]:
-    """Say what moving would do, as far as that can be seen."""
+    """Say what a move would do, as far as that is known."""
     is_there = target.owns(owner)
     if is_to_be_asked(settings.command, owner) and not is_there:
         owner.asked(settings.command).get("/health")
@@ -136,7 +136,7 @@ def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str
 
 
 def _move(settings: Settings, owner: TopicOwner, target: _Target, expected: Version | None) -> Mapping[str, Any]:
-    """Have the topic owned by `target`. Raises _OvertakenError; OperationError - it is not, or that is not known."""
+    """Make `target` the owner. Raises _OvertakenError; OperationError - it is not the owner, or that is not known."""
     if target.owns(owner):
         return {"result": "unchanged", "version": _claim(settings, owner, target)["owner_version"]}
     if not is_to_be_asked(settings.command, owner):
@@ -146,7 +146,7 @@ def _move(settings: Settings, owner: TopicOwner, target: _Target, expected: Vers
 
 
 def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
-    """Have the owner name `target` in its place; return whether that is known to be done."""
+    """Have the owner write `target` into the owner record; return whether that is known to be done."""
     assert owner.record is not None, "who is alive is on record"
     path = named(
         "/release",
@@ -175,7 +175,7 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
 
 
 def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, error: OperationError) -> None:
-    """Find out from the target itself whether it was named. Raises `error` unless it has the topic."""
+    """Ask the target itself whether it is the owner now. Raises `error` unless it has the topic."""
     try:
         _claim(settings, owner, target)
     except (_OvertakenError, OperationError):
@@ -185,7 +185,7 @@ def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, erro
 def _claim(
     settings: Settings, owner: TopicOwner, target: _Target, expected: Version | None = None, *, is_named: bool = False
 ) -> Any:
-    """Have the target serve the topic, and return what it says; `is_named`: the owner record names it already."""
+    """Have the target serve the topic, and return its answer. `is_named`: the owner record names it already."""
     path = named("/claim", topic=owner.topic, version=None if expected is None else str(expected))
     name, hub = show_name(owner.topic), target.hub.name
     failed = f"{settings.command} failed on topic '{name}'"
@@ -207,7 +207,7 @@ def _claim(
 
 
 def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
-    """Say whether there is an owner. Raises OperationError if whether it is alive is not known."""
+    """Say whether there is a living owner. Raises OperationError if it is not known whether the owner is alive."""
     if owner.state is OwnerState.UNKNOWN:
         raise OperationError(
             f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
@@ -218,7 +218,7 @@ def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
 
 
 def check_version(owner: TopicOwner, expected: Version | None) -> None:
-    """Raise BadVersionError, or OperationError if there is no owner record, unless it is at version `expected`."""
+    """Raise unless the owner record has the version `expected`: BadVersionError, or OperationError without a record."""
     record = owner.record
     if expected is None or (record is not None and record.version == expected):
         return

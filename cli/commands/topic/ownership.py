@@ -1,4 +1,4 @@
-"""The commands about who owns a topic, but for move: owner, release."""
+"""The commands about the owners of topics, except move: owner, release."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -56,13 +56,13 @@ def show_owners(settings: Settings, /, names: Sequence[Topic], deployment: Deplo
 
 
 class ReleaseResult(StrEnum):
-    """What became of a release."""
+    """The result of a release."""
 
     RELEASED = "released"
     NOT_OWNED = "not owned"
     """No hub owned the topic."""
     OWNER_GONE = "owner gone"
-    """The record names a hub that serves nobody: there was nobody to ask, and it stays."""
+    """The record names a hub that serves no client. There was no hub to ask, and the record stays."""
 
 
 @click.command("release", cls=AdminCommand, example="hedwig-admin topic release news")
@@ -140,8 +140,8 @@ def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
         if exc.http_status != _NOT_FOUND:
             raise
         if _record_of(settings, owner.topic) != owner.record:
-            return ReleaseResult.NOT_OWNED  # It released the topic by itself meanwhile.
-        # It is on record, and does not serve the topic: it has to take it up before it can give it up.
+            return ReleaseResult.NOT_OWNED  # The owner released the topic by itself meanwhile.
+        # The owner on record does not serve the topic. It has to acquire the topic before it can release it.
         claimed = endpoint.post(named("/claim", topic=owner.topic, version=version))
         endpoint.post(named("/release", topic=owner.topic, version=claimed["owner_version"]))
     return ReleaseResult.RELEASED

@@ -1,4 +1,4 @@
-"""The command `hedwig-admin topic stats`: what a topic holds, and what goes on in it."""
+"""The command `hedwig-admin topic stats`: the messages and subscriptions of a topic, and their rates."""
 
 import time
 from typing import Any, Final
@@ -77,7 +77,7 @@ def show_stats(settings: Settings, /, name: Topic, over_s: float, deployment: De
 
 
 def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str, Any] | None:
-    """Return what the owner says of the topic; None if there is none, or it cannot be asked, which is said."""
+    """Return the owner's answer about the topic; None if there is none. Reports an owner that cannot be asked."""
     if owner.state is OwnerState.UNKNOWN:
         click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
     if owner.state is not OwnerState.ALIVE:
@@ -96,7 +96,7 @@ def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str
     except RefusedError as exc:
         if exc.http_status != _NOT_FOUND:
             raise
-        return None  # It was released meanwhile.
+        return None  # The topic was released meanwhile.
     except OperationError as exc:
         click.echo(f"{exc}; what follows is from the store", err=True)
         return None
@@ -117,7 +117,7 @@ def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str
 def _read_store(
     settings: Settings, topic: Topic, *, with_subscriptions: bool
 ) -> tuple[Versioned[LedgerRanges] | None, int, int]:
-    """Return the ranges of a topic, and, if wanted, the lowest consume pointer and how many subscriptions there are."""
+    """Return the ranges of a topic and, if wanted, its lowest consume pointer and its number of subscriptions."""
 
     async def read(store: MetadataStore) -> tuple[Versioned[LedgerRanges] | None, int, int]:
         kept = await store.persistence.read(topic)

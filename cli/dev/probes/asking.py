@@ -1,4 +1,4 @@
-"""Asking with a client that is made for asyncio, from where an event loop may run already."""
+"""Runs a question of an asyncio client, even if the caller has an event loop running."""
 
 import asyncio
 from collections.abc import Coroutine

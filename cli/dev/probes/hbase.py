@@ -38,12 +38,12 @@ class HBaseServerName(NamedTuple):
 
     @classmethod
     def of(cls, name: ServerName) -> "HBaseServerName":
-        """Return it as HBase names it."""
+        """Make it from a name in HBase's own form."""
         return cls(name.host_name, name.port, name.start_code)
 
 
 def ask_for_tables(port: int) -> None:
-    """Ask a master for its tables, which it tells only after its initialisation."""
+    """Ask a master for its tables. It answers only after its initialisation."""
     _call(port, "MasterService", "GetTableNames", TableNamesRequest(include_sys_tables=True))
 
 
@@ -54,7 +54,7 @@ def live_servers(port: int) -> set[HBaseServerName]:
 
 
 def meta_port(port: int) -> int | None:
-    """Ask a master which region server has hbase:meta; None while it is being moved."""
+    """Ask a master which region server has hbase:meta; None while the region moves."""
     found = MetaRegionLocations.FromString(_call(port, "ClientMetaService", "GetMetaRegionLocations", Nothing()))
     ports = [each.server_name.port for each in found.meta_locations if each.HasField("server_name")]
     return ports[0] if ports else None
@@ -67,7 +67,7 @@ def own_name(port: int) -> HBaseServerName:
 
 
 def read_meta(port: int) -> None:
-    """Ask a region server for a row of hbase:meta, which it must have."""
+    """Ask a region server for a row of hbase:meta, which it must serve."""
     region = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=_META_REGION)
     _call(port, "ClientService", "Get", GetRequest(region=region, get=Get(row=b"readiness probe")))
 

@@ -1,4 +1,4 @@
-"""What needs no client: a port, one frame, one word."""
+"""Probes without a client: a port, one frame, one word."""
 
 import socket
 from typing import Final
@@ -13,12 +13,12 @@ _LENGTH_BYTES: Final = 4
 
 
 def check_listening(port: int) -> None:
-    """Return if somebody listens there."""
+    """Return if a server listens at the port."""
     _connected(port).close()
 
 
 def is_answered(port: int, frame: bytes, begins: bytes) -> bool:
-    """Send a frame after its length in four bytes, and say whether the frame that answers begins so."""
+    """Send a frame after its length in four bytes, and say whether the answering frame begins with `begins`."""
     with _connected(port) as connection, connection.makefile("rb") as answer:
         connection.sendall(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
         return answer.read(_LENGTH_BYTES + len(begins))[_LENGTH_BYTES:] == begins

@@ -17,7 +17,7 @@ from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 __all__ = ["read_tables_of_thrift1", "thrift2_has_table"]
 
 _MS: Final = round(PROBE_TIMEOUT_S * 1000)
-# As much of the gateway's Hbase.thrift as is asked for.
+# The part of the gateway's Hbase.thrift that is used here.
 _THRIFT1: Final[Any] = thriftpy2.load_fp(
     io.StringIO("service Hbase { list<binary> getTableNames() }"), "hedwig_hbase_thrift"
 )

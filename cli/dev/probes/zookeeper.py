@@ -18,13 +18,13 @@ _OPTIONS: Final = BridgeOptions(session_timeout_s=6.0, connect_timeout_s=PROBE_T
 
 
 def children_of(port: int, path: str) -> list[str]:
-    """Return the names of a node's children; none if there is no such node."""
+    """Return the names of a node's children; none if the node does not exist."""
     (found,) = answer(_ask(port, children(path)))
     return found if isinstance(found, list) else []
 
 
 def create_absent(port: int, nodes: Mapping[str, str]) -> None:
-    """Create those nodes that are absent, in this order, each with its content."""
+    """Create those nodes that do not exist, in this order, each with its content."""
     results = answer(_ask(port, *(create(path, text.encode()) for path, text in nodes.items())))
     for path, result in zip(nodes, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, NodeExistsError):

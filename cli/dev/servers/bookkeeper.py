@@ -16,7 +16,7 @@ __all__ = ["BOOKKEEPER", "LEDGERS_ROOT", "BookieKind"]
 
 _PARENT = "/bookkeeper"
 LEDGERS_ROOT = f"{_PARENT}/ledgers"
-"""Where the bookies register and ledger metadata are. Bookies of 4.3 have another root, and would not take this one."""
+"""The node of the registered bookies and of ledger metadata. Bookies of 4.3 have another root, and reject this one."""
 
 _AVAILABLE = f"{LEDGERS_ROOT}/available"
 _LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
@@ -28,7 +28,7 @@ _HEADER = bytes.fromhex("0a06080310081801")
 _ASK_FOR_SPACE = _HEADER + bytes.fromhex("ca06 02 0801")
 _DONE = bytes.fromhex("1000")
 
-# What makes a single append quick; measured in docs/reference/bookkeeper.md.
+# These settings make a single append quick, as measured in docs/reference/bookkeeper.md.
 _JOURNAL: dict[str, object] = {
     "journalSyncData": "true",
     "journalFlushWhenQueueEmpty": "true",
@@ -50,7 +50,7 @@ class BookieKind:
     count_option: str | None = "bookies"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
-    # Its address is in the cookie that it checks at every start, and in the metadata of every ledger.
+    # The address is in the cookie that the bookie checks at every start, and in the metadata of every ledger.
     port_kept_by: PortKeeper = PortKeeper.ITS_DATA
 
     def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
@@ -58,7 +58,7 @@ class BookieKind:
         return ("bookie",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
-        """Set the cluster up in ZooKeeper if that was not done yet, and write bookie.conf."""
+        """Set the cluster up in ZooKeeper if no bookie has done so, and write bookie.conf."""
         nodes = dict.fromkeys((_PARENT, LEDGERS_ROOT, _AVAILABLE, f"{_AVAILABLE}/readonly"), "")
         nodes |= {f"{LEDGERS_ROOT}/INSTANCEID": str(uuid.uuid4()), f"{LEDGERS_ROOT}/LAYOUT": _LAYOUT}
         create_absent(site.state.of_kind("zookeeper")[0].port, nodes)
@@ -73,8 +73,8 @@ class BookieKind:
             "zkTimeout": _SESSION_TIMEOUT_MS,
             "journalDirectories": data / "journal",
             "ledgerDirectories": data / "ledgers",
-            # For a small disk: files are preallocated at this size, and by their defaults bookies that have less than
-            # a gigabyte left take nothing.
+            # For a small disk. Bookies preallocate files of this size. By default they refuse entries if less than a
+            # gigabyte is free.
             "logSizeLimit": 64 * _MIB,
             "minUsableSizeForEntryLogCreation": _MIB,
             "minUsableSizeForIndexFileCreation": _MIB,
@@ -86,11 +86,11 @@ class BookieKind:
         return Launch("org.apache.bookkeeper.server.Main", ["--conf", str(file)])
 
     def check(self, site: Site, record: ServerRecord) -> None:
-        """Find it registered as available, and answering."""
+        """Check that the bookie answers, and is registered as available."""
         if not is_answered(record.port, _ASK_FOR_SPACE, _HEADER + _DONE):
             raise NotReadyError("it refuses to say how much space it has")
-        # A node that a killed predecessor left behind may stand for it: it answers while it waits for that to go, and
-        # at once puts its own there.
+        # The node may still be that of a killed predecessor. The bookie waits until that node is gone, answering
+        # meanwhile, and at once makes its own.
         registered = children_of(site.state.of_kind("zookeeper")[0].port, _AVAILABLE)
         if f"{LOOPBACK}:{record.port}" not in registered:
             raise NotReadyError(f"it is not registered under {_AVAILABLE}")

@@ -1,4 +1,4 @@
-"""Class paths of the servers, resolved by Maven from the poms of this package and kept for later."""
+"""Class paths of the servers. Maven resolves them from the poms of this package, and a cache keeps them."""
 
 import hashlib
 import importlib.resources
@@ -16,24 +16,24 @@ __all__ = ["CLASSPATHS", "ClasspathCache", "user_cache"]
 
 CLASSPATHS = ("zookeeper", "hbase", "hbase-hadoop3", "hedwig43", "bookkeeper")
 
-# The first download of all HBase jars over a slow line; later runs take seconds.
+# Enough for the first download of all HBase jars over a slow line. Later runs take seconds.
 _MAVEN_TIMEOUT_S = 900
 
 
 def user_cache() -> Path:
-    """Return the directory for what may be made again: XDG_CACHE_HOME/hedwig, or ~/.cache/hedwig."""
+    """Return the directory for files that can be made again: XDG_CACHE_HOME/hedwig, or ~/.cache/hedwig."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "hedwig"
 
 
 class ClasspathCache:
-    """A file per pom, named by its hash, with the class path Maven made of it; all directories of servers use it."""
+    """One file for each pom, named by its hash, with the class path from Maven. All directories of servers share it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def classpath(self, which: str, progress: Callable[[str], None]) -> str:
-        """Return the class path `which` (one of CLASSPATHS), calling Maven only if no usable one is kept.
+        """Return the class path `which` (one of CLASSPATHS). Call Maven only if the cache has no usable one.
 
         Raises: DevError - an unknown name, no Maven, or Maven failed (its last lines are in `log_tail`).
         """
@@ -55,7 +55,7 @@ class ClasspathCache:
 
 
 def _usable(kept: Path) -> str | None:
-    """Return the class path in the file, unless one of its jars has gone with a Maven repository that was cleaned."""
+    """Return the class path in the file; None if one of its jars is gone, as after cleaning a Maven repository."""
     try:
         content = kept.read_text().strip()
     except FileNotFoundError:

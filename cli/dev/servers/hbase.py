@@ -1,4 +1,4 @@
-"""HBase on an external ZooKeeper: a master and region servers, each a process of its own."""
+"""HBase on an external ZooKeeper: a master and region servers, each in its own process."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ _NEVER_MS = 2_000_000_000
 def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str, object]) -> Path:
     """Write hbase-site.xml and log4j.properties for one HBase process and return their directory.
 
-    The log is flushed to the system on each write and the page cache outlives the process, so what a region server
-    acknowledged survives its kill -9; it need not survive a crash of the machine.
+    Each write flushes the log to the system, and the page cache outlives the process. So a write that a region server
+    acknowledged survives a kill -9 of the server, but need not survive a crash of the machine.
     """
     zookeepers = site.state.of_kind("zookeeper")
     shared = site.data("hbase")
@@ -39,7 +39,7 @@ def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str
         "hbase.zookeeper.property.clientPort": zookeepers[0].port,
         "zookeeper.znode.parent": "/hbase",
         "zookeeper.session.timeout": _SESSION_TIMEOUT_MS,
-        # Hadoop 2's local file system admits no hflush, and a region server that insists on it aborts.
+        # Hadoop 2's local file system does not support hflush, and by default a region server aborts without it.
         "hbase.unsafe.stream.capability.enforce": "false",
         "hbase.wal.provider": "filesystem",
         "hbase.master.hostname": "localhost",
@@ -48,16 +48,16 @@ def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str
         "hbase.regionserver.hostname": "localhost",
         "hbase.regionserver.ipc.address": LOOPBACK,
         "hbase.regionserver.info.port": -1,
-        # Start without the waits that suit a large cluster.
+        # Skip the waits that suit a large cluster.
         "hbase.regionserver.msginterval": 300,
         "hbase.master.wait.on.regionservers.mintostart": 1,
         "hbase.master.wait.on.regionservers.maxtostart": max(1, len(site.state.of_kind(REGION_SERVER))),
         "hbase.master.wait.on.regionservers.interval": 100,
         "hbase.master.wait.on.regionservers.timeout": 1_000,
         "hbase.procedure.remote.dispatcher.delay.msec": 10,
-        # Each family of each HBase region that is written to would set 2 MiB aside: a test run makes hundreds of them.
+        # Without this, each family of each written HBase region would reserve 2 MiB. A test run makes hundreds of them.
         "hbase.hregion.memstore.mslab.enabled": "false",
-        # Regions move only when a server dies or somebody asks.
+        # Regions move only when a server dies or a client asks for it.
         "hbase.balancer.period": _NEVER_MS,
         "hbase.normalizer.period": _NEVER_MS,
     }

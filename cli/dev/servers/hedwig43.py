@@ -1,4 +1,4 @@
-"""The original Java Hedwig 4.3.2: its hub, and the BookKeeper bookies of the same release that keep its messages."""
+"""The original Java Hedwig 4.3.2: its hub, and the BookKeeper bookies of the same release that store its messages."""
 
 import importlib.resources
 import sys
@@ -31,7 +31,7 @@ class Bookie43Kind:
     count_option: str | None = "bookies"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
-    # Its address is in the cookie that it checks at every start, and in the metadata of every ledger.
+    # The address is in the cookie that the bookie checks at every start, and in the metadata of every ledger.
     port_kept_by: PortKeeper = PortKeeper.ITS_DATA
 
     def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
@@ -39,7 +39,7 @@ class Bookie43Kind:
         return ("bookie",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
-        """Make the znodes that bookies expect to find, and write bookie.conf."""
+        """Make the znodes that bookies expect, and write bookie.conf."""
         create_absent(site.state.of_kind("zookeeper")[0].port, {_LEDGERS: "", _AVAILABLE: ""})
         directory, data = site.configuration(record.name), site.data(record.name)
         write_log4j(directory)
@@ -56,17 +56,17 @@ class Bookie43Kind:
                 "journalDirectory": data / "journal",
                 "ledgerDirectories": data / "ledgers",
                 "indexDirectories": data / "index",
-                # Its own default is refused by its own check.
+                # The bookie's own check refuses its own default.
                 "logSizeLimit": 500_000_000,
             },
         )
-        # Without the module of JNDI's DNS provider it cannot ask a name server what 127.0.0.1 is called, and takes the
-        # hosts file.
+        # Without the module of JNDI's DNS provider the bookie cannot ask a name server for the name of 127.0.0.1. So it
+        # uses the hosts file.
         flags = ["--limit-modules", "java.se,jdk.unsupported"]
         return Launch("org.apache.bookkeeper.proto.BookieServer", ["--conf", str(path)], flags, directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:
-        """Find it registered as available, and listening."""
+        """Check that it is registered as available, and listens."""
         _check_registered(site, record, _AVAILABLE)
 
 
@@ -87,7 +87,7 @@ class JavaHedwigKind:
         return ("hub",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
-        """Make its root znode, and write hub.conf with as many copies of an entry as there are bookies, at most two."""
+        """Make its root znode, and write hub.conf with one copy of an entry for each bookie, but at most two."""
         create_absent(site.state.of_kind("zookeeper")[0].port, {_HEDWIG: ""})
         directory, bookies = site.configuration(record.name), len(site.state.of_kind(_BOOKIE))
         write_log4j(directory)
@@ -107,12 +107,12 @@ class JavaHedwigKind:
         return Launch(str(source), [str(path)], class_directory=directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:
-        """Find its host node, and its port listening."""
+        """Check that its host node exists, and that its port listens."""
         _check_registered(site, record, f"{_HEDWIG}/{_REGION}/hosts")
 
 
 def _check_registered(site: Site, record: ServerRecord, parent: str) -> None:
-    # It listens only after it has registered, so a node that a killed predecessor left behind misleads nobody.
+    # The server listens only after it has registered. So a node of a killed predecessor cannot mislead this check.
     check_listening(record.port)
     registered = children_of(site.state.of_kind("zookeeper")[0].port, parent)
     address = f"{LOOPBACK}:{record.port}"

@@ -1,4 +1,4 @@
-"""The Java virtual machine: find one that is new enough, and the flags our servers need on it."""
+"""The Java virtual machine: finds one that is new enough, and has the flags that our servers need."""
 
 import functools
 import os
@@ -58,7 +58,7 @@ def _version(java: str) -> int:
 def jvm_flags(heap_mb: int, hosts_file: Path | None = None) -> list[str]:
     """Return flags for a small server that starts quickly and stays on loopback, with what HBase needs on Java 17.
 
-    `hosts_file` is then the only source of host names: the servers must not depend on what this machine calls itself.
+    `hosts_file` becomes the only source of host names, since the servers must not depend on the name of this machine.
     """
     flags = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
     if hosts_file is not None:

@@ -1,4 +1,4 @@
-"""The log4j 1 configuration of HBase and of the original Hedwig: all to standard error, the server's log file."""
+"""The log4j 1 configuration of HBase and of the original Hedwig. All goes to standard error, the server's log file."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def write_log4j(directory: Path) -> None:
             "log4j.appender.console.layout": "org.apache.log4j.PatternLayout",
             "log4j.appender.console.layout.ConversionPattern": "%d{ISO8601} %-5p [%t] %c{2}: %m%n",
             "log4j.logger.org.apache.zookeeper": "WARN",
-            # Complains once per process that there is no native Hadoop library, which nothing here needs.
+            # Each process would complain that there is no native Hadoop library, which nothing here needs.
             "log4j.logger.org.apache.hadoop.util.NativeCodeLoader": "ERROR",
         },
     )

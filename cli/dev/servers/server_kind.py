@@ -1,4 +1,4 @@
-"""What a kind of server must say of itself so that the launcher can run it; each family of kinds has its module."""
+"""What the launcher must know of a kind of server to run it. Each family of kinds has a module of its own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class PortKeeper(StrEnum):
-    """What else, beside a server, knows the port it listens on, so that it cannot be moved to another one."""
+    """What else, beside a server, knows its port, so that the server cannot move to another one."""
 
     NOBODY = "nobody"
     ITS_DATA = "its data"
@@ -29,7 +29,7 @@ class PortKeeper(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The directory of the servers as their kinds see it."""
+    """The directory of the servers as the kinds of server see it."""
 
     root: Path
     state: State
@@ -57,7 +57,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to run a server: `flags` for the JVM, and `class_directory` before the jars of the class path."""
+    """How to run a server. `flags` are for the JVM; `class_directory` comes before the jars of the class path."""
 
     main_class: str
     arguments: Sequence[str] = ()
@@ -74,12 +74,12 @@ class ServerKind(Protocol):
 
     @property
     def classpath(self) -> str:
-        """Name the class path it runs on."""
+        """Name the class path that it runs on."""
 
     def port_roles(self, count: int) -> Sequence[str]:
-        """Name the ports on which each of `count` servers of the kind listens, that of its clients first.
+        """Name the ports on which each of `count` servers of the kind listens, the port for clients first.
 
-        A port on which a server does not listen would look free to other programs, and must not be named.
+        Do not name a port on which a server does not listen: it would look free to other programs.
         """
 
     @property
@@ -88,19 +88,19 @@ class ServerKind(Protocol):
 
     @property
     def count_option(self) -> str | None:
-        """Name the count of how many there are; None when there is always one, which has the name of the kind."""
+        """Name the count of its servers; None if there is always one, which has the name of the kind."""
 
     @property
     def starts_after(self) -> Sequence[str]:
-        """Name the kinds that must answer before this one is started."""
+        """Name the kinds that must answer before this one starts."""
 
     @property
     def answers_after(self) -> Sequence[str]:
-        """Name the kinds that must answer before this one can be asked whether it does."""
+        """Name the kinds that must answer before this one can be asked whether it answers."""
 
     @property
     def port_kept_by(self) -> PortKeeper:
-        """Tell what forbids to move it to another port."""
+        """Say what forbids moving it to another port."""
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write the server's configuration and say how to run it."""
@@ -114,7 +114,7 @@ class ServerKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a user asks for by one name: the kinds of server it consists of and the services it needs."""
+    """What a user asks for by one name: the kinds of server in it, and the services that it needs."""
 
     name: str
     kinds: Sequence[ServerKind]

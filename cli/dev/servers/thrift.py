@@ -15,7 +15,7 @@ __all__ = ["THRIFT1", "THRIFT2", "GatewayKind"]
 
 @dataclass(frozen=True, slots=True)
 class GatewayKind:
-    """A Thrift gateway in binary protocol, unframed, one thread per connection: the defaults of both."""
+    """A Thrift gateway with the defaults of both: binary protocol, unframed, one thread for each connection."""
 
     name: str
     main_class: str
@@ -23,7 +23,7 @@ class GatewayKind:
     heap_mb: int = 384
     count_option: str | None = None
     starts_after: Sequence[str] = ("zookeeper",)
-    # Asked earlier it would try for minutes, with growing pauses, to reach HBase.
+    # If started earlier, it would try for minutes, with growing pauses, to reach HBase.
     answers_after: Sequence[str] = (MASTER, REGION_SERVER)
     port_kept_by: PortKeeper = PortKeeper.NOBODY
 

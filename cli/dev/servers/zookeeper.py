@@ -28,11 +28,11 @@ class ZooKeeperKind:
     port_kept_by: PortKeeper = PortKeeper.THOSE_WHO_NEED_IT
 
     def port_roles(self, count: int) -> Sequence[str]:
-        """Name its ports: a server that has no peers listens for clients only."""
+        """Name its ports. A server without peers listens for clients only."""
         return ("client", "peer", "election") if count > 1 else ("client",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
-        """Write zoo.cfg, and myid when there are several."""
+        """Write zoo.cfg, and myid if there are several servers."""
         data = site.data(record.name)
         properties: dict[str, object] = {
             "tickTime": _TICK_MS,
@@ -59,7 +59,7 @@ class ZooKeeperKind:
         return Launch("org.apache.zookeeper.server.quorum.QuorumPeerMain", [str(path)], logging)
 
     def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
-        """Ask for its mode: it has one only while it serves, in a quorum only while that has a leader."""
+        """Ask for its mode. It has one only while it serves, and in a quorum only while that has a leader."""
         answer = four_letter_word(record.port, "srvr")
         if "Mode: " not in answer:
             raise NotReadyError("it serves no requests yet")

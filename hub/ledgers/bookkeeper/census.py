@@ -1,4 +1,4 @@
-"""The ledgers on bookies, as their metadata in ZooKeeper say. No bookie is asked."""
+"""List the ledgers on bookies, by their metadata in ZooKeeper. No bookie is asked."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _AT_ONCE: Final = 128
 
 
 class BookkeeperLedgerCensus:
-    """A LedgerCensus of what is below one root of a ZooKeeper; others than Hedwig may have ledgers there, too."""
+    """A LedgerCensus of the ledgers below one root of a ZooKeeper. Other applications may have ledgers there too."""
 
     def __init__(self, metadata: ZookeeperLedgerMetadata) -> None:
         self._metadata = metadata
@@ -27,7 +27,7 @@ class BookkeeperLedgerCensus:
                 if (entry := _entry(glance)) is not None:
                     found[entry.ledger_id] = entry
         for ledger_id in wanted:
-            # The server at hand may be behind. That a ledger is missing is told by one that has caught up.
+            # `glance` asks a ZooKeeper server that may be behind. `_exists` asks one that has caught up.
             if ledger_id not in found and await self._exists(ledger_id):
                 found[ledger_id] = LedgerEntry(ledger_id=ledger_id)
         return [found.get(ledger_id) for ledger_id in ledger_ids]

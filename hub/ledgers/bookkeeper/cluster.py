@@ -1,4 +1,4 @@
-"""What all ledgers of a client share: its options, bookies and metadata, and whom it suspects."""
+"""What all ledgers of a client share: its options, bookies and metadata, and the bookies that it suspects."""
 
 import asyncio
 from collections.abc import Collection
@@ -19,12 +19,13 @@ _MIB: Final = 1 << 20
 class ClusterOptions:
     """The deadlines and bounds of a client.
 
-    `append_timeout_s` is how long an append may wait for its quorum, changes of the ensemble included; then the ledger
-    is given up, and what was appended is uncertain. `suspicion_s` is how long a bookie that failed is left out of new
-    ensembles. `spare_retry_s` is how often a writer without a spare bookie looks for one.
-    `tell_lac_after_s` is after how long without news a writer tells bookies its last add confirmed, which else the next
-    entry does: for those who read a ledger that is open elsewhere. It costs a request to each of its bookies; 0 is
-    never.
+    An append may wait `append_timeout_s` for its quorum, changes of the ensemble included. Then the writer gives the
+    ledger up, and the outcome of its appends in progress is uncertain. For `suspicion_s`, new ensembles avoid a bookie
+    that failed. A writer without a spare bookie looks for one every `spare_retry_s`.
+
+    After `tell_lac_after_s` without a new entry, a writer tells bookies its last add confirmed. Otherwise only the next
+    entry carries it. This is for clients that read a ledger that is open elsewhere. It costs one request to each bookie
+    of the ledger; 0: never.
     """
 
     add_timeout_s: float = 5.0
@@ -57,7 +58,7 @@ class ClusterOptions:
 
 
 class Suspects:
-    """Bookies that failed lately: a dead one stays registered until its session ends."""
+    """Bookies that failed lately. The registry does not tell: a dead one stays registered until its session ends."""
 
     def __init__(self, suspicion_s: float) -> None:
         self._suspicion_s = suspicion_s
@@ -75,7 +76,7 @@ class Suspects:
 
 
 class Cluster:
-    """The surroundings of every ledger of one client. For one event loop."""
+    """What every ledger of one client uses. For one event loop."""
 
     def __init__(
         self,
@@ -92,4 +93,4 @@ class Cluster:
         self.random = random
         self.suspects = Suspects(options.suspicion_s)
         self.pending_bytes = 0
-        """What all writers have sent and not acknowledged."""
+        """The bytes of all entries that writers have accepted and not acknowledged."""

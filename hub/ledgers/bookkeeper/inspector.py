@@ -1,6 +1,7 @@
-"""A look at ledgers on bookies, by reads that fence nothing: their writers and owners notice nothing.
+"""Inspect ledgers on bookies, by reads that fence nothing. Their writers and owners notice nothing.
 
-Of a ledger that is open only what its writer has told readers can be seen, which is late by one entry at least.
+Of an open ledger, a reader sees only the entries that the writer has told bookies are confirmed. If the last entry
+tells it, that is late by at least one entry.
 """
 
 from random import Random
@@ -25,7 +26,7 @@ _DIGEST: Final = DigestKind.CRC32C
 
 
 class BookkeeperLedgerInspector:
-    """A LedgerInspector on bookies, for one event loop. Of password and digest it believes what the metadata say."""
+    """A LedgerInspector on bookies, for one event loop. It takes the password and the digest from the metadata."""
 
     def __init__(self, cluster: Cluster, links: BookieLinks, registry: ZookeeperRegistry) -> None:
         self._cluster = cluster
@@ -34,7 +35,7 @@ class BookkeeperLedgerInspector:
 
     @classmethod
     async def open(cls, session: Session, root: str, clock: Clock, random: Random) -> Self:
-        """Return an inspector of the ledgers below `root`; the session stays the caller's to close.
+        """Return an inspector of the ledgers below `root`. The caller closes the session.
 
         Raises: ConfigurationError - there is no BookKeeper below `root`, or one with a layout that is not known here;
             LedgerStoreUnavailableError - ZooKeeper does not answer.

@@ -1,4 +1,4 @@
-"""When a writer tells bookies its last add confirmed, for those who read the ledger meanwhile."""
+"""When a writer tells bookies its last add confirmed, for clients that read the ledger meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,13 +16,13 @@ class LacTeller:
         self._timer: asyncio.TimerHandle | None = None
 
     def hear(self, lac: int) -> None:
-        """Take news, of which there may be more soon."""
+        """Record a new last add confirmed. More may follow soon, so this starts a timer."""
         self._lac = lac
         if self._after_s and self._timer is None and lac > self._told:
             self._wait()
 
     def end(self) -> None:
-        """Tell nothing any more."""
+        """Stop calling `tell`."""
         self._after_s = 0.0
         if self._timer is not None:
             self._timer.cancel()
@@ -34,7 +34,7 @@ class LacTeller:
     def _look(self, seen: int) -> None:
         self._timer = None
         if self._lac != seen:
-            # Entries come, which tell it too.
+            # New entries come, and they carry it too.
             self._wait()
             return
         self._told = seen

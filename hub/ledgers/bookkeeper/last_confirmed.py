@@ -1,4 +1,4 @@
-"""Finding the last add confirmed of a ledger, and fencing it on the way."""
+"""Find the last add confirmed of a ledger, with or without fencing the ledger."""
 
 import asyncio
 from typing import Final
@@ -23,16 +23,17 @@ async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, dige
 
     Once this returns, no entry can be acknowledged to the writer without one of the bookies that were fenced.
 
-    Raises: LedgerStoreUnavailableError - too few bookies answered; the others are fenced.
+    Raises: LedgerStoreUnavailableError - too few bookies answered; those that did are fenced.
     """
     request = ReadEntry(ledger_id=ledger_id, entry_id=LAST_ENTRY, fence_key=key)
     return await _ask_all(cluster, ledger_id, metadata, digest, request)
 
 
 async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
-    """Return a last add confirmed: what the last entry carries, which is late by one at least, or what a writer told.
+    """Return a last add confirmed: the one in the last entry, or the one that a writer told bookies.
 
-    Of a ledger whose record is in an old format only the last entry is asked for: bookies of 4.3 know nothing else.
+    The one in the last entry is late by at least one. If the record has an old format, this asks only for the last
+    entry, since bookies of 4.3 know nothing else.
 
     Raises: LedgerStoreUnavailableError - too few bookies answered.
     """
@@ -64,7 +65,8 @@ async def _ask_all(
                     found = _confirmed(digest, ledger_id, answer)
                 except UnverifiedError as exc:
                     if is_fence and metadata.digest is not None:
-                        # It is fenced, and what it has is damaged. The end is looked for behind what others tell.
+                        # The bookie is fenced, and its entry is damaged. Recovery looks for the end behind what the
+                        # others tell.
                         coverage.add(position)
                     failures.append(f"{metadata.last_ensemble.bookies[position]}: {exc}")
                     continue
@@ -83,7 +85,7 @@ async def _ask_all(
 
 
 def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> int:
-    """Return what an answer proves; what a bookie says without a digest proves nothing."""
+    """Return the last add confirmed that an answer proves. A number without a digest proves nothing."""
     if answer.outcome is not Outcome.DONE:
         return NO_ENTRY_ID
     told = decode_lac(digest, ledger_id, answer.lac_body) if answer.lac_body else NO_ENTRY_ID

@@ -18,10 +18,10 @@ _ORIGINAL_PASSWORD: Final = b"sillysecret"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookkeeperOptions:
-    """How new ledgers are made, and how bookies are treated.
+    """How a store makes new ledgers, and its deadlines and bounds.
 
-    `custom` goes into the metadata of each new ledger, so that it can be told from those of others. Metadata of format
-    2 is for readers of BookKeeper 4.3, which know neither custom metadata nor digests other than CRC32 and HMAC.
+    `custom` goes into the metadata of each new ledger, to tell it from ledgers of other applications. Metadata of
+    format 2 is for readers of BookKeeper 4.3. They know no custom metadata, and no digests but CRC32 and HMAC.
     """
 
     quorums: Quorums = field(default_factory=lambda: Quorums(ensemble=3, write=3, ack=2))
@@ -33,7 +33,7 @@ class BookkeeperOptions:
 
     @classmethod
     def for_hubs(cls, deployment: bytes, quorums: Quorums | None = None, cluster: ClusterOptions | None = None) -> Self:
-        """Return the options of the hubs of one deployment, whose name their ledgers carry."""
+        """Return the options for the hubs of one deployment. Their ledgers carry its name."""
         return cls(
             quorums=quorums or Quorums(ensemble=3, write=3, ack=2),
             custom={"application": _APPLICATION, "deployment": deployment},
@@ -42,7 +42,7 @@ class BookkeeperOptions:
 
     @classmethod
     def for_original_hub(cls, quorums: Quorums, cluster: ClusterOptions | None = None) -> Self:
-        """Return the options under which the original hub can read the ledgers: those under which it writes its own.
+        """Return the options under which the original hub can read the ledgers. It writes its own with the same.
 
         Source: Hedwig 4.3.2 BookkeeperPersistenceManager.
         """

@@ -1,4 +1,4 @@
-"""Reading entries: from the first bookie of the write set that has a sound copy."""
+"""Read entries, from the first bookie of the write set that has a sound copy."""
 
 import asyncio
 from collections import deque
@@ -42,7 +42,7 @@ def _verified(answer: Answer, ledger_id: int, entry_id: int, digest: Digest) -> 
 async def read_entry(
     cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int
 ) -> Entry:
-    """Return an acknowledged entry. The next bookie is asked when one fails, or is slow.
+    """Return an acknowledged entry. It asks the next bookie when one fails or is slow.
 
     Raises: CorruptEntryError - every bookie answered, and none has a sound copy; LedgerStoreUnavailableError - some did
         not answer.
@@ -63,7 +63,7 @@ async def read_entry(
             asked += 1
         found = await answers.next(cluster.options.speculative_read_s if asked < len(order) else None)
         if found is None:
-            # Without this every entry of a ledger would wait for the same bookie.
+            # Without this, every entry of a ledger would wait for the same bookie.
             cluster.suspects.add(order[asked - 1])
             continue
         bookie, answer = found
@@ -81,7 +81,7 @@ async def read_entry(
 
 
 class _Answers:
-    """What several bookies answer to one reader. A task for each would take longer than all else here."""
+    """The answers of several bookies to one reader. A task for each would take longer than all else here."""
 
     __slots__ = ("_came", "_waiter")
 
@@ -94,7 +94,7 @@ class _Answers:
         self._wake()
 
     async def next(self, timeout_s: float | None) -> tuple[str, Answer] | None:
-        """Return an answer, None if there is none in time. Each request is answered, so without a limit one comes."""
+        """Return an answer, None if there is none in time. Without a limit one comes: each request is answered."""
         if not self._came:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -113,9 +113,10 @@ class _Answers:
 
 
 class ReadAhead(Generic[T]):
-    """Results of `read(entry_id)` for consecutive entries, in order, several of them under way. Close it at the end.
+    """Reads consecutive entries by `read(entry_id)`, at most `depth` at once, and returns the results in order.
 
-    Where the last entry is not known, it begins with one at a time and doubles that: most ends are near.
+    If the last entry is unknown, it begins with one read at a time and doubles that, since most ends are near. The
+    caller closes it at the end.
     """
 
     def __init__(self, read: Callable[[int], Coroutine[Any, Any, T]], first: int, last: int | None, depth: int) -> None:
@@ -127,7 +128,7 @@ class ReadAhead(Generic[T]):
         self._tasks: deque[asyncio.Task[T]] = deque()
 
     async def next(self) -> T:
-        """Return the next result, of which there is one. Raises: what `read` raises."""
+        """Return the next result; the caller knows that there is one. Raises: what `read` raises."""
         while len(self._tasks) < self._depth and (self._last is None or self._next <= self._last):
             self._tasks.append(asyncio.create_task(self._read(self._next)))
             self._next += 1
@@ -139,23 +140,25 @@ class ReadAhead(Generic[T]):
             task.cancel()
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel the reads in progress."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         for task in self._tasks:
             if not task.cancelled():
-                task.exception()  # Nobody wants to know.
+                task.exception()  # No caller needs the error.
         self._tasks.clear()
 
 
 async def read_payloads(
     cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entries: range, bytes_max: int
 ) -> list[bytes]:
-    """Return the payloads of consecutive entries: at least one, if there are any, and no more than `bytes_max` bytes.
+    """Return the payloads of consecutive entries, at most `bytes_max` bytes unless the first payload is larger.
 
-    It ends before an entry that cannot be read. Raises: CorruptEntryError, LedgerStoreUnavailableError - of the first.
+    The list ends before an entry that cannot be read.
+
+    Raises: CorruptEntryError - the first entry is lost; LedgerStoreUnavailableError - it cannot be read now.
     """
 
     async def read(entry_id: int) -> Entry:

@@ -1,7 +1,7 @@
-"""Taking a ledger over from its writer: fence it, find its end, make every entry up to there safe, and close it.
+"""Take a ledger over from its writer: fence it, find its end, make every entry up to there safe, and close it.
 
-Whatever was acknowledged to the writer is kept. What was not may be kept too; which entries those are is decided once,
-by the record that says CLOSED. An entry that is damaged wherever it is keeps its place: it may have been acknowledged.
+Recovery keeps every entry that was acknowledged to the writer. It may keep others too: the record that says CLOSED
+decides once which. An entry without a sound copy keeps its place, since it may have been acknowledged.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ __all__ = ["recover"]
 _log = logging.getLogger(__name__)
 
 _DAMAGED_MAX: Final = 16
-"""How many entries are read in search of a sound one."""
+"""At most this many entries are read in search of a sound one."""
 
 
 class _Missing(enum.Enum):
-    """Why there is nothing to store again of an entry."""
+    """Why recovery cannot store an entry again."""
 
     ABSENT = enum.auto()
     """It surely was never acknowledged."""
@@ -42,10 +42,12 @@ class _Missing(enum.Enum):
 async def recover(
     cluster: Cluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes
 ) -> Versioned[LedgerMetadata]:
-    """Shut the writer out, and return the closed record. May be repeated, and by several at once: one result wins.
+    """Shut the writer out, and return the closed record.
 
-    Raises: NoSuchLedgerError; LedgerStoreUnavailableError - too few bookies could be asked, or the record not changed:
-        the ledger stays in recovery, repeat it.
+    May be repeated. Several clients may run it at once, and one result wins.
+
+    Raises: NoSuchLedgerError - it does not exist; LedgerStoreUnavailableError - too few bookies answered, or the record
+        could not be changed, so the ledger stays in recovery and the caller repeats it.
     """
     held = await update(cluster.metadata, ledger_id, held, _to_recovery)
     if held.value.state is LedgerState.CLOSED:
@@ -61,7 +63,7 @@ async def recover(
 async def _add_again(
     cluster: Cluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes, start: int
 ) -> tuple[LedgerMetadata, int, int]:
-    """Store what is behind `start` with full quorums. Return the record with its bookies, last entry and length."""
+    """Store the entries behind `start` with full quorums. Return the record with its bookies, last entry and length."""
     metadata = held.value
     window = cluster.options.read_ahead
     entries = ReadAhead(
@@ -88,7 +90,7 @@ async def _add_again(
                 )
             under_way.append(writer.start_append(entry.payload))
             if len(under_way) >= window:
-                # What failed is said by `drained`; this only keeps the number of entries at hand small.
+                # `drained` reports failures. This wait only bounds the number of entries in progress.
                 await asyncio.wait([under_way.pop(0)])
         if writer is not None:
             await writer.drained()
@@ -105,7 +107,7 @@ async def _add_again(
 
 
 async def _length_of(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int) -> int:
-    """Return how many bytes the payloads up to an entry have; fewer if it is damaged: nobody goes by that."""
+    """Return the payload bytes up to an entry; fewer if it is damaged. Nothing relies on that number."""
     for each in range(entry_id, max(-1, entry_id - _DAMAGED_MAX), -1):
         try:
             return (await read_entry(cluster, ledger_id, metadata, digest, each)).length
@@ -117,9 +119,9 @@ async def _length_of(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata,
 async def _read_uncertain(
     cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes, entry_id: int
 ) -> Entry | _Missing:
-    """Return an entry that may exist. The ledger is fenced on the way.
+    """Return an entry that may exist. The reads fence the ledger.
 
-    Raises: LedgerStoreUnavailableError - too many bookies do not say.
+    Raises: LedgerStoreUnavailableError - too few bookies say whether they have it.
     """
     quorums = metadata.quorums
     bookies = metadata.ensemble_of(entry_id).bookies
@@ -146,7 +148,7 @@ async def _read_uncertain(
     finally:
         for task in waiting:
             task.cancel()
-    # Without a digest on record, it may be ours that is the wrong one.
+    # If the record names no digest, the one of this store may be the wrong one.
     if absent + damaged == len(tasks) and metadata.digest is not None:
         return _Missing.DAMAGED
     raise LedgerStoreUnavailableError(
@@ -159,7 +161,7 @@ def _to_recovery(stored: LedgerMetadata) -> LedgerMetadata | None:
 
 
 def _to_closed(begun: LedgerMetadata, final: LedgerMetadata, last_entry_id: int, length: int) -> Change:
-    """Return the change that closes the ledger as it was recovered, unless somebody else has closed it meanwhile."""
+    """Return the change that closes the ledger as it was recovered, unless another client has closed it meanwhile."""
 
     def change(stored: LedgerMetadata) -> LedgerMetadata | None:
         if stored.state is LedgerState.CLOSED:

@@ -1,4 +1,4 @@
-"""The ledger store on BookKeeper: what asyncio callers meet."""
+"""The ledger store on BookKeeper, for asyncio callers."""
 
 import asyncio
 import logging
@@ -48,17 +48,17 @@ _log = logging.getLogger(__name__)
 
 _CREATIONS_MAX: Final = 16
 _CLOSED_KEPT_MAX: Final = 10_000
-"""How many records of closed ledgers are kept: they do not change any more but by repairs of bookies."""
+"""The store keeps at most N records of closed ledgers. They change no more, except when bookies are repaired."""
 
 _ENDED_KEPT_MAX: Final = 10_000
-"""For how many ledgers it is kept why nothing can be appended to them here any more."""
+"""The store keeps, for at most N ledgers, why nothing can be appended to them here any more."""
 
 
 class BookkeeperLedgerStore:
     """A LedgerStore on bookies, for one event loop.
 
-    Its operations end by the deadlines of `options.cluster`. A ledger open for append costs its writer; others cost at
-    most a record among the last ten thousand.
+    Its operations end by the deadlines of `options.cluster`. A ledger open for append costs its writer. Any other costs
+    at most one of the 10,000 records that the store keeps.
     """
 
     def __init__(self, cluster: Cluster, options: BookkeeperOptions) -> None:
@@ -76,14 +76,14 @@ class BookkeeperLedgerStore:
 
     @classmethod
     async def open(cls, session: Session, root: str, options: BookkeeperOptions, clock: Clock, random: Random) -> Self:
-        """Return a store on the bookies that are registered below `root`; the session stays the caller's to close.
+        """Return a store on the bookies that are registered below `root`. The caller closes the session.
 
-        It records a layout of ledgers where there is a root without one.
+        If the root has no layout of ledgers, this call records one.
 
         Raises: ConfigurationError - the root has a layout that is not known here; LedgerStoreUnavailableError -
             ZooKeeper does not answer, or there is no such root yet.
         """
-        # What clients of each time make where there is none.
+        # The layout that BookKeeper clients of either time record where there is none.
         layout = LedgerLayout.FLAT if options.metadata_format == 2 else LedgerLayout.HIERARCHICAL
         metadata = await ZookeeperLedgerMetadata.open(session, root, clock, made_as=layout)
         registry = await ZookeeperRegistry.open(session, root, clock)
@@ -117,7 +117,7 @@ class BookkeeperLedgerStore:
             try:
                 version = await cluster.metadata.create(ledger_id, metadata)
             except BaseException as exc:
-                # A record without entries may be left, under an id that nobody will ever be given.
+                # A record without entries may stay, under an id that no caller will ever be given.
                 if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
                     in_doubt(ledger_id, token)
                 if isinstance(exc, LedgerWriteError):
@@ -125,7 +125,7 @@ class BookkeeperLedgerStore:
                 raise
             if version is not None:
                 held = Versioned(metadata, version)
-                # What others recover is more than a writer that failed knows, so nothing may be read by it.
+                # Another client may recover more entries than a failed writer knows, so no read may rely on it.
                 forget = partial(self._writers.pop, ledger_id, None)
                 self._writers[ledger_id] = LedgerWriter(
                     cluster, ledger_id, held, self._digest, self._key, on_failure=forget
@@ -134,13 +134,13 @@ class BookkeeperLedgerStore:
         raise LedgerStoreUnavailableError(f"{_CREATIONS_MAX} new ledger ids were taken: is the id counter damaged?")
 
     async def undo(self, ledger_id: int, token: int) -> None:
-        """Delete what a `create` in doubt has made; see LedgerStore. Records of format 2 do not tell whose they are."""
+        """Delete the ledger of a `create` in doubt; see LedgerStore. Records of format 2 do not name their maker."""
         self._check_open()
         metadata = self._cluster.metadata
         try:
             found = await metadata.read(ledger_id)
         except NoSuchLedgerError:
-            return  # What is asked later is answered later: it is not on its way any more.
+            return  # ZooKeeper answers a later request later, so the create is not on its way any more.
         except CorruptRecordError as exc:
             _log.warning("ledger %d is left, though it may have been made here: %s", ledger_id, exc)
             return
@@ -191,7 +191,7 @@ class BookkeeperLedgerStore:
         try:
             return await read_payloads(self._cluster, ledger_id, metadata, digest, entries, bytes_max)
         except (CorruptEntryError, LedgerStoreUnavailableError):
-            # A deleted ledger looks like this too, and one whose bookies were repaired: the record tells.
+            # A deleted ledger fails like this too, and so does one whose bookies were repaired. Its record tells.
             self._closed_ledgers.pop(ledger_id, None)
             await self._cluster.metadata.read(ledger_id)
             raise
@@ -208,7 +208,7 @@ class BookkeeperLedgerStore:
             try:
                 await writer.close()
             except LedgerFencedError:
-                # Whoever took it over, or gave it up: recovery says what is in it.
+                # Another client took it over, or the writer gave up. Recovery finds out what is in it.
                 self._writers.pop(ledger_id, None)
                 await writer.abandon()
             else:
@@ -237,7 +237,7 @@ class BookkeeperLedgerStore:
         return self._cluster.metadata.ledgers()
 
     async def stats(self) -> LedgerStoreStats:
-        """Return what this client knows; what bookies store is theirs to say."""
+        """Return what this client knows. It does not ask bookies what they store."""
         return LedgerStoreStats(
             ledgers=None,
             open_ledgers=len(self._writers),
@@ -250,15 +250,15 @@ class BookkeeperLedgerStore:
         )
 
     async def aclose(self) -> None:
-        """Finish the appends at hand, and leave the ledgers open for whoever takes them over. May be called twice."""
+        """Finish the appends in progress. Leave the ledgers open for hubs that take them over. May be called twice."""
         self._is_closed = True
         if self._shutdown is None:
             self._shutdown = asyncio.ensure_future(self._shut_down())
-        # It comes to an end in any case, also if this caller is cancelled.
+        # The shutdown ends even if this caller is cancelled.
         await asyncio.shield(self._shutdown)
 
     async def abandon(self) -> None:
-        """Close at once, for a writer that may have been shut out already; what is at hand is uncertain."""
+        """Close at once, for a hub that may be shut out already. The outcome of appends in progress is uncertain."""
         self._is_closed = True
         for writer in list(self._writers.values()):
             await writer.abandon()
@@ -300,7 +300,7 @@ class BookkeeperLedgerStore:
             try:
                 held = await recover(self._cluster, ledger_id, held, digest, self._key)
             except (BadVersionError, LedgerWriteError) as exc:
-                # Closing is decided once and for all whatever became of this attempt, so it may be said to be undone.
+                # The closed record is decided once, whatever the outcome of this attempt. So report it as not done.
                 text = f"whether ledger {ledger_id} was closed is not known: {exc}: repeat it"
                 raise LedgerStoreUnavailableError(text) from exc
         self._keep(ledger_id, held.value)
@@ -320,7 +320,7 @@ class BookkeeperLedgerStore:
             self._closed_ledgers.popitem(last=False)
 
     def _end(self, ledger_id: int, error: type[LedgerError]) -> None:
-        """Keep why nothing can be appended any more."""
+        """Record why nothing can be appended to a ledger any more."""
         self._ended[ledger_id] = error
         self._ended.move_to_end(ledger_id)
         if len(self._ended) > _ENDED_KEPT_MAX:

@@ -2,15 +2,18 @@
 
 What may happen to an entry, and why acknowledging is safe:
 
-- An entry is complete once the ack quorum of its write set stored it. It is acknowledged once it is complete and all
-  before it are, and never while the ensemble is being changed: the change says from which entry on it holds, which is
-  the one behind the last acknowledged.
-- A bookie that fails is replaced, and gets every entry that is not acknowledged. Without a spare the others carry on as
-  long as they make an ack quorum; when a spare or the bookie itself comes back, it gets what is not acknowledged.
-- Where no bookie of an entry can be connected to, and there is no spare, it is refused if it was never sent to any, and
-  none behind it was: the entry id is free again. One that was sent waits for its bookies to come back.
-- An entry that waits too long, a bookie that says that the ledger was taken over, and metadata that say so end the
-  writer. Entries that were sent and not acknowledged are uncertain then: whoever recovers the ledger may keep them.
+- An entry is complete once the ack quorum of its write set stored it. The writer acknowledges it once it and all before
+  it are complete. It acknowledges nothing while it changes the ensemble: the new ensemble holds from the entry behind
+  the last acknowledged one.
+- The writer replaces a bookie that fails, and sends the new one every entry that is not acknowledged. Without a spare,
+  the others carry on as long as they make an ack quorum. When a spare or the bookie itself comes back, the writer sends
+  it the entries that are not acknowledged.
+- If the writer can connect to no bookie of an entry, and there is no spare, it may refuse the entry. It does so if it
+  never sent that entry or a later one to any bookie. The entry id is free again. An entry that was sent waits for its
+  bookies to come back.
+- The writer ends if an entry waits too long, or if a bookie or the metadata say that the ledger was taken over. The
+  outcome of entries that were sent and not acknowledged is then uncertain: a client that recovers the ledger may keep
+  them.
 """
 
 import asyncio
@@ -46,16 +49,16 @@ __all__ = ["LedgerWriter"]
 _log = logging.getLogger(__name__)
 
 _WAITS_MAX: Final = 65_536
-"""How many entries of one ledger may wait for their quorum."""
+"""At most this many entries of one ledger may wait for their quorum."""
 
 _SOON_S: Final = 0.2
-"""After how long bookies whose connections ended are tried again if no other is left: dead ones refuse by then."""
+"""If no other bookie is left, bookies whose connections ended are retried after this time. Dead ones refuse by then."""
 
 
 class _Pending:
     """An entry that is not acknowledged. `stored` has the bit of each position of the ensemble that has it.
 
-    `sent` counts the requests that a bookie may have taken, or may still take: 0 says that surely nobody has the entry.
+    `sent` counts the requests that a bookie may have run, or may still run. If it is 0, surely no bookie has the entry.
     """
 
     __slots__ = ("deadline", "entry_id", "future", "length", "request", "sent", "size", "stored")
@@ -72,10 +75,10 @@ class _Pending:
 
 
 class LedgerWriter:
-    """Appends to one ledger, whose record is `held`, behind `lac`. For recovery, adds pass the fence.
+    """Appends to one ledger, whose record is `held`, behind entry `lac`. With `is_recovery`, its adds pass the fence.
 
-    A recovering writer keeps changes of the ensemble to itself, in `held`, until the ledger is closed. `on_failure` is
-    called once, as soon as nothing can be appended any more.
+    A recovering writer keeps changes of the ensemble in `held` only, until the ledger is closed. The writer calls
+    `on_failure` once, as soon as nothing can be appended any more.
     """
 
     def __init__(
@@ -110,17 +113,17 @@ class LedgerWriter:
         self.next_entry_id = lac + 1
         self._pushed_length = length
         self._queue: dict[int, _Pending] = {}
-        """What is not acknowledged, from the entry behind `lac` on. An empty deque would take ten times the room."""
+        """The entries that are not acknowledged, from `lac + 1` on. An empty deque would take ten times the memory."""
         self._broken: dict[int, Answer] = {}
         """The positions whose bookie failed, with its answer, until they are mended."""
         self._lacks_spare = False
-        """Whether what is broken has to wait, since nobody can take its place now."""
+        """Whether broken positions have to wait, since no spare bookie can take them now."""
         self._none_left: asyncio.Event | None = None
-        """Set once no bookie is left, while it waits."""
+        """Set once no bookie is left, while `_pause` waits."""
         self._is_changing = False
         self._mending: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        # Who recovers closes the ledger, which tells more.
+        # A recovering writer closes the ledger, which tells readers more.
         self._teller = LacTeller(0.0 if is_recovery else self._options.tell_lac_after_s, self._tell_lac, lac)
         self._is_sealed = False
         self.failure: HedwigError | None = None
@@ -133,11 +136,14 @@ class LedgerWriter:
         return frozenset(self._broken)
 
     def start_append(self, payload: bytes) -> "asyncio.Future[None]":
-        """Give the payload the next entry id and send it; the future is done once it is acknowledged.
+        """Give the payload the next entry id and send it. The future is done once the entry is acknowledged.
 
-        Raises: LedgerFencedError, LedgerClosedError, InvalidArgumentError, LedgerStoreUnavailableError - too much
-            waits, or no bookie can be reached; nothing was appended, and the entry id is still the next. The future:
-            LedgerStoreUnavailableError - the same; LedgerWriteError - not known.
+        If this call raises, nothing was appended, and the entry id is still the next. The same holds if the future
+        fails with LedgerStoreUnavailableError. If it fails with LedgerWriteError, the outcome is unknown.
+
+        Raises: LedgerFencedError - the writer has failed; LedgerClosedError - the ledger was closed;
+            InvalidArgumentError - the payload is too large; LedgerStoreUnavailableError - too much waits, or no bookie
+            can be reached.
         """
         self._check_open(len(payload))
         entry_id = self.next_entry_id
@@ -163,9 +169,11 @@ class LedgerWriter:
         return pending.future
 
     async def close(self) -> None:
-        """Seal the ledger behind what is at hand, in its record too. May be repeated; cancelling leaves it sealed.
+        """Seal the ledger behind the appends in progress, in its record too. May be repeated.
 
-        Raises: LedgerFencedError - somebody took it over, or the writer had to give up; LedgerStoreUnavailableError -
+        A cancelled call leaves the writer sealed.
+
+        Raises: LedgerFencedError - another client took it over, or the writer gave up; LedgerStoreUnavailableError -
             the record could not be changed, which may be tried again.
         """
         await self._drain()
@@ -175,18 +183,18 @@ class LedgerWriter:
         self.held = await update(self._cluster.metadata, self._ledger_id, self.held, self._closing)
 
     async def drained(self) -> None:
-        """Take no more, and wait until nothing is at hand. Raises: what made the writer fail."""
+        """Accept no more appends, and wait until none is in progress. Raises: what made the writer fail."""
         await self._drain()
         await self._stop_mending()
         if self.failure is not None:
             raise self.failure
 
     def let_go(self) -> None:
-        """Append no more, without a word to anybody; what is at hand is uncertain."""
+        """Stop appending, and tell no server. The outcome of appends in progress is uncertain."""
         self._fail(LedgerFencedError(f"ledger {self._ledger_id} is not open here any more"))
 
     async def abandon(self) -> None:
-        """Let go of everything, and wait until nothing is left."""
+        """Stop appending, as `let_go` does, and wait until the writer's task has ended."""
         self.let_go()
         await self._stop_mending()
 
@@ -240,7 +248,8 @@ class LedgerWriter:
             self._break(position, bookie, answer)
 
     def _send_again(self, pending: _Pending, position: int, bookie: str) -> None:
-        # It was not carried out. Not said before: an entry that is to be sent again must not be refused meanwhile.
+        # The bookie did not run the request. Count that only now: an entry that waits to be sent again must not be
+        # refused meanwhile.
         pending.sent -= 1
         if self.failure is not None or self._ensemble[position] != bookie:
             return
@@ -265,12 +274,12 @@ class LedgerWriter:
             self._teller.hear(self.lac)
 
     def _emptied(self) -> None:
-        # A dictionary keeps the room of what was in it.
+        # A dictionary keeps the memory of its former items, so make a new one.
         self._queue = {}
         self._wake()
 
     def _tell_lac(self, lac: int) -> None:
-        """Tell bookies the last add confirmed. It proves nothing, so none need answer."""
+        """Tell bookies the last add confirmed. The writer relies on none of the answers."""
         body = encode_lac(self._digest, self._ledger_id, lac)
         request = WriteLac(ledger_id=self._ledger_id, lac=lac, master_key=self._key, body=body)
         for position, bookie in enumerate(self._ensemble):
@@ -306,7 +315,7 @@ class LedgerWriter:
             if not pending.future.done():
                 text = f"{error}; whether entry {pending.entry_id} is kept is not known"
                 pending.future.set_exception(LedgerWriteError(text))
-                pending.future.exception()  # Whoever was cancelled does not look at it.
+                pending.future.exception()  # A cancelled caller does not look at it.
         self._wake()
         if self._mending is not None and self._mending is not asyncio.current_task():
             self._mending.cancel()
@@ -334,7 +343,7 @@ class LedgerWriter:
             self._mending = self._loop.create_task(self._mend())
 
     async def _mend(self) -> None:
-        """Replace broken bookies, or take them back, until none is left."""
+        """Replace broken bookies, or take them back, until no position is broken."""
         try:
             while self._broken and self.failure is None:
                 if await self._replace(self._cluster.suspects.current()):
@@ -345,15 +354,15 @@ class LedgerWriter:
                     return
                 await self._pause()
                 self._lacks_spare = False
-                # Others may have had bad luck with a bookie, but where nothing else helps it is worth trying.
+                # A suspect may have failed only for other ledgers. If this one is stuck, it is worth a try.
                 suspects = () if self._is_stuck() else self._cluster.suspects.current()
                 if self._broken and not await self._replace(suspects):
-                    # They may have missed entries, which counts against nothing, and take new ones again perhaps.
+                    # The broken bookies may take entries again. Those that they missed are sent once more.
                     self._restore(tuple(self._broken))
         except HedwigError as exc:
             self._fail(exc)
         except Exception as exc:
-            # A defect of ours; without this task nothing broken would ever be mended.
+            # A defect of ours. Without this task, no broken position would ever be mended.
             _log.exception("mending ledger %d failed", self._ledger_id)
             self._fail(LedgerWriteError(f"the ensemble of ledger {self._ledger_id} could not be mended: {exc!r}"))
         finally:
@@ -361,7 +370,10 @@ class LedgerWriter:
             self._mending = None
 
     async def _pause(self) -> None:
-        """Wait for a spare, or for a bookie to come back; not for long if none is left that has not refused us."""
+        """Wait for a spare, or for a bookie to come back.
+
+        The wait is short if every bookie is broken, and one of them has not refused a connection yet.
+        """
         none_left = self._none_left = asyncio.Event()
         self._hurry()
         with suppress(TimeoutError):
@@ -375,7 +387,7 @@ class LedgerWriter:
             self._none_left.set()
 
     async def _replace(self, suspects: Collection[str]) -> bool:
-        """Put spare bookies into the places of broken ones, if any are; return whether that came about."""
+        """Put spare bookies into the positions of broken ones, if there are any; return whether that was done."""
         writable = self._cluster.registry.writable()
         found = choose_replacements(writable, suspects, self._ensemble, self._broken, self._cluster.random)
         if not found:
@@ -386,7 +398,7 @@ class LedgerWriter:
             is_recorded = await self._record(self.lac + 1, ensemble)
             if is_recorded and self.failure is None:
                 _log.info("ledger %d goes to %s from entry %d on", self._ledger_id, ensemble, self.lac + 1)
-                # What the replaced bookies stored counts no more, so this comes before anything is acknowledged.
+                # Copies on replaced bookies count no more, so clear their bits before anything is acknowledged.
                 self._ensemble = ensemble
                 gone = sum(1 << position for position in found)
                 for pending in self._queue.values():
@@ -398,7 +410,7 @@ class LedgerWriter:
         return is_recorded
 
     def _restore(self, positions: Iterable[int]) -> None:
-        """Send to positions that may have a working bookie again what is not acknowledged and they do not have."""
+        """Send unacknowledged entries to positions whose bookie may work again, unless it stored them already."""
         for position in positions:
             self._broken.pop(position, None)
         for pending in self._queue.values():
@@ -407,7 +419,7 @@ class LedgerWriter:
                     self._send(pending, position)
 
     def _is_refused(self, position: int) -> bool:
-        """Say whether a position's bookie cannot even be connected to, and nobody can take its place now."""
+        """Say whether the writer cannot connect to the bookie at a position, and no spare can replace it now."""
         answer = self._broken.get(position)
         return self._lacks_spare and answer is not None and answer.outcome is Outcome.NOT_SENT
 
@@ -422,9 +434,10 @@ class LedgerWriter:
         return "; ".join(f"{self._ensemble[position]}: {answer}" for position, answer in self._broken.items())
 
     def _drop_unreachable(self) -> None:
-        """Refuse the last entries if no bookie has them, nor would get them now; if sealed, give the others up.
+        """Refuse the last entries if no bookie has them, nor could get them now.
 
-        Whoever recovers closes the ledger where `lac` is, so a recovering writer leaves no entry out.
+        If the ledger is sealed and the next entry cannot reach its quorum, the writer gives up. Recovery closes the
+        ledger where `lac` is, so a recovering writer refuses no entry.
         """
         refused: list[_Pending] = []
         while self._queue and not self._is_recovery:
@@ -441,7 +454,7 @@ class LedgerWriter:
             for pending in reversed(refused):
                 if not pending.future.done():
                     pending.future.set_exception(self._unreachable())
-                    pending.future.exception()  # Whoever was cancelled does not look at it.
+                    pending.future.exception()  # A cancelled caller does not look at it.
             if not self._queue:
                 self._emptied()
         if self._is_sealed and self._queue and self._lacks_spare:
@@ -453,7 +466,7 @@ class LedgerWriter:
                 self._fail(LedgerWriteError(text))
 
     def _is_stuck(self) -> bool:
-        """Say whether the next entry to be acknowledged cannot be, for lack of bookies."""
+        """Say whether the next entry cannot be acknowledged for lack of bookies."""
         if not self._queue:
             return False
         head = self._queue[self.lac + 1]
@@ -462,7 +475,7 @@ class LedgerWriter:
         return hopeful < self._quorums.ack
 
     async def _record(self, first_entry_id: int, ensemble: tuple[str, ...]) -> bool:
-        """Write the ensemble into the record; False if that is surely not done, and may be tried later."""
+        """Write the ensemble into the record; return False if that was surely not done, and may be tried later."""
         if self._is_recovery:
             self.held = Versioned(self.held.value.with_ensemble(first_entry_id, ensemble), self.held.version)
             return True
@@ -483,7 +496,7 @@ class LedgerWriter:
             try:
                 self.held = await update(self._cluster.metadata, self._ledger_id, self.held, change)
             except LedgerWriteError as exc:
-                # It may be the record already, so nothing may be acknowledged before that is known.
+                # The record may have it already, so nothing may be acknowledged before the outcome is known.
                 _log.warning("changing the ensemble of ledger %d: %s", self._ledger_id, exc)
                 is_uncertain = True
             except LedgerStoreUnavailableError as exc:
@@ -512,4 +525,4 @@ class LedgerWriter:
 
 
 def _ignore(_: Answer) -> None:
-    """Take an answer that changes nothing."""
+    """Ignore an answer. It changes nothing."""

@@ -1,1 +1,1 @@
-"""The ledger store on local disk: segment files shared by all ledgers. Its bytes: docs/reference/local-ledgers.md."""
+"""The ledger store on local disk: segment files that all ledgers share. Format: docs/reference/local-ledgers.md."""

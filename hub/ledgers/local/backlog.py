@@ -1,4 +1,4 @@
-"""Jobs that wait for room in front of the writer: the back-pressure of the store."""
+"""Jobs that wait for room in the writer's queue: the back-pressure of the store."""
 
 from collections import deque
 
@@ -8,7 +8,7 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Jobs in the order in which they came. One that left, or was failed, counts no more. For one event loop."""
+    """Jobs in the order in which they arrived. A withdrawn or failed job counts no more. For one event loop."""
 
     def __init__(self) -> None:
         self._jobs: deque[RecordJob] = deque()
@@ -23,13 +23,13 @@ class Backlog:
             self._by_ledger.setdefault(job.record.ledger_id, deque()).append(job)
 
     def first(self) -> RecordJob | None:
-        """Return the job whose turn is next, None if there is none."""
+        """Return the next job, None if there is none."""
         while self._jobs and self._jobs[0].withdrawn:
             self._jobs.popleft()
         return self._jobs[0] if self._jobs else None
 
     def take(self) -> RecordJob:
-        """Remove and return the first job; there is one."""
+        """Remove and return the first job. The caller knows from `first` that there is one."""
         job = self._jobs.popleft()
         self._forget(job)
         return job
@@ -42,7 +42,7 @@ class Backlog:
         return True
 
     def behind(self, job: RecordJob) -> list[RecordJob]:
-        """Remove a withdrawn job's successors on its ledger, and return them."""
+        """Remove the later jobs on the ledger of a withdrawn job, but no upkeep jobs, and return them."""
         assert job.record is not None
         jobs = self._by_ledger.pop(job.record.ledger_id)
         place = jobs.index(job)
@@ -55,7 +55,7 @@ class Backlog:
         return gone
 
     def drop(self, *, all_kinds: bool) -> list[RecordJob]:
-        """Remove and return all jobs, or all but those that are done even when the disk is full."""
+        """Remove and return all jobs, or all but those that the writer runs even on a full disk."""
         dropped = [job for job in self._jobs if not job.withdrawn and (all_kinds or not job.is_upkeep)]
         kept = [job for job in self._jobs if not job.withdrawn and not all_kinds and job.is_upkeep]
         self._jobs.clear()

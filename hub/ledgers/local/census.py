@@ -1,4 +1,4 @@
-"""The ledgers in the data directory of a standalone hub, which may run. They say nothing of themselves but an id."""
+"""List the ledgers in the data directory of a standalone hub, which may be running. Their only attribute is an id."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +14,7 @@ _AT_ONCE: Final = 1024
 
 
 class LocalLedgerCensus:
-    """A LedgerCensus of a local store. Only its hub deletes there."""
+    """A LedgerCensus of a local store. It deletes nothing: only the hub deletes ledgers there."""
 
     def __init__(self, path: Path, inspector: LocalLedgerInspector) -> None:
         self._path = path
@@ -22,13 +22,13 @@ class LocalLedgerCensus:
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """Look into the directory `path`. Raises as `LocalLedgerInspector.open`."""
+        """Take a first look at the directory `path`. Raises as `LocalLedgerInspector.open`."""
         return cls(path, await LocalLedgerInspector.open(path))
 
     async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
         found = await self._find(ledger_ids)
         if None in found:
-            # What was made since the last look was not seen by it.
+            # The ledger may have been made since the last look.
             self._inspector = await LocalLedgerInspector.open(self._path)
             found = await self._find(ledger_ids)
         return found

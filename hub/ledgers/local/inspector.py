@@ -1,8 +1,8 @@
-"""A look into the directory of a local store, beside the process that has it: nothing is locked, written or cut off.
+"""Inspect the directory of a local store, beside the process that has it. Nothing is locked, written or cut off.
 
-What is seen is what a start would find at this moment. Of the newest segment that includes entries that were written
-and are about to be acknowledged, and excludes what is only half there. Segments may be rewritten and removed meanwhile;
-then the look is taken anew.
+An inspector sees what a start would find at this moment. In the newest segment, that includes entries that were written
+and are about to be acknowledged, and excludes one that is half written. The hub may rewrite and remove segments
+meanwhile; then the inspector looks again.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ _ENTRIES: Final = 1 << 62
 
 
 class LocalLedgerInspector:
-    """A LedgerInspector on the directory of a local store; what it sees is as old as its last look."""
+    """A LedgerInspector on the directory of a local store. What it sees is as old as its last look."""
 
     def __init__(self, files: StoreFiles) -> None:
-        """Take a first look. Blocks; `open` is the door."""
+        """Take a first look. It blocks, so callers use `open`."""
         self._files = files
         self._catalog = Catalog()
         self._reader = Reader(self._catalog, _refuse)
@@ -72,7 +72,7 @@ class LocalLedgerInspector:
         return ids
 
     async def extents(self, ledger_ids: Sequence[int]) -> list[tuple[bool, int] | None]:
-        """Return of some ledgers whether they are closed, and their last entry; None for one that does not exist.
+        """Return, for each ledger, whether it is closed, and its last entry; None for one that does not exist.
 
         Raises: LedgerStoreUnavailableError.
         """
@@ -88,7 +88,7 @@ class LocalLedgerInspector:
         except CorruptEntryError:
             if self._is_stale():
                 raise
-            return False, -1  # It is there, and its end is lost.
+            return False, -1  # It exists, but its end is lost.
         return state.sealed_by is not None, state.last_entry_id
 
     def _facts(self, ledger_id: int) -> LedgerFacts:
@@ -104,7 +104,7 @@ class LocalLedgerInspector:
         )
 
     def _while_segments_go(self, work: Callable[[], T]) -> T:
-        """Do `work`, and again after another look when a segment was removed under it."""
+        """Run `work`. If the hub removed a segment meanwhile, look again and repeat it."""
         for _ in range(_LOOKS_MAX - 1):
             try:
                 return work()
@@ -137,7 +137,7 @@ class LocalLedgerInspector:
 
 
 def _catalog_of(files: StoreFiles) -> Catalog:
-    """Return what a start would find. Raises: FileNotFoundError - a file went meanwhile; OSError."""
+    """Return what a start would find. Raises: FileNotFoundError - a file was removed meanwhile; OSError."""
     catalog = Catalog()
     numbers = files.segments()
     headers = {number: _header(files.segment(number)) for number in numbers}
@@ -181,7 +181,7 @@ def _header(path: Path) -> SegmentHeader | None:
 
 
 def _index(files: StoreFiles, number: int) -> DiskIndex | None:
-    """Return the index file of a segment; None without a sound one, for the segment has all that is in it."""
+    """Return the index file of a segment; None without a sound one, since the segment has all that an index has."""
     try:
         index = DiskIndex.load(files.index(number))
     except (FileNotFoundError, DamagedIndexError):

@@ -1,4 +1,4 @@
-"""What the writer is asked to do, and the queue in which that waits."""
+"""The jobs of the writer, and the queue in which they wait."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, Recor
 __all__ = ["CopyJob", "Job", "JobQueue", "NewRecord", "RecordJob"]
 
 _JOB_BYTES: Final = 256
-"""What a job costs besides its payload, roughly: so the bound on bytes also bounds the number of jobs."""
+"""What a job costs besides its payload, roughly. So the bound on bytes also bounds the number of jobs."""
 _UPKEEP: Final = frozenset({RecordKind.CLOSE, RecordKind.FENCE, RecordKind.DELETE})
 
 
@@ -26,7 +26,7 @@ class NewRecord(NamedTuple):
 
 
 class RecordJob:
-    """One record, or none (`record` None): then it is done when all before it is. Its caller waits in an event loop.
+    """One record to write. With `record` None, it is done once all jobs before it are. A caller waits in an event loop.
 
     `generation` is the writer's count of failures that the caller knew of, None until the writer has the job.
     """
@@ -47,14 +47,14 @@ class RecordJob:
 
     @property
     def is_upkeep(self) -> bool:
-        """Whether it is done even on a full disk: what makes space, and what a ledger needs to be taken over."""
+        """Whether the writer runs it even on a full disk: it makes space, or a takeover of a ledger needs it."""
         return self.record is None or self.record.kind in _UPKEEP
 
 
 class CopyJob:
     """Live records of a segment that is rewritten. `done` is called in the writer's thread.
 
-    They go to another segment than `leaves`, which ends if it is the active one.
+    The writer puts them into another segment than number `leaves`. If that is the active one, the writer ends it.
     """
 
     __slots__ = ("done", "leaves", "records")
@@ -72,7 +72,7 @@ Job = RecordJob | CopyJob
 
 
 class JobQueue:
-    """Jobs on their way to the writer, in order. Bounded by whoever puts jobs in."""
+    """Jobs on their way to the writer, in order. The callers of `put` bound it."""
 
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
@@ -91,7 +91,10 @@ class JobQueue:
             return True
 
     def take(self, bytes_max: int, records_max: int) -> list[Job]:
-        """Wait for jobs and return some of them; none once the queue is closed and empty."""
+        """Wait for jobs and return the first of them; none once the queue is closed and empty.
+
+        The jobs have at most `bytes_max` bytes and `records_max` records, unless the first alone has more.
+        """
         taken: list[Job] = []
         size = records = 0
         with self._wake:
@@ -110,14 +113,14 @@ class JobQueue:
         return taken
 
     def take_all(self) -> list[Job]:
-        """Return everything that waits."""
+        """Remove and return all jobs."""
         with self._wake:
             taken = list(self._jobs)
             self._jobs.clear()
         return taken
 
     def close(self) -> None:
-        """Let nothing more in."""
+        """Accept no more jobs."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()

@@ -15,8 +15,8 @@ _RESERVE_MIN: Final = 1 << 16
 class LocalLedgerOptions:
     """All the sizes and rates of a local ledger store.
 
-    A segment is rolled at `segment_bytes` or `segment_records_max`, whichever comes first: the second bounds the memory
-    of the active segment's index. `rewrite_below` is the share of live bytes under which a segment is rewritten.
+    The writer ends a segment at `segment_bytes` or at `segment_records_max`. The second bounds the memory of the active
+    segment's index. The upkeep rewrites a segment whose share of live bytes is at most `rewrite_below`.
     """
 
     segment_bytes: int = 64 * _MIB

@@ -1,4 +1,4 @@
-"""What a start does with the files that the last process left, whether it was closed or killed."""
+"""Recovery at a start, from the files that the last process left, whether it was closed or killed."""
 
 import logging
 import os
@@ -33,10 +33,10 @@ class Recovered:
 
 
 def recover(directory: StoreDirectory, disk: Disk) -> Recovered:
-    """Return what the directory holds, after the torn tail of the last write is cut off.
+    """Cut off the torn tail of the last write, and return what the directory holds.
 
     Raises: CorruptEntryError - so damaged that ledger ids might be given twice; ConfigurationError - a newer format;
-        OSError.
+        OSError - a file cannot be read or written.
     """
     recovered = Recovered()
     catalog = recovered.catalog
@@ -83,7 +83,7 @@ def recover(directory: StoreDirectory, disk: Disk) -> Recovered:
 
 
 def _headers(directory: StoreDirectory, disk: Disk, numbers: list[int]) -> dict[int, SegmentHeader | None]:
-    """Return the headers, None for one that is damaged. A segment that was never begun is removed, and left out."""
+    """Return the headers, None for one that is damaged. Remove segments that were never begun, and leave them out."""
     headers: dict[int, SegmentHeader | None] = {}
     for number in numbers:
         path = directory.segment(number)
@@ -130,7 +130,7 @@ def _unreadable(directory: StoreDirectory, catalog: Catalog, number: int, is_las
 
 
 def _scan(segment: Segment, end: int | None, disk: Disk, catalog: Catalog) -> Scan:
-    """Index a segment that has no index file, and cut it where what was acknowledged ends."""
+    """Index a segment that has no index file, and cut it behind its last acknowledged byte."""
     size = segment.path.stat().st_size
     scan = index_segment(segment.path, segment.salt, size if end is None else end, sealed=end is not None)
     for offset in scan.damaged:
@@ -142,7 +142,7 @@ def _scan(segment: Segment, end: int | None, disk: Disk, catalog: Catalog) -> Sc
         if size > scan.end:
             _log.info("cut %d bytes of a torn write off %s at offset %d", size - scan.end, segment.path, scan.end)
             disk.truncate(descriptor, scan.end)
-        # What was found is served from now on, so it must not vanish with the next crash.
+        # Readers get these records from now on, so none may vanish with the next crash.
         disk.sync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,7 +1,8 @@
-"""Which start of a standalone hub made a ledger: it is in the ledger's id.
+"""Which start of a standalone hub made a ledger. The high bits of the ledger's id say it.
 
-Range records name ledgers by id alone. With the start in front no two data directories that ever served the same
-metadata have a ledger id in common, so a topic whose messages are elsewhere is refused and not given others.
+Range records name ledgers by id alone. With the start in front, no two data directories that ever served the same
+metadata share a ledger id. So a hub refuses a topic whose messages are in another directory, and never serves it
+messages of other topics.
 """
 
 from typing import Final
@@ -12,10 +13,10 @@ _BITS: Final = 32
 
 
 def first_ledger_id(start: int) -> int:
-    """Return the least id of a ledger that this start of a hub may make."""
+    """Return the lowest ledger id that this start of a hub may use."""
     return start << _BITS
 
 
 def start_of(ledger_id: int) -> int:
-    """Return the start that made a ledger; a later one may have, if metadata were wiped, and never an earlier one."""
+    """Return the start that made a ledger. If the metadata were wiped it may be a later one, but never an earlier."""
     return ledger_id >> _BITS

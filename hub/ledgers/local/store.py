@@ -1,4 +1,4 @@
-"""The local ledger store: what asyncio callers meet. A writer, an upkeep and a few reading threads do the work."""
+"""The local ledger store, for asyncio callers. A writer, an upkeep and a few reading threads do the work."""
 
 import asyncio
 import random
@@ -42,15 +42,15 @@ _ID_MAX: Final = (1 << 63) - 1
 
 
 class LocalLedgerStore:
-    """A LedgerStore in one directory, for one event loop. Nobody else can open the directory meanwhile.
+    """A LedgerStore in one directory, for one event loop. No other store can open the directory meanwhile.
 
-    A ledger open for append costs an entry in a dictionary, any other one a byte or two; no ledger costs a descriptor.
+    A ledger open for append costs an entry in a dictionary, any other a byte or two. No ledger costs a descriptor.
     """
 
     def __init__(
         self, directory: StoreDirectory, options: LocalLedgerOptions, disk: Disk, source: random.Random
     ) -> None:
-        """Recover the directory and start the threads. Blocks; `open` is the door."""
+        """Recover the directory and set the threads up. It blocks, so callers use `open`."""
         recovered = recover(directory, disk)
         self._directory = directory
         self._options = options
@@ -77,11 +77,11 @@ class LocalLedgerStore:
         self._readers = ThreadPoolExecutor(options.read_threads, thread_name_prefix="hedwig-ledgers-reader")
         self._next_ledger_id = self._catalog.next_ledger_id
         self._next: dict[int, int] = {}
-        """The ledgers open for append, with the entry id that is next."""
+        """The ledgers open for append, each with its next entry id."""
         self._shutting: dict[int, RecordKind] = {}
         self._generation = 0
         self._outstanding: dict[RecordJob, None] = {}
-        """What the writer has, in the order in which it got it."""
+        """The jobs that the writer has, in the order in which it got them."""
         self._queued_bytes = 0
         self._backlog = Backlog()
         self._reads = asyncio.Semaphore(options.reads_in_flight_max)
@@ -96,12 +96,13 @@ class LocalLedgerStore:
         disk: Disk | None = None,
         source: random.Random | None = None,
     ) -> Self:
-        """Open the directory, made if it is missing, after recovery from whatever happened to the last process.
+        """Open the directory, made if it is missing, and recover it after the last process ended or crashed.
 
-        `source` draws the salts of segments; without it the system does.
+        `source` draws the salts of segments; the default is the system's random source.
 
         Raises: LedgerStoreLockedError - another process has it; ConfigurationError - it cannot be used, or has a newer
-            format; CorruptEntryError - its newest segment is unreadable, so that ids could be given twice.
+            format; CorruptEntryError - its newest segment is unreadable, so that ids could be given twice;
+            LedgerStoreUnavailableError - its files cannot be read or written.
         """
         opened = await asyncio.to_thread(
             cls._open, path, options or LocalLedgerOptions(), disk or Disk(), source or random.SystemRandom()
@@ -126,7 +127,7 @@ class LocalLedgerStore:
     _loop: asyncio.AbstractEventLoop
 
     def give_ids_from(self, ledger_id: int) -> None:
-        """Give new ledgers ids of at least `ledger_id`, so that no other store's ledgers have the same ones."""
+        """Give new ledgers ids of at least `ledger_id`, so that they share no id with ledgers of another store."""
         self._next_ledger_id = max(self._next_ledger_id, ledger_id)
 
     async def create(
@@ -164,7 +165,7 @@ class LocalLedgerStore:
             job.fail(exc)
         else:
             self._next[ledger_id] = entry_id + 1
-            if job.generation is None:  # It waits for room, and only then can it still be taken back.
+            if job.generation is None:  # Only a job that waits for room can still be withdrawn.
                 job.future.add_done_callback(partial(self._withdraw_cancelled, job))
         return job.future
 
@@ -238,7 +239,7 @@ class LocalLedgerStore:
             job.fail(LedgerStoreClosedError("the ledger store was closed"))
         shutdown = asyncio.ensure_future(asyncio.to_thread(self._shut_down))
         shutdown.add_done_callback(self._note_closed)
-        # The threads end in any case, also if this caller is cancelled; and only then is the directory let go.
+        # The threads end even if this caller is cancelled. The directory is unlocked only after they end.
         await asyncio.shield(shutdown)
 
     def _note_closed(self, _: "asyncio.Future[None]") -> None:
@@ -303,7 +304,7 @@ class LocalLedgerStore:
         await job.future
 
     def _submit(self, job: RecordJob) -> None:
-        """Pass a job on to the writer, or let it wait behind others until there is room."""
+        """Pass a job on to the writer, or put it into the backlog until there is room."""
         if self._closing:
             raise LedgerStoreClosedError("the ledger store is closed")
         if self._backlog or not self._has_room(job):
@@ -322,7 +323,7 @@ class LocalLedgerStore:
         self._queued_bytes += job.cost
 
     def _withdraw(self, job: RecordJob) -> None:
-        """Drop an append whose caller left while it waited for room; those behind it on the ledger fail."""
+        """Drop an append whose caller cancelled it while it waited for room. Later appends to its ledger fail."""
         record = job.record
         if job.generation is not None or record is None or not self._backlog.withdraw(job):
             return
@@ -334,14 +335,14 @@ class LocalLedgerStore:
             behind.fail(EntryOrderError(reason))
 
     def _step_back(self, record: NewRecord | None) -> None:
-        """Make an entry that failed the next one of its ledger, if it is the first that did."""
+        """Make an entry that failed the next one of its ledger, if it is the first that failed."""
         if record is None or record.kind != RecordKind.ENTRY:
             return
         if self._next.get(record.ledger_id, -1) > record.entry:
             self._next[record.ledger_id] = record.entry
 
     def _drain_backlog(self) -> None:
-        """Pass on what waited, as far as there is room."""
+        """Pass jobs of the backlog on to the writer while there is room."""
         while (job := self._backlog.first()) is not None and self._has_room(job):
             self._backlog.take()
             try:
@@ -350,17 +351,17 @@ class LocalLedgerStore:
                 job.fail(exc)
 
     def _finish_soon(self, jobs: Sequence[RecordJob], error: HedwigError | None, generation: int) -> None:
-        with suppress(RuntimeError):  # The loop was closed, and nobody waits there any more.
+        with suppress(RuntimeError):  # The loop was closed, so no caller waits there any more.
             self._loop.call_soon_threadsafe(self._finish, jobs, error, generation)
 
     def _finish(self, jobs: Sequence[RecordJob], error: HedwigError | None, generation: int) -> None:
-        """Answer jobs. The first answer after a failure of the writer takes everything back that stood behind it."""
+        """Answer jobs. The first answer after a failure of the writer also takes back all jobs behind the failure."""
         if generation != self._generation:
             self._generation = generation
             self._take_back(is_full=isinstance(error, LedgerStoreFullError))
         for job in jobs:
             if self._outstanding.pop(job, job) is job:
-                continue  # The writer ended, and does not know whom it has answered.
+                continue  # The writer ended on a defect, and may repeat answers that it has given.
             self._queued_bytes -= job.cost
             if job.future.done():
                 continue
@@ -372,7 +373,7 @@ class LocalLedgerStore:
             self._drain_backlog()
 
     def _take_back(self, *, is_full: bool) -> None:
-        """Step back for all appends that the writer refuses or has refused, and refuse those that wait here."""
+        """Step back for all appends that the writer refuses or refused, and refuse those in the backlog."""
         for job in self._outstanding:
             if not job.is_upkeep:
                 self._step_back(job.record)

@@ -1,11 +1,11 @@
-"""The upkeep of a store: a thread that writes the indexes of full segments and gives the space of ledgers back.
+"""The upkeep of a store: a thread that writes the indexes of full segments and frees the space of deleted ledgers.
 
-A segment without live records is removed; one with few is rewritten: its live records go through the writer to the
-active segment, and only when they are there on stable storage is the old file removed. A crash in between leaves
-records twice, which harms nobody. A DELETE record stays as long as another segment has any record of that ledger.
+It removes a segment without live records, and rewrites one with few. For that, the live records go through the writer
+to the active segment. The old file is removed only once they are on stable storage. A crash in between leaves records
+twice, which does no harm. A DELETE record stays as long as another segment has any record of that ledger.
 
-The newest segment tells the next ledger id, so it is never removed. Where most of it is of deleted ledgers, a DELETE
-record that it has is written once more, to a new segment, and from then on it is one like the others.
+The newest segment tells the next ledger id, so it is never removed. If most of it belongs to deleted ledgers, the
+upkeep has one of its DELETE records written once more, to a new segment. From then on the old one is like any other.
 """
 
 import errno
@@ -39,9 +39,9 @@ _COPY_SLICE_S: Final = 0.05
 _RETRY_S: Final = 1.0
 _FULL_MAX: Final = 8
 _SMALL: Final = 64
-"""The newest segment is ended early only once it has this part of its usual length, so that it is worth its fsyncs."""
+"""The newest segment is ended early only once it has 1/N of its usual length, so that it is worth its fsyncs."""
 _REST: Final = 4.0
-"""How many times as long as it took to count a segment the thread rests: it leaves the processor to the hub."""
+"""After it counts a segment, the thread rests N times as long as that took. This leaves the processor to the hub."""
 
 
 def place_segment(
@@ -60,7 +60,7 @@ def place_segment(
 
 
 class Upkeep:
-    """Owns the thread. `copy` hands live records to the writer and returns False if it takes none any more."""
+    """Owns the thread. `copy` hands live records to the writer, and returns False if the writer takes no more."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Upkeep:
         self._closing = False
         self._is_failing = False
         self._has_ghosts = False
-        """Whether a file that was to be removed may still be there, and come back with the next start."""
+        """Whether the removal of a file failed, so that the file may come back with the next start."""
         self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-upkeep", daemon=True)
 
     def start(self) -> None:
@@ -97,14 +97,14 @@ class Upkeep:
             self._wake.notify()
 
     def await_room(self) -> None:
-        """Wait while many segments wait for their index, which takes memory. Raises: OSError - it cannot be written."""
+        """Wait while `_FULL_MAX` segments keep their index in memory. Raises: OSError - it cannot be written."""
         with self._wake:
             self._wake.wait_for(lambda: len(self._full) < _FULL_MAX or self._is_failing)
             if len(self._full) >= _FULL_MAX:
                 raise OSError(errno.EAGAIN, f"the indexes of {_FULL_MAX} segments cannot be written")
 
     def close(self) -> None:
-        """End the thread, once the writer has ended, after the last index is written."""
+        """Write the last indexes and end the thread. The writer must have ended."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
@@ -133,7 +133,7 @@ class Upkeep:
                     return
                 self._reclaim()
             except Exception:
-                # Without upkeep space is not given back, and after a while appends are refused; reads go on.
+                # Without upkeep no space is freed. After a while the store refuses appends; reads go on.
                 _log.exception("the upkeep of %s failed; it tries again", self._directory.path)
                 pause = min(_RETRY_S, pause)
                 with self._wake:
@@ -143,7 +143,7 @@ class Upkeep:
                     return
 
     def _pause(self, seconds: float) -> None:
-        """Wait for work, no longer than that, and look after the reserve meanwhile."""
+        """Wait for work, at most `seconds`, and watch the reserve meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._reserve.watch()
@@ -152,7 +152,7 @@ class Upkeep:
                     return
 
     def _rest(self, seconds: float) -> bool:
-        """Wait, and write indexes meanwhile; return False if the store is being closed."""
+        """Wait `seconds`, and write indexes meanwhile; return False if the store is being closed."""
         until = time.monotonic() + seconds
         self._reserve.watch()
         while True:
@@ -239,14 +239,14 @@ class Upkeep:
         with self._catalog.lock:
             is_last = segment.number >= max([*self._catalog.placed, *self._catalog.unplaced])
         if segment.damaged and segment.live_bytes:
-            return  # It is kept for whoever can mend it.
+            return  # Keep it, so that an operator can mend it.
         if is_last and not self._end_last(segment, deleted):
             return
         if not segment.live_bytes or self._rewrite(segment):
             self._remove(segment)
 
     def _reconsider_active(self, segment: Segment) -> None:
-        """End the active segment if most of it is of ledgers that were deleted."""
+        """End the active segment if most of it belongs to deleted ledgers."""
         if self._is_small(segment):
             return
         index = segment.index
@@ -260,14 +260,14 @@ class Upkeep:
                 rows = [] if self._catalog.exists(ledger_id) else index.ledger_rows(ledger_id)
             if rows and rows[-1][0] == DELETE_KEY:
                 deleted.append(ledger_id)
-                # Whether its DELETE record is needed yet is seen once the segment has ended.
+                # `_reconsider` finds out whether its DELETE record is still needed, once the segment has ended.
                 rows.pop()
             dead += stored_bytes(rows)
         if segment.end - dead <= self._options.rewrite_below * segment.end:
             self._end_last(segment, deleted)
 
     def _end_last(self, segment: Segment, deleted: Sequence[int]) -> bool:
-        """Have a new segment follow the newest one, of which ledgers are `deleted`; return whether one does."""
+        """Have a new segment follow the newest one, which has DELETE records of `deleted`; return whether one does."""
         if not deleted or self._is_small(segment):
             return False
         again = NewRecord(RecordKind.DELETE, deleted[-1], 0, b"")
@@ -281,7 +281,7 @@ class Upkeep:
         return segment.end < self._options.segment_bytes // _SMALL
 
     def _rewrite(self, segment: Segment) -> bool:
-        """Copy what is live to the active segment; return whether all of it is there."""
+        """Copy the live records of a segment to the active one; return whether all of them are there."""
         chunk: list[NewRecord] = []
         size = 0
         for record in scan_segment(segment.path, segment.salt, segment.end):
@@ -315,7 +315,7 @@ class Upkeep:
         return self._has_ghosts or self.reader.holds(ledger_id, segment)
 
     def _send(self, chunk: list[NewRecord], size: int, leaves: Segment) -> bool:
-        """Have records written to another segment, no faster than the configured rate; return False if that failed."""
+        """Have the writer write records to another segment, at most at the configured rate; return False on failure."""
         done = threading.Event()
         failures: list[HedwigError] = []
 
@@ -328,7 +328,7 @@ class Upkeep:
             return False
         until = time.monotonic() + _COPY_WAIT_S
         while not done.wait(_COPY_SLICE_S) and time.monotonic() < until:
-            # The writer may be waiting for an index itself.
+            # The writer may be waiting until an index is written.
             self._write_indexes()
         if not done.is_set() or failures:
             _log.warning("cannot rewrite a segment of %s now: %s", self._directory.path, failures or "the disk hangs")
@@ -336,10 +336,11 @@ class Upkeep:
         return self._rest(size / self._options.rewrite_bytes_per_s)
 
     def _remove(self, segment: Segment) -> None:
-        """Remove the files of a segment that nobody needs. Raises: OSError - a start finishes it."""
+        """Remove the files of a segment that is needed no more. Raises: OSError - the next start finishes it."""
         with self._catalog.lock:
             self._catalog.remove(segment)
-        # The index goes first: a segment without one is indexed again, an index without its segment would be a loss.
+        # Remove the index first. A start indexes a segment without one again, but reports an index without a segment
+        # as a loss.
         try:
             self._disk.unlink(self._directory.index(segment.number))
             self._disk.unlink(segment.path)

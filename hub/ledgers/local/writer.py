@@ -1,8 +1,8 @@
 """The writer: one thread that appends the records of all ledgers, many to one write and one sync.
 
-After a failed write or sync nobody knows what the end of the file is: a second sync may report success for bytes that
-the system has already thrown away. So the segment ends, for good, where the last successful sync left it; the bytes
-behind are cut off if that works, and disowned by the next segment's header in any case; and the next record goes there.
+After a failed write or sync, the end of the file is unknown: a second sync may report success for bytes that the system
+has already thrown away. So the segment ends, for good, where the last successful sync left it. The writer cuts off the
+bytes behind, if that works. It puts the next record into a new segment, whose header disowns them in any case.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL: Final = _NO_SPACE | {errno.EFBIG}
 _SHORT: Final = 16
-"""On a full disk a segment has this part of its usual length, and at least `_SHORT_MIN` bytes."""
+"""On a full disk, a segment has 1/N of its usual length, and at least `_SHORT_MIN` bytes."""
 _SHORT_MIN: Final = 4096
 
 Finish = Callable[[Sequence[RecordJob], "HedwigError | None", int], None]
@@ -48,8 +48,8 @@ Finish = Callable[[Sequence[RecordJob], "HedwigError | None", int], None]
 class Writer:
     """Appends to the active segment. `finish(jobs, error, generation)` is called in its thread.
 
-    `generation` counts failures. A job stamped with an older one stood behind a job that failed, and fails too, so that
-    no ledger gets a gap.
+    `generation` counts failures. A job with an older generation was queued behind a job that failed. It fails too, so
+    that no ledger gets a gap.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Writer:
             if self._active is not None:
                 self._retire()
         except Exception as exc:
-            # A defect of ours. What was written stays, and nobody is told that anything else was. Those of the jobs at
-            # hand that were answered already are not waiting any more.
+            # A defect of ours. Records that were written stay, and no caller gets a success for any other. Some of
+            # these jobs may have been answered already; the store ignores a second answer.
             _log.exception("the writer of %s ends", self._directory.path)
             self.queue.close()
             self._generation += 1
@@ -124,7 +124,7 @@ class Writer:
             self._done(jobs)
 
     def _sort_out(self, jobs: list[Job]) -> list[Job]:
-        """Refuse the jobs that stand behind a failure, or for which there is no space; return the others."""
+        """Refuse the jobs that are behind a failure, or for which there is no space; return the others."""
         stale = [job for job in jobs if isinstance(job, RecordJob) and self._is_stale(job)]
         if stale:
             self._refuse(stale, self._behind_failure)
@@ -141,7 +141,7 @@ class Writer:
         return job.generation != self._generation and not job.is_upkeep
 
     def _write(self, jobs: Sequence[Job]) -> None:
-        """Write the records of all jobs and sync. Raises: OSError - and then the tail is unknown."""
+        """Write the records of all jobs and sync. Raises: OSError - the tail is unknown."""
         records = list(_records(jobs))
         if not records:
             return
@@ -170,7 +170,7 @@ class Writer:
             self._catalog.delete_ledger(record.ledger_id)
 
     def _segment_for(self, records: Sequence[NewRecord], left: Collection[int]) -> Segment:
-        """Return the active segment, a new one if the records do not fit into it, or it is one that is `left`."""
+        """Return the active segment, or a new one if the records do not fit into it or its number is in `left`."""
         active = self._active
         if active is not None:
             size = sum(RECORD_HEADER_BYTES + len(record.payload) for record in records)
@@ -181,7 +181,7 @@ class Writer:
         return self._begin()
 
     def _segment_bytes(self) -> int:
-        """Return how long a segment may be. On a full disk they are short: each is given back sooner."""
+        """Return how long a segment may be. On a full disk it is short, so that its space is freed sooner."""
         most = self._options.segment_bytes
         return max(most // _SHORT, _SHORT_MIN) if self._reserve.is_missing else most
 
@@ -218,7 +218,7 @@ class Writer:
         return self._active
 
     def _retire(self) -> None:
-        """End the active segment: it gets its index file, or vanishes if it has no record."""
+        """End the active segment. The upkeep writes its index file; without a record the segment is removed."""
         active = self._active
         assert active is not None
         os.close(self._descriptor)
@@ -231,11 +231,11 @@ class Writer:
         with self._catalog.lock:
             self._catalog.unplaced.pop(active.number)
         if not self._remove(active.path):
-            # What is behind its header must be disowned. The segment before it has an index that says where it ends.
+            # The next segment must disown the bytes behind this header. The segment before has an index with its end.
             self._previous = active.number, active.end
 
     def _recover(self, jobs: Sequence[Job], exc: OSError) -> None:
-        """Answer jobs whose write failed, and go on with those that make space."""
+        """Refuse jobs whose write failed and those behind them, but write the ones that make space."""
         full = exc.errno in _FULL
         clean = self._cut_tail()
         _log.error("cannot write to %s: %s", self._directory.path, exc)
@@ -246,7 +246,7 @@ class Writer:
             reason = partial(self._not_known, exc)
         self._refuse([job for job in jobs if not job.is_upkeep], reason)
         upkeep = [job for job in jobs if job.is_upkeep]
-        # Also where nothing is to be written here: others write to this disk before anything can be deleted.
+        # Also if no job is left to write: others, such as the metadata, need space before anything can be deleted.
         with self._reserve.given_up() if exc.errno in _NO_SPACE else contextlib.nullcontext():
             try:
                 self._write(upkeep)
@@ -258,7 +258,7 @@ class Writer:
                 self._done(upkeep)
 
     def _cut_tail(self) -> bool:
-        """Let go of the active segment after a failure; return whether what was not synced is surely gone."""
+        """End the active segment after a failure; return whether the bytes that were not synced are surely gone."""
         active = self._active
         if active is None:
             return True

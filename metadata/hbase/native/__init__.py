@@ -1,4 +1,4 @@
-"""HBase's own RPC, straight from here to the region servers."""
+"""HBase's own RPC, from this process directly to the region servers."""
 
 from typing import Final
 
@@ -26,10 +26,10 @@ async def connect(
     route: Route = lambda server: server,
     gathering: Gathering = GATHERING,
 ) -> NativeDriver:
-    """Return a driver for the cluster that a URL names, whose servers are reached as `route` says.
+    """Return a driver for the cluster that a URL names. `route` gives the address at which it reaches a server.
 
-    Raises: ConfigurationError - the URL cannot work, or the cluster is too old; MetadataUnavailableError - it does not
-        answer within the operation timeout.
+    Raises: ConfigurationError - the URL cannot work, or the cluster is too old; MetadataUnavailableError - the cluster
+        does not answer within the operation timeout.
     """
     registry = url.parameters.get("registry", "zookeeper")
     known = {"registry", "znode"} if registry == "zookeeper" else {"registry"}

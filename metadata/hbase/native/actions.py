@@ -1,6 +1,7 @@
-"""Actions: what can be asked of one row, alone or in a batch with others.
+"""Actions: requests about one row, sent alone or in a batch with others.
 
-Their requests are put together by hand, field by field, from the numbers in hbase.proto; tests hold them to it.
+The code encodes their requests by hand, field by field, from the numbers in hbase.proto. Tests check the two for
+agreement.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _TOO_OLD: Final = "HBase did not say whether a batched condition held; servers b
 
 
 class Action(Protocol):
-    """Something asked of one row, and the place for what comes of it."""
+    """A request about one row, and the future of its outcome."""
 
     region: Region
     outcome: "asyncio.Future[Any]"
@@ -40,25 +41,25 @@ class Action(Protocol):
 
     @property
     def method(self) -> str:
-        """Name the call that carries this action alone."""
+        """Return the name of the call that has only this action."""
 
     def request(self) -> bytes:
         """Return the request of that call."""
 
     def answer(self, body: bytes) -> Any:
-        """Return what that call's response says. Raises DecodeError - it cannot be read."""
+        """Return the outcome in that call's response. Raises DecodeError - it cannot be read."""
 
     def part(self) -> bytes:
         """Return this action as a RegionAction of a batch."""
 
     def part_answer(self, result: RegionActionResult) -> Any:
-        """Return what a batch's result for it says. Raises ServerFailure - this action, or its region, failed."""
+        """Return the outcome in a batch's result. Raises ServerFailure - this action, or its region, failed."""
 
 
 class Change:
-    """A conditional put or delete of one row, in all of its families at once. Its outcome is whether it was done.
+    """A conditional put or delete of one row, in all of its families at once. Its outcome is whether it was applied.
 
-    `creates` says that it makes a row that is to be absent, and may travel with others that do (`creations.py`).
+    `creates` says that it creates a row that must be absent. It may then be sent with other creations (`creations.py`).
     """
 
     __slots__ = ("column", "condition", "creates", "expires_at", "mutation", "outcome", "region", "row")
@@ -104,7 +105,7 @@ class Change:
 
 
 class Look:
-    """A read of one row. Its outcome is the row with those of the columns that it has, None if it has none."""
+    """A read of one row. Its outcome is the row with those of the columns that it has; None if it has none."""
 
     __slots__ = ("expires_at", "get", "outcome", "region")
 
@@ -145,7 +146,7 @@ def put_of(row: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def delete_of(row: bytes, cells: Mapping[bytes, int]) -> bytes:
-    """Return the encoded mutation that deletes of each column the version at a timestamp (ms) and older ones."""
+    """Return the encoded mutation that deletes, of each column, the version at a timestamp (ms) and older ones."""
     families: dict[bytes, bytes] = {}
     for column, at in cells.items():
         family, qualifier = _fields(column)
@@ -155,7 +156,7 @@ def delete_of(row: bytes, cells: Mapping[bytes, int]) -> bytes:
 
 
 def stated(durability: Durability) -> bytes:
-    """Return the field of a mutation that states its durability, which may stand behind the other fields."""
+    """Return the field of a mutation that states its durability. It may follow the other fields."""
     return b"\x30" + varint(durability)
 
 
@@ -172,17 +173,17 @@ def condition(row: bytes, column: bytes, expected: bytes | None) -> bytes:
 
 
 def _mutation(row: bytes, kind: bytes, families: Mapping[bytes, bytes]) -> bytes:
-    """Return a mutation of families, each its encoded name and cells."""
+    """Return an encoded mutation of families. Each family is its encoded name and cells."""
     cells = b"".join([delimited(b"\x1a", family) for family in families.values()])
     return delimited(b"\x0a", row) + kind + cells
 
 
-# The same columns and sizes come again with every record, so what surrounds a value is put together once.
+# Columns and sizes are the same for every record, so the bytes around a value are encoded once.
 
 
 @lru_cache(maxsize=1024)
 def _cell_head(column: bytes, size: int) -> tuple[bytes, bytes]:
-    """Return the name of a column's family, and what stands before a value of `size` bytes in a put."""
+    """Return the name of a column's family, and the bytes before a value of `size` bytes in a put."""
     family, qualifier = _fields(column)
     head = qualifier + b"\x12" + varint(size)
     return family, b"\x12" + varint(len(head) + size) + head
@@ -190,7 +191,7 @@ def _cell_head(column: bytes, size: int) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=256)
 def _equals_head(size: int) -> bytes:
-    """Return what stands before the value of `size` bytes that a condition expects."""
+    """Return the bytes before the value of `size` bytes that a condition expects."""
     comparable = b"\x0a" + varint(size)
     comparator = b"\x0a" + varint(len(comparable) + size) + comparable
     head = _EQUALS + b"\x12" + varint(len(comparator) + size) + comparator
@@ -199,7 +200,7 @@ def _equals_head(size: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _compared(column: bytes) -> bytes:
-    """Return what a condition on a column says between the row and the value."""
+    """Return the fields of a condition on a column between the row and the value."""
     family, _, qualifier = column.partition(b":")
     return delimited(b"\x12", family) + delimited(b"\x1a", qualifier) + _EQUAL
 

@@ -1,4 +1,4 @@
-"""What is asked of the master: namespaces and tables, made and dropped by procedures that take it a while."""
+"""Requests to the master: create and drop namespaces and tables, by procedures that take a while."""
 
 import secrets
 from collections.abc import Mapping
@@ -43,16 +43,19 @@ _NO_NAMESPACE: Final = "NamespaceNotFoundException"
 
 
 class Administration:
-    """The tables of one cluster. Every method raises what `Cluster.ask_master` does, unless it says otherwise."""
+    """The tables of one cluster. Every method raises the errors of `Cluster.ask_master`, unless it says otherwise."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._refusals: dict[str, ForbiddenError] = {}
-        """Why namespaces could not be made."""
+        """By namespace, the error with which HBase refused to create it."""
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
-        """Make a namespace; harmless if it exists, or if we may not, since then it has to be there for the tables."""
+        """Create a namespace; harmless if it exists.
+
+        If the user may not create it, this raises nothing. `create_table` raises that refusal if there is no namespace.
+        """
         request = CreateNamespaceRequest(
             namespace_descriptor=NamespaceDescriptor(name=namespace.encode()), nonce_group=_nonce(), nonce=_nonce()
         )
@@ -61,11 +64,11 @@ class Administration:
                 "CreateNamespace", request.SerializeToString(), deadline, harmless="NamespaceExistException"
             )
         except ForbiddenError as refusal:
-            # HBase looks at the right before it looks whether there is anything to do.
+            # HBase checks the right before it checks whether the namespace exists.
             self._refusals[namespace] = refusal
 
     async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
-        """Make a table and wait until it is open; harmless if it exists. Raises ForbiddenError too."""
+        """Create a table and wait until it is open; harmless if it exists. Raises ForbiddenError too."""
         families = [
             ColumnFamilySchema(name=family, attributes=_pairs(spec.family_attributes)) for family in spec.families
         ]
@@ -86,7 +89,7 @@ class Administration:
             if isinstance(cause, ServerFailure) and cause.java_class == _NO_NAMESPACE and namespace in self._refusals:
                 raise self._refusals[namespace] from exc
             raise
-        # It may have been begun by somebody else, or by a call of ours that was not answered.
+        # Another client, or an unanswered call of this one, may have begun to create the table.
         while await self._state(spec.name, deadline) != TableState.ENABLED:
             await self._pause(f"table {spec.name} is not enabled yet", deadline)
 
@@ -100,9 +103,9 @@ class Administration:
                 return
 
     async def flush_table(self, table: str, deadline: Deadline) -> None:
-        """Have the memory of all HBase regions of a table written into files, and wait until it is.
+        """Make HBase write the memory of all regions of a table into files, and wait until it has.
 
-        Raises: MetadataError - HBase refuses; NotAppliedError - it is not over before the deadline.
+        Raises: MetadataError - HBase refuses; NotAppliedError - HBase does not finish before the deadline.
         """
         flush = ServersProcedureRequest(procedure=ServersProcedure(signature=_FLUSH, instance=table))
         request = flush.SerializeToString()
@@ -140,10 +143,10 @@ class Administration:
         return ClusterStatusResponse.FromString(answer).cluster_status.hbase_version.version
 
     async def _carry_out(self, method: str, request: bytes, deadline: Deadline, *, harmless: str) -> None:
-        """Begin a procedure and wait for its end; the exception `harmless` says that there is nothing to do.
+        """Begin a procedure and wait for its end. The exception `harmless` means that there is nothing to do.
 
-        Raises: LayoutMissingError - there is no such table; MetadataError - HBase refuses; NotAppliedError - it is not
-            over before the deadline.
+        Raises: LayoutMissingError - there is no such table; MetadataError - HBase refuses; NotAppliedError - the
+            procedure does not end before the deadline.
         """
         try:
             procedure = ProcedureResponse.FromString(await self._cluster.ask_master(method, request, deadline)).proc_id
@@ -185,5 +188,5 @@ def _pairs(attributes: Mapping[str, str]) -> list[BytesBytesPair]:
 
 
 def _nonce() -> int:
-    """Return a number that is not zero, by which HBase knows a call again."""
+    """Return a nonzero number by which HBase recognizes a repeated call."""
     return secrets.randbits(63) | 1

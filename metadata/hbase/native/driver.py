@@ -1,8 +1,8 @@
 """The driver for HBase's own RPC.
 
-It hides nothing: each conditional write is sent once for each attempt and answered with its own outcome, so no receipt
-is needed. HBase's nonces would not help a repeated attempt, since it heeds them for increments and appends only; the
-tokens in the version column decide, above this.
+It sends each conditional write once per attempt, and the server answers with the outcome of that attempt. So it needs
+no receipts. HBase's nonces would not help a repeated attempt, since HBase heeds them for increments and appends only.
+The tables above this driver decide by the tokens in the version column.
 """
 
 import asyncio
@@ -65,16 +65,16 @@ class NativeDriver:
     ) -> None:
         self._options = options
         self._durability = stated(durability)
-        # A call that nobody answers must leave time for another, to where the HBase region may be by then.
+        # A call without an answer must leave time for another, to the server that has the HBase region by then.
         self._try_s = max(_TRY_MIN_S, options.operation_timeout_s / _TRIES)
         self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route, gathering, identity)
         self._administration = Administration(self._cluster, options.clock)
         self._loop = asyncio.get_running_loop()
 
     async def check_version(self) -> None:
-        """Refuse a cluster that would carry conditional writes out without their conditions when they come in batches.
+        """Refuse a cluster that would ignore the conditions of batched writes.
 
-        Raises: ConfigurationError - it is older than HBase 2.4; MetadataUnavailableError - nobody could tell.
+        Raises: ConfigurationError - it is older than HBase 2.4; MetadataUnavailableError - no master answered.
         """
         version = await Attempts(self._options, "ask for the version of HBase").read(self._administration.version)
         if _numbers(version) < _VERSION_MIN:
@@ -102,7 +102,7 @@ class NativeDriver:
         try:
             changes = [self._change(await self._region_of(put, deadline), put, deadline) for put in puts]
         except Exception as exc:
-            # None was sent. Whoever repeats them does so one by one, and learns whose row has no place.
+            # No put was sent. The caller repeats them one by one, and then only those fail whose region is not found.
             return [exc] * len(puts)
         results = await self._carry_out_all(changes)
         refused = [place for place, result in enumerate(results) if result is False]
@@ -156,7 +156,7 @@ class NativeDriver:
                 region = await self._cluster.locate(table, start, deadline)
                 found += await self._scan_region(region, rows, start, limit - len(found), deadline, make)
             except (NotAppliedError, OutcomeUnknownError):
-                # The caller would begin with the first region again, and never end while now one moves, now another.
+                # A caller would begin with the first region again. While regions keep moving it would never end.
                 if start == rows.start or pause_s >= deadline.remaining_s():
                     raise
                 await self._options.clock.sleep(pause_s)
@@ -168,7 +168,7 @@ class NativeDriver:
         return found
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
-        # A table that is missing has none, and is told so here.
+        # This raises LayoutMissingError if there is no such table.
         await self._cluster.locate(table, b"", deadline)
         return [region.start for region in await self._cluster.regions(table, deadline)]
 
@@ -179,7 +179,8 @@ class NativeDriver:
             region = await self._cluster.locate(table, start, deadline)
             regions.append(region)
             start = region.end
-        # Each asked of the region as it was listed: one that came into being since has seen the end of all before.
+        # Each change goes to the region as it was listed. A region that was opened since then has no earlier writes
+        # under way.
         changes = [self._nothing(region, column, deadline) for region in regions]
         for outcome in await asyncio.gather(*map(self._carry_out, changes), return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -189,7 +190,7 @@ class NativeDriver:
         await self._administration.flush_table(table, deadline)
 
     def _nothing(self, region: Region, column: bytes, deadline: Deadline) -> Change:
-        """Return a deletion that is carried out and deletes nothing."""
+        """Return a deletion that HBase runs, but that deletes nothing."""
         row = region.start or b"\x00"
         mutation = delete_of(row, {column: LONG_AGO_MS}) + self._durability
         return Change(region, row, column, None, mutation, self._expiry(deadline))
@@ -229,8 +230,8 @@ class NativeDriver:
         make: Callable[[Any], T],
     ) -> list[T]:
         """Return the first `limit` rows of a range in one region, from `start` on."""
-        # A topic mostly has few rows, whatever may be asked for. To stream, a server opens each file anew for the
-        # scanner, which takes it milliseconds; left to itself it does so once a scan has come to 256 KiB or so.
+        # A scan with a small limit mostly reads the few rows of a topic. To stream, a server opens each file anew for
+        # the scanner, which takes milliseconds. By default it does so once a scan has read about 256 KiB.
         scan = scan_of(rows, start, Scan.PREAD if limit <= _FEW_ROWS else Scan.DEFAULT)
         try:
             connection = await self._cluster.data_connection(region.server, deadline)
@@ -239,7 +240,7 @@ class NativeDriver:
             self._cluster.failed(region, failure)
 
     def _deadline_of_call(self, deadline: Deadline) -> Deadline:
-        """Return by when a call of an operation has to be answered that has until `deadline`."""
+        """Return the deadline of one call of an operation that has until `deadline`."""
         return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
 
     async def _region_of(self, put: ConditionalPut, deadline: Deadline) -> Region:
@@ -251,12 +252,12 @@ class NativeDriver:
         return Change(region, put.row, put.column, put.expected, mutation, expires_at, creates=creates)
 
     async def _carry_out(self, action: Action) -> Any:
-        """Return the outcome of an action on a row, with failures as the driver seam has them."""
+        """Return the outcome of an action on a row. Raises the failures that the driver seam names."""
         self._cluster.lane(action.region.server).submit(action)
         return await self._outcome(action)
 
     async def _carry_out_all(self, actions: Sequence[Action]) -> list[Any]:
-        """Return the outcomes of actions, which leave together; what one would raise stands in its place."""
+        """Return the outcomes of actions, which leave together. The outcome of one that fails is its error."""
         by_server: dict[Server, list[Action]] = {}
         for action in actions:
             by_server.setdefault(action.region.server, []).append(action)
@@ -264,7 +265,7 @@ class NativeDriver:
         try:
             for server, of_server in by_server.items():
                 self._cluster.lane(server).submit_all(of_server)
-            # One after the other, without a task for each: those of a batch are all there when the first one is.
+            # Wait one after the other, without a task for each. The outcomes of a batch arrive together.
             for action in actions:
                 try:
                     outcomes.append(await self._outcome(action))
@@ -288,7 +289,7 @@ class NativeDriver:
 
 
 def _unseen(exc: OutcomeUnknownError) -> NotAppliedError:
-    """Return what it means that a write was refused, for certain, and what it met is not known."""
+    """Return the error for a write that was surely refused, if the row that it met is not known."""
     return NotAppliedError(str(exc))
 
 

@@ -20,7 +20,7 @@ __all__ = ["filter_of"]
 
 _PACKAGE: Final = "org.apache.hadoop.hbase.filter."
 _BYTE_FOR_BYTE: Final = "ISO-8859-1"
-"""The character set in which each byte is one character, so that a pattern can name any."""
+"""The character set in which each byte is one character, so that a pattern can name any byte."""
 
 _DOT_IS_ANY: Final = 32
 

@@ -1,4 +1,4 @@
-"""Scanning one HBase region: a scanner that is opened by the first call and goes on by further ones."""
+"""Scanning one HBase region: the first call opens a scanner, and further calls continue it."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 METHOD: Final = "Scan"
 REPLY_BYTES: Final = 4 << 20
-"""A server ends a reply with the row that takes it beyond so many bytes of cells, as its memory counts them."""
+"""A server ends a reply with the row that takes it beyond this number of bytes of cells, as they are in its memory."""
 
 
 def scan_of(rows: ScanRange, start: bytes, read_type: "Scan.ReadType") -> Scan:
-    """Return what a server is to read of a range, from `start` on; whoever streams gets whole column families.
+    """Return the Scan of a range, from `start` on. A stream gets whole column families.
 
-    Of columns that it knows by name a server looks for the next one behind each cell, and behind the last for the next
-    row, in files and in memory: a fifth of what it takes to read a table.
+    If the scan names columns, the server searches files and memory after each cell for the next column, or the next
+    row. This is a fifth of the time that it takes to read a table.
     """
     return Scan(
         column=_families(rows.columns) if read_type == Scan.STREAM else _columns(rows.columns),
@@ -33,7 +33,7 @@ def scan_of(rows: ScanRange, start: bytes, read_type: "Scan.ReadType") -> Scan:
         stop_row=rows.stop,
         filter=filter_of(rows),
         time_range=TimeRange(start=rows.since_ms, end=TIME_MAX_MS) if rows.since_ms else None,
-        # Whoever streams reads far more than is worth keeping in the place of what others ask for.
+        # A stream reads many blocks once. In the cache they would displace the blocks that other reads need.
         cache_blocks=read_type != Scan.STREAM,
         read_type=read_type,
         max_result_size=REPLY_BYTES,
@@ -52,10 +52,10 @@ async def scan_region(
 
     `make` turns a Result that has cells into a row: `row_of`, or `values_of` some columns.
 
-    A server sends fewer rows than asked for when that takes it long or gets too large; the next call goes on.
+    A server sends fewer rows if they take too long or get too large. The next call continues after them.
 
     Raises: as a call of the connection, SCANNER_LOST among its failures; NotAppliedError - the server has closed the
-        scanner. After either begin again behind the rows that are known.
+        scanner. After either, begin again after the last known row.
     """
     request = ScanRequest(
         region=RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=region.name),
@@ -74,7 +74,7 @@ async def scan_region(
             answer = ScanResponse.FromString(body)
             rows += map(make, answer.results)
             if is_at_its_end(answer) or len(rows) >= limit:
-                # The server closed the scanner by itself: at the end of the region, or at its limit of rows.
+                # The server closed the scanner by itself, at the end of the region or at the limit of rows.
                 scanner = None
                 return rows
             scanner = answer.scanner_id if scanner is None else scanner
@@ -93,10 +93,10 @@ async def scan_region(
 
 
 def is_at_its_end(answer: ScanResponse) -> bool:
-    """Say whether nothing of the range is left in this region. The server has closed the scanner then.
+    """Say whether the scan has read all of the range in this region. The server has closed the scanner then.
 
-    Raises: NotAppliedError - the answer does not tell, and is no page: so HBase answers a call for a scanner that it
-        has closed. Taken for a page without rows it would be asked for again and again. Each page tells.
+    Raises: NotAppliedError - the answer does not say. Each page does, so the answer is no page. HBase answers so to a
+        call for a scanner that it has closed. A caller that took it for an empty page would repeat the call for ever.
     """
     if answer.HasField("more_results") and not answer.more_results:
         return True
@@ -106,7 +106,7 @@ def is_at_its_end(answer: ScanResponse) -> bool:
 
 
 def let_go(connection: Connection, scanner: int) -> None:
-    """Let go of a scanner that was left in its middle, without waiting; unheard, the server does so by itself."""
+    """Ask the server to close a scanner early, without waiting. If the call gets lost, its lease closes it."""
     request = ScanRequest(scanner_id=scanner, number_of_rows=0, close_scanner=True).SerializeToString()
     if connection.ended is None:
         connection.send(METHOD, request, 5.0, lambda _: None)
@@ -122,10 +122,10 @@ def row_of(result: Any) -> Row:
 
 
 def values_of(columns: Sequence[bytes]) -> Callable[[Any], RowValues]:
-    """Return what turns a Result of a scan for `columns`, two at least, into the values of these, in their order.
+    """Return a function that turns a Result of a scan for `columns`, at least two, into their values, in their order.
 
-    A server sends the cells of a row in the order of family and qualifier, one for each column that was asked for: so
-    where all are there nobody has to look at their names.
+    A server sends the cells of a row in the order of family and qualifier, one for each requested column. So if all
+    are present, the function need not look at their names.
     """
     names = [name.partition(b":")[::2] for name in columns]
     ordered = sorted(names)

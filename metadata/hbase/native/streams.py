@@ -1,16 +1,16 @@
 """Streams: whole ranges of a table, read by one scanner in each HBase region, whose cells come in blocks.
 
-A scanner stays where it is between two pages. One for each page would have the server open its files and look for the
-place anew each time. It reads without a filter, which the server would ask
-about each row: whoever reads a whole table wants nearly all of them.
+A scanner keeps its position between two pages. With a scanner for each page, the server would open its files and find
+the position anew each time. The scanner has no filter, since the server would apply it to each row. A caller that
+reads a whole table wants nearly all of them.
 
-What a server forgets (a lease of a minute that ran out, a region that moved, a connection that ended) costs nothing but
-the call: the next scanner begins directly behind the last row that was handed out.
+A server may lose a scanner: its lease of a minute ran out, its region moved, or its connection ended. This costs only
+one call, since the next scanner begins directly after the last row that the stream returned.
 
-A page has `REPLY_BYTES` and one row at most, however many rows were asked for.
+A page has at most `REPLY_BYTES` and one row, even if the caller asks for more rows.
 
-A server that puts its rows into messages all the same, or refuses a connection with cells in blocks (`links`), is read
-as well: what it sends is made into blocks here.
+A server may put its rows into messages all the same, or refuse a connection with cells in blocks (`links`). Its rows
+are made into blocks here.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ __all__ = ["CellStream"]
 
 
 class CellStream:
-    """A RowStream. `deadline_of_call` tells by when a call of an operation with that deadline is given up."""
+    """A RowStream. `deadline_of_call` returns the deadline of one call of an operation with the given deadline."""
 
     def __init__(
         self,
@@ -83,33 +83,33 @@ class CellStream:
             self.close()
             self._cluster.failed(scanner.region, failure)
         except BaseException:
-            # Whether the server went on with it is not known; and a call must not be repeated.
+            # It is not known whether the server moved the scanner on, so the call must not be repeated.
             self.close()
             raise
 
     def _leave(self, region: Region) -> None:
-        """Go on to the region behind one that has been read."""
+        """Move on to the region after one that has been read."""
         self._scanner = None
         self._start = region.end
         self._is_over = not region.end or (bool(self._rows.stop) and region.end >= self._rows.stop)
 
 
 class _Scanner:
-    """A scanner of one region: the first call opens it."""
+    """A scanner of one region. The first call opens it."""
 
     def __init__(self, connection: Connection, region: Region, scan: Scan) -> None:
         self.region = region
         self.is_over = False
-        """Whether nothing is left for it. The server has closed it then."""
+        """Whether the scanner has read all of its rows. The server has closed it then."""
         self._connection = connection
         self._scan = scan
         self._id: int | None = None
         self._calls = 0
 
     async def ask(self, rows: int, deadline: Deadline) -> CellBlock:
-        """Return the next rows, so many at most; there may be none, and still more to come.
+        """Return at most `rows` of the next rows. There may be none although the scanner is not over.
 
-        Raises: as a call of the connection; NotAppliedError - the server has closed it.
+        Raises: as a call of the connection; NotAppliedError - the server has closed the scanner.
         """
         reply = await self._connection.ask_whole(METHOD, self._request(rows).SerializeToString(), deadline)
         try:
@@ -124,7 +124,7 @@ class _Scanner:
             raise OutcomeUnknownError(f"the answer of {self.region.server} cannot be read: {exc}") from exc
 
     def close(self) -> None:
-        """Have the server forget it, if there is anything to forget."""
+        """Close the scanner on the server, if it is open there."""
         if self._id is not None and not self.is_over:
             let_go(self._connection, self._id)
 
@@ -147,7 +147,7 @@ class _Scanner:
 
 
 def _block(answer: ScanResponse, cells: bytes) -> CellBlock:
-    """Return the rows of an answer, wherever they are in it. Raises RemoteProtocolError."""
+    """Return the rows of an answer, from its message or from the cells after it. Raises RemoteProtocolError."""
     if not answer.results:
         return CellBlock(cells, list(answer.cells_per_result))
     if cells or answer.cells_per_result:

@@ -1,4 +1,4 @@
-"""HBase through its Thrift2 gateway: for clusters that cannot be reached otherwise."""
+"""HBase through its Thrift2 gateway, for clusters that cannot be reached otherwise."""
 
 from typing import Final
 

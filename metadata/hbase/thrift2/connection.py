@@ -25,7 +25,7 @@ from hedwig.reasons import reason_of
 __all__ = ["GATEWAY", "Connection"]
 
 _IDLE_MAX_S: Final = 50.0
-"""The gateway closes a connection that was idle for 60 s; one that comes near is replaced before use."""
+"""The gateway closes a connection that was idle for 60 s. One that was idle for this time is replaced before use."""
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 
@@ -45,7 +45,7 @@ _PROTOCOLS: Final = _PROTOCOL_FACTORY()
 
 
 class Connection:
-    """A connection that opens itself when it is needed and closes itself after any doubt about its state."""
+    """A connection that opens itself on first use and closes itself after any doubt about its state."""
 
     def __init__(self, host: str, port: int, *, framed: bool) -> None:
         self._host = host
@@ -61,8 +61,8 @@ class Connection:
     def call(self, deadline: Deadline, method: str, *arguments: Any) -> Any:
         """Return the gateway's answer to one call.
 
-        Raises: GATEWAY.TIOError - the gateway's own error; NotAppliedError - not sent; OutcomeUnknownError - sent, and
-            not answered before the deadline, or answered with what is no answer.
+        Raises: GATEWAY.TIOError - the gateway's own error; NotAppliedError - the call was not sent;
+            OutcomeUnknownError - the call was sent, and no valid answer came before the deadline.
         """
         self._open(deadline)
         if self._interrupted:
@@ -80,7 +80,7 @@ class Connection:
             self.close()
             raise OutcomeUnknownError(f"no answer to {method} from the gateway at {self.place}: {_say(exc)}") from exc
         except BaseException:
-            # Whatever else ends a call half-way leaves bytes of its answer behind, which the next call must not read.
+            # Any other error may leave bytes of the answer unread. The next call must not read these.
             self.close()
             raise
         self._used_at = time.monotonic()
@@ -93,7 +93,7 @@ class Connection:
         self._socket = self._client = None
 
     def interrupt(self) -> None:
-        """End the call that another thread is waiting in, as a lost connection would, and admit no other."""
+        """End the call that another thread waits in, as a lost connection would, and refuse further calls."""
         self._interrupted = True
         transport = self._socket
         handle = None if transport is None else transport.sock
@@ -126,7 +126,7 @@ class Connection:
 
 
 def _say(error: BaseException) -> str:
-    # A transport has no reason in its text; it is raised while the operating system's error is dealt with.
+    # A transport error has no reason in its text. It is raised while the operating system's error is handled.
     if isinstance(error.__context__, OSError) and (reason := reason_of(error.__context__)):
         return reason
     if isinstance(error, OSError):

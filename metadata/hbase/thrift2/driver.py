@@ -1,10 +1,10 @@
 """The driver for HBase's Thrift2 gateway.
 
-The gateway hides one thing that a compare-and-set cannot do without: it repeats a mutation by itself after a lost
-answer from the region server, and then reports `False` for a write that its first try did apply. So each conditional
-write also leaves a receipt, a cell of its own named after the write's token, in the same atomic mutation. After a
-`False` the receipt decides: there, the write was applied; not there, it never was, nor will be, since the condition
-cannot come true again. Receipts expire by themselves long after every call that could ask for them.
+The gateway hides one thing that a compare-and-set needs. After a lost answer from the region server, the gateway itself
+repeats a mutation. It then reports `False` for a write that its first try did apply. So each conditional write also
+leaves a receipt, in the same atomic mutation. This is a cell of its own, named after the write's token. After a `False`
+the driver reads the receipt. If it exists, the write was applied. If not, the write was not applied, and never will be,
+since its condition cannot become true again. Receipts expire by themselves, long after every call that could read them.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ _EQUAL: Final = 2
 _DELETE_COLUMNS: Final = 1
 _READ_POINTWISE: Final = 3
 _READ_AS_IT_GOES: Final = 1
-"""By position, until so much was read that a stream is better."""
+"""The server reads by position at first, and as a stream once it has read much."""
 _FEW_ROWS: Final = 100
 
 _RECEIPT_QUALIFIER: Final = b"~"
-"""Sorts after every column that we read by name, so that reads never step over receipts.
+"""This sorts after every column that drivers read by name, so reads never step over receipts.
 
-Streams, which are for whole tables (`native/streams.py`), read them along until they expire.
+Streams of whole tables (`native/streams.py`) also read receipts until these expire.
 """
 
 _TTL_ATTRIBUTE: Final = b"_ttl"
@@ -74,7 +74,7 @@ class Thrift2Driver:
     ) -> None:
         self._durability = durability
         self._place = f"{host}:{port}"
-        # A receipt must outlive every attempt that could ask for it, those that the gateway makes by itself included.
+        # A receipt must outlive every attempt that could read it, including those that the gateway makes by itself.
         self._receipt_ttl = struct.pack(">q", int(max(receipt_ttl_s, 2 * options.operation_timeout_s) * 1000))
         self._pool = ConnectionPool(
             lambda: Connection(host, port, framed=framed), connections=connections, waiting_max=options.in_flight_max
@@ -142,7 +142,7 @@ class Thrift2Driver:
         return [(row.key, tuple(row.value(column) for column in rows.columns)) for row in found]
 
     def stream(self, table: str, rows: ScanRange, page_rows: int) -> None:
-        """Return nothing: cells travel through a gateway in its own form, and each page is a call of its own."""
+        """Return None. A gateway sends cells in its own form, and each page is a call of its own."""
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
         found: list[Any] = await self._run(table, deadline, lambda call: call("getAllRegionLocations", table.encode()))
@@ -157,7 +157,7 @@ class Thrift2Driver:
         await self._run(table, deadline, work)
 
     async def flush_table(self, table: str, deadline: Deadline) -> None:
-        """Do nothing: gateways have no call for it."""
+        """Do nothing, since gateways have no such call."""
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
         def work(call: _Call) -> None:
@@ -216,7 +216,7 @@ class Thrift2Driver:
         await self._pool.close()
 
     def _delete(self, row: bytes, cells: Mapping[bytes, int]) -> Any:
-        """Return a mutation that deletes of each column the version at a timestamp (ms) and older ones."""
+        """Return a mutation that deletes, of each column, the version at a timestamp (ms) and older ones."""
         columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
         return GATEWAY.TMutation(
             deleteSingle=GATEWAY.TDelete(
@@ -227,7 +227,10 @@ class Thrift2Driver:
     async def _run(
         self, table: str | None, deadline: Deadline, work: "Callable[[_Call], T]", about: str | None = None
     ) -> T:
-        """Return what `work` returns. `table` must be there for it; `about` is what it is about where nothing must."""
+        """Return what `work` returns.
+
+        `work` needs `table` to exist. Without a table, `about` is the name of the table or namespace that it is about.
+        """
 
         def in_thread(connection: Connection) -> T:
             def call(method: str, *arguments: Any) -> Any:
@@ -245,7 +248,7 @@ _Call = Callable[..., Any]
 
 
 async def _result_of(work: Awaitable[T]) -> T | Exception:
-    """Return what comes of `work`: what it returns, or what it raises."""
+    """Return the result of `work`, or the exception that it raises."""
     try:
         return await work
     except Exception as exc:
@@ -253,9 +256,9 @@ async def _result_of(work: Awaitable[T]) -> T | Exception:
 
 
 def _translated(error: Any, call: _Call, table: str | None, about: str | None) -> Exception:
-    """Return what the gateway's error means.
+    """Return the exception for the gateway's error.
 
-    Its text is that of the Java exception without the class name, so a table that is missing is found by asking.
+    Its text is that of the Java exception without the class name. So this asks the gateway whether the table exists.
     """
     whole = " ".join(str(error.message).split())
     text = whole[:300]
@@ -274,7 +277,7 @@ def _translated(error: Any, call: _Call, table: str | None, about: str | None) -
 
 
 def _forbidden(why: str, namespace: str) -> ForbiddenError:
-    """Return the error for what HBase denies to the user that the gateway runs as, with what would permit it."""
+    """Return the error for a right that the gateway's user lacks, with the command that grants the right."""
     user = _DENIED_USER.search(why)
     is_about_tables = re.search("action=(CREATE|ADMIN)", why)
     rights, before = (
@@ -304,7 +307,7 @@ def _check_and_mutate(
 ) -> bool:
     family, _, qualifier = column.partition(b":")
     changes = GATEWAY.TRowMutations(row=row, mutations=mutations)
-    # An empty value compares equal to an absent cell; a missing value would be an internal error of the gateway.
+    # An empty value compares equal to an absent cell. Without a value the gateway would fail with an internal error.
     return bool(call("checkAndMutate", table.encode(), row, family, qualifier, _EQUAL, expected or b"", changes))
 
 
@@ -341,7 +344,7 @@ def _filter_string(rows: ScanRange) -> str | None:
     column, letter = rows.marked
     family, _, qualifier = column.decode().partition(":")
     marked = f"SingleColumnValueFilter('{family}', '{qualifier}', =, 'binaryprefix:{letter.decode()}', true, true)"
-    # The server reads a key as text before it matches, so only the leading ASCII part of a prefix can be left to it.
+    # The server decodes a key as text before it matches, so it can match only the leading ASCII part of a prefix.
     match = _ASCII_PREFIX.match(rows.name_prefix)
     if match is None or not match[0]:
         return marked
@@ -363,7 +366,7 @@ def _decoded(attributes: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return a binary field as bytes: the library hands out text where the bytes happen to be UTF-8."""
+    """Return a binary field as bytes. The library returns text if the bytes are valid UTF-8."""
     return value.encode() if isinstance(value, str) else value
 
 

@@ -1,7 +1,7 @@
 """A pool of threads, each with a gateway connection of its own.
 
-The gateway answers the calls of one connection one at a time, so throughput comes from several connections: measured
-against one region server, 16 do three times the work of one.
+The gateway answers the calls of one connection one at a time, so throughput comes from several connections. Measured
+against one region server, 16 connections do three times the work of one.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class ConnectionPool:
     async def run(self, work: Callable[[Connection], T], deadline: Deadline) -> T:
         """Return what `work` returns, called in a thread with a connection.
 
-        Raises: what `work` raises; NotAppliedError - it did not begin; AbortedError - the pool was closed;
-        OutcomeUnknownError - it goes on past the deadline.
+        Raises: what `work` raises; NotAppliedError - the work did not begin; AbortedError - the pool was closed;
+            OutcomeUnknownError - the work did not end before the deadline, and still runs.
         """
         try:
             return await self._queue.run(work, deadline)
@@ -64,7 +64,7 @@ class ConnectionPool:
         connection.close()
 
     def _serve_one(self, connection: Connection) -> None:
-        # A function of its own, so that a thread that waits does not keep the last answer in memory.
+        # This is a function of its own so that a waiting thread does not keep the last answer in memory.
         for job in self._queue.take(1):
             self._carry_out(job, connection)
 

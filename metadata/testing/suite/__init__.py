@@ -1,1 +1,1 @@
-"""The tests of the suite, in parts: a module of tests imports all of one part."""
+"""The tests of the suite, in parts. A backend's test module imports everything of one part."""

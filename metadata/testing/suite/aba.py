@@ -1,4 +1,4 @@
-"""Prove that a record deleted and created again is never taken for the one before it, and that no creation vanishes."""
+"""Prove that a record created again is never mistaken for the deleted one before it, and that no creation vanishes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ IN_FLIGHT = 64
 async def test_record_created_again_refuses_what_was_read_before(
     door: Door, writes: int, store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """A sleeper holds what it read; meanwhile others delete and create the same value, with as many writes."""
+    """A slow client keeps what it read; meanwhile others delete and create the same value, with as many writes."""
     key, value = door.key(names(b"topic")), door.value(1)
 
     async def life(client: MetadataStore) -> Version:
@@ -53,7 +53,7 @@ async def test_record_created_again_refuses_what_was_read_before(
 async def test_created_again_by_somebody_else_is_told_from_ones_own(
     store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """The hub that released a topic and claims it again must not pass for the owner in between."""
+    """A hub that released a topic and claims it again must not be mistaken for the owner in between."""
     manager = CALLS[0]
     key = manager.key(names(b"topic"))
     mine = await manager.write(store, key, manager.value(1), NEW)
@@ -69,7 +69,7 @@ async def test_created_again_by_somebody_else_is_told_from_ones_own(
 
 
 async def _for_each(keys: list[RecordKey], work: Callable[[RecordKey], Awaitable[None]]) -> None:
-    """Do `work` for every key, so many at a time."""
+    """Do `work` for every key, IN_FLIGHT at a time."""
     waiting = iter(keys)
 
     async def worker() -> None:
@@ -84,7 +84,7 @@ async def _for_each(keys: list[RecordKey], work: Callable[[RecordKey], Awaitable
 async def test_creation_right_after_a_deletion_never_vanishes(
     effort: Effort, empty_place: Place, clients: Clients
 ) -> None:
-    """Of very quick pairs of a delete and a create, a store that orders by the clock's milliseconds loses some."""
+    """A store that orders writes by the clock's milliseconds loses some quick pairs of a delete and a create."""
     manager = CALLS[0]
     store = await clients.open(empty_place, StoreOptions(in_flight_max=IN_FLIGHT))
     probe = await clients.probe(empty_place, store)
@@ -110,7 +110,7 @@ async def test_creation_right_after_a_deletion_never_vanishes(
 async def test_many_deletions_and_creations_of_one_record_never_vanish(
     store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """Few keys, many pairs: the next deletion proves that the creation before it is there."""
+    """Few keys, many pairs: each deletion proves that the creation before it took effect."""
 
     async def churn(manager: Call, key: RecordKey) -> list[Version]:
         versions: list[Version] = []

@@ -1,4 +1,4 @@
-"""Prove that the bulk scan meets every record exactly once, in key order, in bounded memory, and that it resumes."""
+"""Prove that the bulk scan returns every record exactly once, in key order, in bounded memory, and that it resumes."""
 
 import tracemalloc
 from contextlib import aclosing
@@ -67,7 +67,7 @@ async def test_scan_resumes_after_any_topic(small_pages: MetadataStore) -> None:
         rest = set(topics[position + 1 :])
         left = [item for item in met if item.key.topic in rest]
         assert await scanned(small_pages, start_after=topics[position]) == left
-    # And after one that is gone.
+    # It also resumes after a topic that is gone.
     gone = topics[len(topics) // 2]
     for call in CALLS:
         keys = [item.key for item in met if item.kind is call.kind and item.key.topic == gone]
@@ -122,7 +122,7 @@ async def test_record_that_cannot_be_read_does_not_end_the_scan(
     }
     with pytest.raises(CorruptRecordError):
         unreadable[0].read()
-    # The tests that follow may use the same store, and read it to empty it.
+    # Later tests may use the same store, and have to read it in order to empty it.
     for call, (_, key) in zip(CALLS, broken, strict=True):
         for outcome in await call.apply(small_pages, [Delete(key, ANY)]):
             outcome.check()
@@ -137,9 +137,9 @@ async def test_closed_store_ends_the_scan_with_an_error(clients: Clients, empty_
 
 
 async def scan_beside_a_large_topic(store: MetadataStore, subscriptions: int, topics: int) -> None:
-    """Scan one large topic among many others; see what it took, and that it was exact.
+    """Scan one large topic among many others; check the memory that the scan took, and that it was exact.
 
-    A scan that held the whole topic would need half as much again.
+    A scan that held the whole topic in memory would need half as much again.
     """
     large = Topic(b"middle")
     data = SubscriptionData(

@@ -1,4 +1,4 @@
-"""Prove that a topic exists for a store while any manager has a record of it, whoever wrote that, and no longer."""
+"""Prove that a topic exists for a store exactly while any manager has a record of it, of any client."""
 
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.testing.clients import Names
@@ -21,7 +21,7 @@ async def test_topic_exists_from_its_first_record_to_its_last(
 async def test_topic_does_not_exist_for_others_whose_names_begin_with_its_own(
     door: Door, store: MetadataStore, names: Names
 ) -> None:
-    """In ZooKeeper their nodes are below its own."""
+    """In ZooKeeper the nodes of these topics are below the topic's own node."""
     topic = names(b"topic")
     for longer in (topic + b"/below", topic + b"\0", topic + b"s"):
         await door.write(store, door.key(longer), door.value(1), NEW)

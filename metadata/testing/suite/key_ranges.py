@@ -1,4 +1,4 @@
-"""Prove that key ranges partition what a store holds: every record is in exactly one of them, wherever it is read."""
+"""Prove that key ranges partition a store: every record is in exactly one of them, in whichever process it is read."""
 
 import pickle
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ SMALL_PAGES: Final = StoreOptions(page_rows=7)
 
 
 async def read(store: MetadataStore, ranges: Sequence[KeyRange]) -> list[list[ScannedRecord]]:
-    """Return the records of each range, which came from another process as it were."""
+    """Return the records of each range, as if the range came from another process."""
     sent: list[KeyRange] = pickle.loads(pickle.dumps(ranges))
     return [[item async for page in store.scan_range(keys) for item in page] for keys in sent]
 
@@ -32,7 +32,7 @@ async def read(store: MetadataStore, ranges: Sequence[KeyRange]) -> list[list[Sc
 async def partitioned(
     store: MetadataStore, kind: RecordKind[Any], parts: int, prefix: bytes | None = None, **how: Any
 ) -> list[list[ScannedRecord]]:
-    """Return the records of each of the ranges that were asked for."""
+    """Return the records of each range that the store returns."""
     ranges = await store.key_ranges(kind, parts, prefix, **how)
     assert 1 <= len(ranges) <= parts
     return await read(store, ranges)
@@ -74,7 +74,7 @@ async def test_ranges_of_a_prefix_hold_what_begins_so(filled: tuple[MetadataStor
 async def test_ranges_hold_awkward_names(small_pages: MetadataStore) -> None:
     topics = [Topic(name) for name in (*AWKWARD, *LONGEST.values())]
     own = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in topics]
-    # Subscribers under a topic that others begin with, and a subscriber of each topic that is called as it is.
+    # Subscribers on a topic whose name begins other topics, and on each topic a subscriber of the topic's own name.
     crowded = [Write(RecordKey(Topic(b"a"), SubscriberId(name)), samples.subscription(1), NEW) for name in AWKWARD]
     single = [
         Write(RecordKey(topic, SubscriberId(topic)), samples.subscription(2), NEW) for topic in topics if topic != b"a"
@@ -107,7 +107,7 @@ async def test_many_records_are_cut_into_fair_shares(empty_store: MetadataStore)
         shares = await partitioned(empty_store, PERSISTENCE, parts)
         assert len(shares) == parts
         assert max(map(len, shares)) < 2 * len(topics) / parts
-    # HBase tells from samples how many there are.
+    # HBase estimates the number of records from samples.
     few = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=500)
     assert 3 <= len(few) <= 6
     assert sum(keys.rows for keys in few) == pytest.approx(len(topics), rel=0.35)
@@ -127,7 +127,7 @@ async def test_records_that_come_and_go_after_the_cut_do_no_harm(small_pages: Me
     met = [item.key for share in await read(small_pages, ranges) for item in share]
     assert len(met) == len(set(met))
     kept = {key for _, key in of_kind(stored, SUBSCRIPTIONS)} - set(deleted)
-    # What is new is met where the store can be read from one key to another, and never twice.
+    # New records are returned if the store can be read from one key to another, and never twice.
     assert kept <= set(met) <= kept | set(new)
 
 
@@ -143,7 +143,7 @@ async def test_record_that_cannot_be_read_is_in_its_range(
     assert broken.key == key
     with pytest.raises(CorruptRecordError):
         broken.read()
-    # The tests that follow may use the same store, and read it to empty it.
+    # Later tests may use the same store, and have to read it in order to empty it.
     (call,) = (call for call in CALLS if call.kind is SUBSCRIPTIONS)
     for outcome in await call.apply(small_pages, [Delete(key, ANY)]):
         outcome.check()

@@ -1,4 +1,4 @@
-"""Prove that any bytes are a name, that no name leaks into another, and that the limits of length hold."""
+"""Prove that any bytes can be a name, that no two names are confused, and that the limits of length hold."""
 
 from collections.abc import AsyncIterable, Coroutine, Iterable
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ def _key(manager: Call, topic: bytes, subscriber: bytes = b"s") -> RecordKey:
 
 
 async def _create_all(manager: Call, store: MetadataStore, keys: Iterable[RecordKey]) -> dict[RecordKey, Any]:
-    """Create a record of its own at each of `keys`; return what must be read there."""
+    """Create a different record at each of `keys`; return the expected results of reads."""
     values = {key: manager.value(number) for number, key in enumerate(keys)}
     outcomes = await manager.apply(store, [Write(key, value, NEW) for key, value in values.items()])
     return {
@@ -69,7 +69,7 @@ async def test_any_bytes_name_a_topic(empty_place: Place, clients: Clients) -> N
 
 
 async def _delete_every_other(store: MetadataStore, expected: dict[str, dict[RecordKey, Any]]) -> None:
-    """Delete half of the records, and see that nothing happens to the other half."""
+    """Delete half of the records, and check that the other half is unchanged."""
     for manager in CALLS:
         created = expected[manager.label]
         gone = list(created)[::2]
@@ -94,7 +94,7 @@ async def test_any_bytes_name_a_subscriber(empty_place: Place, clients: Clients)
 
 
 async def test_names_that_look_like_stored_names_are_others(empty_place: Place, clients: Clients) -> None:
-    """Whatever a store makes of a name: somebody may call a topic or subscriber just that."""
+    """A topic or subscriber may have the very name into which a store encodes another name."""
     store = await clients.open(empty_place)
     probe = await clients.probe(empty_place, store)
     for manager in CALLS:
@@ -117,7 +117,7 @@ async def test_longest_names_fit_together(made_of: str, empty_place: Place, clie
 
 
 async def test_longest_names_of_most_components_fit_together(own_place: Place, clients: Clients) -> None:
-    """Where components nest, they leave a deep tree behind, through which later listings would have to go."""
+    """A store that nests components keeps a deep tree, which later listings would have to walk through."""
     await _fit_together(MOST_COMPONENTS, await clients.open(own_place))
 
 

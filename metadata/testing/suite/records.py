@@ -1,4 +1,4 @@
-"""Prove that every field of a record comes back, that newer ones survive, and that updates leave other parts alone."""
+"""Prove that a record keeps every field, also newer ones, and that updates leave other parts alone."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ OWNERSHIP, PERSISTENCE, SUBSCRIPTION = CALLS
 
 
 async def _round_trip(manager: Call, store: MetadataStore, key: RecordKey, value: Any) -> None:
-    """Write `value` over nothing and over something, and read it back equal each time."""
+    """Write `value` as a new record and over an existing one, and check that each read returns it."""
     created = await manager.write(store, key, value, NEW)
     assert await manager.read(store, key) == Versioned(value, created)
     other = await manager.write(store, key, manager.value(1), created)
@@ -101,7 +101,7 @@ UNSTORABLE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("what", UNSTORABLE)
 def test_value_that_some_backend_cannot_keep_cannot_be_made(what: str) -> None:
-    """What one backend could store and another not would be lost when the metadata moves."""
+    """A value that only some backends can store would be lost in a migration."""
     with pytest.raises(InvalidArgumentError):
         UNSTORABLE[what]()
 
@@ -165,7 +165,7 @@ async def test_newer_fields_survive_a_write(
 
 
 def _changed(value: Any) -> Any:
-    """Return the record with a known field changed, as a caller does it that read the record before."""
+    """Return the record with a known field changed, as a caller that has read the record would write it."""
     if isinstance(value, HubInfo):
         return replace(value, epoch=value.epoch + 1)
     if isinstance(value, LedgerRanges):
@@ -214,7 +214,7 @@ async def test_corrupt_record_is_reported_and_can_be_repaired(
 async def test_corrupt_record_refuses_a_compare_and_set(
     manager: Call, store: MetadataStore, probe: Probe, names: Names
 ) -> None:
-    """A refusal that cannot tell the current record must not pass for one that could."""
+    """A refusal that cannot return the current record must differ from one that can."""
     key = manager.key(names(b"topic"))
     created = await manager.write(store, key, manager.value(1), NEW)
     stale, _ = created, await manager.write(store, key, manager.value(2), created)
@@ -294,7 +294,7 @@ async def test_update_adds_a_part_that_was_absent(store: MetadataStore, names: N
 
 
 async def test_update_with_any_creates_just_what_it_brings(store: MetadataStore, names: Names) -> None:
-    """What a deleted subscription held must not come back with the next one."""
+    """The content of a deleted subscription must not return with the next one."""
     key = SUBSCRIPTION.key(names(b"topic"))
     subscriber = key.subscriber
     assert subscriber is not None
@@ -337,7 +337,7 @@ async def test_moving_the_state_leaves_the_stored_preferences_alone(
         moved = SubscriptionData(state=samples.state(number))
         client = (store, other)[number % 2]
         version = await client.subscriptions.update(key.topic, subscriber, moved, version)
-    # The store's own marks of time say it too, and they did move on for the state.
+    # The store's own time marks confirm it. They changed for the state, but not for the preferences.
     assert await probe.preferences(key) == preferences
     assert await probe.state(key) != state
     expected = SubscriptionData(preferences=samples.preferences(1), state=samples.state(39))

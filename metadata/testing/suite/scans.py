@@ -110,7 +110,7 @@ async def test_subscriptions_of_a_topic_are_counted_beside_its_neighbours(small_
     for topic, number in numbers.items():
         assert await small_pages.subscriptions.count_subscriptions(Topic(topic)) == number
     assert await small_pages.subscriptions.count_subscriptions(Topic(b"absent")) == 0
-    # What was deleted is not counted, and what was made anew is, once.
+    # Deleted records are not counted, and records created again are counted once.
     topic = NEIGHBOURS[-1]
     await _delete(SUBSCRIPTION, small_pages, [_key(topic, b"%d" % index) for index in range(10)])
     await _create(SUBSCRIPTION, small_pages, [_key(topic, b"0")])
@@ -137,7 +137,7 @@ async def test_pages_join_without_a_gap(number: int, small_pages: MetadataStore)
 
 
 async def test_large_records_are_scanned(empty_store: MetadataStore) -> None:
-    """Pages are counted in records; a page of the largest ones must not be too large for a reply."""
+    """The size of a page is a number of records, but a page of the largest ones must still fit into a reply."""
     data = SubscriptionData(preferences=SubscriptionPreferences(options={"o": b"v" * 400_000}))
     keys = [_key(b"topic", b"%d" % number) for number in range(20)]
     for key in keys:
@@ -148,7 +148,7 @@ async def test_large_records_are_scanned(empty_store: MetadataStore) -> None:
 
 
 async def scan_one_large_topic(store: MetadataStore, subscriptions: int, topics: int) -> None:
-    """Fill the store with one large topic among many others; scan it; see what it took and that it was exact.
+    """Fill the store with one large topic among many others; scan it; check the memory it took and that it was exact.
 
     A scan that held the whole topic would need far more than the bound: the records alone are three times that.
     """
@@ -253,7 +253,7 @@ async def test_listing_resumes_after_any_name(manager: Call, small_pages: Metada
     listed = await _all(manager.topics(small_pages))
     for position, topic in enumerate(listed):
         assert await _all(manager.topics(small_pages, start_after=topic)) == listed[position + 1 :]
-    # And after names that are gone: what followed them still does.
+    # It also resumes after names that are gone, with the names that followed them.
     gone = listed[::2]
     await _delete(manager, small_pages, map(manager.key, gone))
     for position, topic in enumerate(listed):
@@ -316,7 +316,7 @@ async def test_listing_may_be_left_at_any_point(manager: Call, small_pages: Meta
 async def test_listing_is_right_while_topics_come_and_go(
     manager: Call, small_pages: MetadataStore, clients: Clients, empty_place: Place
 ) -> None:
-    """Those present throughout are named exactly once, those absent throughout never, the others at most once."""
+    """Topics present throughout are listed exactly once, those absent throughout never, the others at most once."""
     lasting = {b"t-%03d" % number for number in range(60)}
     passing = [b"t-%03d%s" % (n, end) for n in range(0, 60, 3) for end in (b"a", b"/a", b"\x00")] + [b"\x01", b"zz"]
     await _create(manager, small_pages, map(manager.key, sorted(lasting)))

@@ -1,6 +1,6 @@
 """Prove that a store knows its one standalone hub, and that no start count is ever given twice.
 
-The stores of these tests were formatted without a word of a hub, as by releases that knew of none.
+The stores of these tests were formatted without a record of a hub, as releases before that record did.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ async def test_unreadable_record_is_never_counted_on(damage: bytes, without_hub:
         assert NAME in str(refusal.value)
         assert "\n" not in str(refusal.value)
     assert await probe.named(NAME) == damage
-    # Whoever looks at the store learns of it, and of all the rest.
+    # The description of the store reports the damage, and everything else.
     described = await without_hub.describe()
     assert NAME in described["standalone hub"]
     assert "backend" in described

@@ -1,4 +1,4 @@
-"""Prove that any sequence of operations of two clients comes to what a dict says."""
+"""Prove that any sequence of operations of two clients has the outcomes that a dict predicts."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -33,17 +33,17 @@ MISSING_ERRORS = {
     "subscriptions": NoSubscriptionStateError,
 }
 FOREIGN = [Version(b"?"), Version(b"z" * 26), Version(b"s" + bytes(25)), Version(b"h" + b"\xff" * 25), Version(b"")]
-"""Versions that no write of the record made: of backends that are and are not, well formed or not."""
+"""Versions that no write of the record made: of existing and invented backends, well formed or not."""
 
 
 async def _create(door: Door, store: MetadataStore, key: RecordKey, number: int = 1) -> Versioned[Any]:
-    """Create a record and return it as it must be read from now on."""
+    """Create a record, and return what reads must return from now on."""
     value = door.value(number)
     return Versioned(value, await door.write(store, key, value, NEW))
 
 
 async def _deleted(door: Door, store: MetadataStore, key: RecordKey) -> list[Version]:
-    """Leave no record at `key`, but versions that it had."""
+    """Create, write and delete a record; return the versions that it had."""
     created = await _create(door, store, key)
     updated = await door.write(store, key, door.value(2), created.version)
     await door.delete(store, key, updated)

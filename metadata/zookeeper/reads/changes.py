@@ -1,15 +1,15 @@
 """The changes of a store in ZooKeeper: a watch over the tree of topics, on the connection that reads the records too.
 
-Every record is a node, so whatever changes one sets an event off, whoever does it: a hub, ours or the original's, any
-other program, or the end of a session that takes its ephemeral owner nodes along. What is no record has events too, and
-they are left out here: the parents, whose content guards versions. Servers keep the events of a node to themselves that
-the session may not read; no hub makes such nodes.
+Every record is a node, so every change of a record causes an event. Its writer may be a hub, ours or the original's, or
+any other program. The end of a session, which removes its ephemeral owner nodes, causes events too. The parents, whose
+content guards versions, have events as well, which are left out here. A server reports no events of a node that the
+session may not read; no hub makes such nodes.
 
-The watch is at the one server that we talk to. That is enough, since each server applies all changes, in the same
-order, and tells of each as it applies it; it may only be late. So `take` has a transaction that changes nothing
-committed by the ensemble, through that server. Its answer comes when the server has applied it, which is after every
-change that was committed before, whichever server that was asked of, and behind the events of these. (A `sync` would
-ask less: a leader that was replaced and does not know it yet answers that too.)
+The watch is at the one server that we are connected to. That is enough, since each server applies all changes, in the
+same order, and reports each as it applies it. It may only be late. So `take` has the ensemble commit a transaction that
+changes nothing, through that server. The answer comes when the server has applied it. That is after every change
+committed before, through any server, and after the events of these changes. (A `sync` would prove less: a leader that
+was replaced and does not know it yet answers that too.)
 """
 
 import contextlib
@@ -32,13 +32,13 @@ __all__ = ["ZookeeperChanges"]
 
 _CHANGES_MAX: Final = 1_000_000
 _CHANGES_BYTES_MAX: Final = 512 << 20
-"""How many changed records are kept, and how much memory that takes; with more, reading all of them is no worse."""
+"""The most changed records kept, and the most memory for them. With more, reading all records is no worse."""
 
 _KINDS: Final[Mapping[str, RecordKind[Any]]] = {"hub": OWNERSHIP, "ledgers": PERSISTENCE, "subscribers": SUBSCRIPTIONS}
 
 
 class ZookeeperChanges:
-    """The Changes of one open store, as far as they are of `kinds`. Others who want to know have their own watches."""
+    """The Changes of one open store to records of `kinds`. Other readers of changes have their own watches."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ZookeeperChanges:
 
     async def begin(self) -> None:
         async def attempt(deadline: Deadline) -> None:
-            # Before the request: the first event may be here as soon as its answer.
+            # Before the request: the first event may arrive as early as the answer.
             self._watch.begin()
             (refusal,) = await self._bridge.send(deadline, watch_tree(self._watch.root))
             if isinstance(refusal, ZookeeperError):
@@ -83,7 +83,7 @@ class ZookeeperChanges:
 
         await reading(self._options, f"taking what changed below {self._watch.root}", attempt)
         taken: list[ChangedRecord] = []
-        # What befell the connection before that answer came was heard of before it, so this would be None.
+        # A loss of the connection before that answer is known by now, and then the watch returns None.
         while len(taken) < most and (paths := self._watch.take(most - len(taken))):
             taken += filter(None, map(self._record, paths))
         self._check()
@@ -93,8 +93,8 @@ class ZookeeperChanges:
         was_watching = self._watch.loss is None
         self._forget("it was ended")
         if was_watching:
-            # Whatever becomes of this: nobody listens any more, and without its connection there is no watch. A server
-            # refuses it that knows of none, as on a connection that is new.
+            # The outcome does not matter: nobody listens any more, and the watch ends with its connection. A server
+            # that has no such watch, as on a new connection, refuses this.
             with contextlib.suppress(NotAppliedError, OutcomeUnknownError, AbortedError):
                 deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
                 await self._bridge.send(deadline, leave_tree(self._watch.root))

@@ -1,9 +1,9 @@
-"""The names of a node's children, which ZooKeeper tells in one reply, however many they are.
+"""The names of a node's children, which ZooKeeper sends in one reply, however many they are.
 
-Neither side of a connection can cut such a reply: the server makes it whole in its memory, a Java client refuses it
-beyond its `jute.maxbuffer`, and kazoo takes any. So a node is asked first how many children it has, and the names of
-too many are not asked for. Those of very many are kept packed, a byte more than their own length each; as a list of
-texts they would take four times as much.
+Neither side of a connection can split such a reply. The server builds it whole in its memory, a Java client refuses it
+beyond its `jute.maxbuffer`, and kazoo takes any size. So the reader first asks how many children a node has, and does
+not ask for the names of too many. Names are kept packed, each in one byte more than its own length. As a list of
+strings they would take four times as much.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ __all__ = ["ChildNames", "count_children", "read_children"]
 
 _LENGTH: Final = struct.Struct(">i")
 _RUN: Final = 32_768
-"""So many names are unpacked and sorted at a time."""
+"""How many names are unpacked and sorted at a time."""
 _BLOCK_BYTES: Final = 16_384
 _AT_ONCE: Final = 4096
-"""More names than this are sorted in a thread of their own, so that others have turns meanwhile."""
+"""This many names, or more, are sorted in a thread of their own, so that the event loop runs on meanwhile."""
 
 Reply: TypeAlias = "bytes | memoryview[int]"
 
@@ -43,7 +43,7 @@ class ChildNames:
     def __init__(self, reply: Reply) -> None:
         """Take the body of a reply: how many, then the length and the UTF-8 of each. Raises struct.error if it is none.
 
-        Names hold no zero byte, so that joins them.
+        Names hold no zero byte, so a zero byte separates them.
         """
         self._length: int = max(0, _LENGTH.unpack_from(reply, 0)[0])
         self._runs: list[bytes] = []
@@ -60,7 +60,7 @@ class ChildNames:
         return self.since(b"")
 
     def since(self, first: bytes) -> Iterator[str]:
-        """Iterate over the names that do not sort before `first`; the others cost nothing but a few looks."""
+        """Iterate over the names that do not sort before `first`. A binary search skips the others."""
         ends = [run[_place_of(first, run) :] for run in self._runs] if first else self._runs
         left = [run for run in ends if run]
         if len(left) == 1:
@@ -71,7 +71,7 @@ class ChildNames:
 async def count_children(
     bridge: Bridge, options: StoreOptions, paths: Sequence[str], what: str, deadline: Deadline | None = None
 ) -> list[int | None]:
-    """Return how many children each node has, None for one that is not there."""
+    """Return how many children each node has, None for a node that does not exist."""
 
     async def attempt(deadline: Deadline) -> list[int | None]:
         stats = map(answer, await bridge.send(deadline, *map(exists, paths)))
@@ -88,9 +88,10 @@ async def read_children(
     what: str,
     deadline: Deadline | None = None,
 ) -> list[ChildNames]:
-    """Return the names of the children of each node; none for one that is not there.
+    """Return the names of the children of each node; none for a node that does not exist.
 
-    Args: numbers - how many children each node was found to have: one with none is not asked.
+    Args: numbers - how many children each node was found to have: a node with none is not asked.
+
     Raises: TooManyNamesError - more than `options.children_max`; nothing was asked for then.
     """
     for path, number in zip(paths, numbers, strict=True):
@@ -119,7 +120,7 @@ def _parsed(replies: list[Reply]) -> list[ChildNames]:
 
 
 class _PackedChildren(GetChildren):  # type: ignore[misc]  # kazoo has no types
-    """Kazoo's request, whose reply stays as it came: as a list, the names would be there twice."""
+    """Kazoo's request with its reply left unparsed. As a list too, the names would be in memory twice."""
 
     @classmethod
     def deserialize(cls, reply: bytes, offset: int) -> Reply:
@@ -129,7 +130,7 @@ class _PackedChildren(GetChildren):  # type: ignore[misc]  # kazoo has no types
 def _children(path: str) -> Request:
     def submit(client: KazooClient) -> Any:
         result = client.handler.async_result()
-        # What `get_children_async` does; the sessions here have no chroot, and nobody watches.
+        # As `get_children_async` does; our sessions have no chroot, and this sets no watch.
         client._call(_PackedChildren(path, None), result)
         return result
 
@@ -146,11 +147,11 @@ def _names_in(reply: Reply, number: int) -> Iterator[bytes]:
 
 
 def _place_of(first: bytes, run: bytes) -> int:
-    """Return where in a run the names begin that do not sort before `first`; its end or beyond if there are none."""
+    """Return the offset in a run of the first name that does not sort before `first`; its end or beyond if none."""
     low, high = 0, len(run)
     while low < high:
         middle = (low + high) // 2
-        # The name that the byte in the middle, or the zero byte there, belongs to.
+        # The name that the byte in the middle belongs to; a zero byte belongs to the name before it.
         begin = run.rfind(b"\0", low, middle) + 1 or low
         end = run.find(b"\0", middle)
         end = len(run) if end < 0 else end

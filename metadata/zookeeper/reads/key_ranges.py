@@ -1,7 +1,7 @@
 """Key ranges in ZooKeeper: all topics are listed once, and each range names its own.
 
-The names of a node's children come in one reply, so whoever wanted a part of them would be sent them all. What is kept
-of a listing is packed: the names one behind the other, and two numbers each.
+The names of a node's children come in one reply, so a reader of one range would receive all of them. A listing is kept
+packed: the names one behind the other, and two numbers for each.
 """
 
 import zlib
@@ -18,13 +18,13 @@ from hedwig.model import Topic
 __all__ = ["Shares", "listed_topics"]
 
 _LEVEL: Final = 1
-"""Names that stand in order have much in common, so that the quickest compression does."""
+"""Sorted names have much in common, so the quickest compression is good enough."""
 _NAMES_BYTES: Final = 16 << 20
-"""A range ends at so many bytes of names: it travels in one message, and its reader unpacks all of it at once."""
+"""A range ends at this many bytes of names. It travels in one message, and its reader unpacks all of it at once."""
 
 
 class Shares:
-    """Topics that have a record called `record_name`, in order, each with how many."""
+    """Topics that have records called `record_name`, in order, each with the number of these."""
 
     def __init__(self, record_name: str) -> None:
         self._record_name = record_name
@@ -33,7 +33,7 @@ class Shares:
         self._records = array("q")
 
     async def take(self, found: AsyncIterator[tuple[Topic, Mapping[str, int]]]) -> None:
-        """Take in what a listing finds."""
+        """Add the topics that a listing finds."""
         packer = msgpack.Packer()
         async for topic, records in found:
             if number := records.get(self._record_name, 0):
@@ -43,12 +43,12 @@ class Shares:
                 self._packed += packer.pack(number)
 
     def ranges(self, kind: str, prefix: bytes, parts: int, rows_min: int) -> list[KeyRange]:
-        """Return the topics in at most `parts` ranges of about equal numbers of records; one empty range of none.
+        """Return the topics in at most `parts` ranges of about equally many records; one empty range if there are none.
 
         A range ends at `_NAMES_BYTES` too, as far as `parts` allows.
         """
-        # Ranges that end for their names come on top of those that end for their records: up to half of `parts` is kept
-        # for them, and none where all names go into one.
+        # Ranges that end for the bytes of their names come on top of those that end for their records. Up to half of
+        # `parts` is kept for them, and none if one range holds all names.
         room = max(_NAMES_BYTES, -(-2 * len(self._packed) // parts))
         step = steps(sum(self._records), parts - len(self._packed) // room, rows_min)
         firsts, taken = [0], 0

@@ -1,9 +1,10 @@
 """Listing topics: a walk over the tree of topic nodes, in order, some hundred nodes at a time.
 
-A node's children come in one reply, so the names of one node per level are held at the least (`child_names` has what
-that takes, and who is not asked). Beyond these, what is below a few hundred neighbours is fetched level by level, as
-long as it is few: so a tree of millions of leaves keeps many requests in flight, and a tree of a few enormous nodes is
-read one by one. How many names a reply will bring is asked before, so the bound holds exactly.
+A node's children come in one reply, so the walk holds at least the names of one node per level. `child_names` says how
+much memory they take, and which nodes are not asked. Beyond these, the walk fetches the nodes below a few hundred
+neighbours level by level, as long as they are few. So a walk over millions of leaves keeps many requests in flight, and
+a few enormous nodes are read one by one. The walk asks first how many names a reply will bring, so the bound holds
+exactly.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ __all__ = ["Listing"]
 _NEIGHBOURS_MAX: Final = 256
 _BATCHES_AHEAD: Final = 2
 _NAMES_AHEAD_MAX: Final = 32_768
-"""How many names below a batch of neighbours are held at most; a node with more of its own is read in its turn."""
+"""The most names held below a batch of neighbours. A node with more children than fit is read in its turn."""
 _SUBSCRIBERS: Final = "subscribers"
 
 Components: TypeAlias = tuple[str, ...]
@@ -33,7 +34,7 @@ Components: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Which part of the tree is wanted: names that start with `prefix`, and sort after `start`."""
+    """The part of the tree that is wanted: names that start with `prefix`, and sort after `start`."""
 
     prefix: bytes = b""
     start: bytes | None = None
@@ -42,10 +43,10 @@ class _Range:
         return topic.startswith(self.prefix) and (self.start is None or _key(components) > self.start)
 
     def first_below(self, components: Components) -> bytes:
-        """Return a name that no child of a node is wanted before.
+        """Return a name before which no child of a node is wanted.
 
-        Where `start` is below the node, that is its next component: what sorts before that one sorts before `start`,
-        and leads to nothing behind it.
+        If `start` is below the node, this is the next component of `start`. A child that sorts before it sorts before
+        `start`, with all nodes below that child.
         """
         above = _key(components) + b"\0" if components else b""
         if self.start is None or not self.start.startswith(above):
@@ -53,7 +54,7 @@ class _Range:
         return self.start[len(above) :].partition(b"\0")[0]
 
     def place_of(self, components: Components) -> Components | None:
-        """Return the node to visit for this one: itself, one further down if it only leads there, None for neither."""
+        """Return the node to visit for this one: itself, a deeper one if it only leads there, None for neither."""
         topic = topic_of(components)
         if topic is None:
             return None
@@ -71,9 +72,9 @@ class _Range:
 
 @dataclass(slots=True)
 class _Node:
-    """A node and what was found there: how many records of each name, and what is below.
+    """A node and what was found there: how many records of each name, and the nodes below.
 
-    `below` is None as long as it was not fetched, since it is too much to be held beside that of the neighbours.
+    `below` is None if the nodes below were not fetched, since they are too many to hold beside those of the neighbours.
     """
 
     components: Components
@@ -112,7 +113,7 @@ class Listing:
                     yield topic, node.records
 
     async def count(self, advance: Callable[[int], None] | None = None) -> Mapping[str, int]:
-        """Return how many records the topics have together, by the name of the record; `advance` is told of more."""
+        """Return how many records the topics have together, by record name; `advance` receives the number per topic."""
         counts: Counter[str] = Counter(dict.fromkeys(self._record_names, 0))
         async with aclosing(self._walk(_Range(), is_counting=True)) as nodes:
             async for node in nodes:
@@ -132,7 +133,7 @@ class _Walk:
     """One walk over the tree."""
 
     is_counting = False
-    """Whether it matters how many subscriptions a topic has that has another record besides."""
+    """Whether to count the subscriptions of a topic that has another record too."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class _Walk:
         self._neighbours = min(_NEIGHBOURS_MAX, options.in_flight_max)
 
     async def below(self, components: Components) -> AsyncGenerator[_Node, None]:
-        """Iterate over the nodes below one that have a record, in order; the next ones are on their way meanwhile."""
+        """Iterate over the nodes below one that have a record, in order; fetch the next ones meanwhile."""
         (number,) = await self._count([components])
         (names,) = await self._names([components], [number])
         places = self._places_of(components, names)
@@ -163,7 +164,7 @@ class _Walk:
                     ahead.append(asyncio.create_task(self._fetch(batch)))
                 if not ahead:
                     return
-                # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be ended there, if this is cancelled.
+                # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be cancelled there if this is.
                 await asyncio.wait([ahead[0]])
                 for node in _in_order(ahead.popleft().result()):
                     if node.records:
@@ -178,13 +179,13 @@ class _Walk:
             await asyncio.gather(*ahead, return_exceptions=True)
 
     def _places_of(self, parent: Components, names: ChildNames) -> Iterator[Components]:
-        # A page of many must not cost a look at each name before it.
+        # To read one page of many, the walk must not look at each name before it.
         for name in names.since(self._wanted.first_below(parent)):
             if name not in RECORD_NAMES and (place := self._wanted.place_of((*parent, name))) is not None:
                 yield place
 
     async def _fetch(self, places: Sequence[Components]) -> list[_Node]:
-        """Return neighbours with what is below them, as far as that is few."""
+        """Return neighbours with the nodes below them, as far as these are few."""
         first = level = [_Node(place, {}, []) for place in places]
         room = _NAMES_AHEAD_MAX
         while level:
@@ -192,7 +193,7 @@ class _Walk:
             small = []
             for node, number in zip(level, numbers, strict=True):
                 if number > room:
-                    # Its own records are found here, what else it has is walked over in its turn.
+                    # Its own records are found here; the walk visits its other children in its turn.
                     node.below = None
                     continue
                 room -= number
@@ -215,14 +216,14 @@ class _Walk:
         return first
 
     def _note(self, node: _Node, names: Sequence[str]) -> bool:
-        """Note the records that a node has by the names of its children; return whether to ask for subscriptions."""
+        """Set the records of a node from the names of its children; return whether to ask for subscriptions."""
         node.records = {name: 1 for name in names if name in self._record_names and name != _SUBSCRIBERS}
         if _SUBSCRIBERS not in names or _SUBSCRIBERS not in self._record_names:
             return False
         return self.is_counting or not node.records
 
     async def _note_large(self, nodes: Sequence[_Node]) -> None:
-        """Note the records of nodes whose children are too many to be named now: each is asked for by its name."""
+        """Set the records of nodes with too many children to list now, by asking for each record by its name."""
         names = sorted(self._record_names)
         found = await self._present([(*node.components, name) for node in nodes for name in names])
         for index, node in enumerate(nodes):
@@ -241,7 +242,7 @@ class _Walk:
         return [number or 0 for number in await self._present(places)]
 
     async def _present(self, places: Sequence[Components]) -> list[int | None]:
-        """Return how many children nodes have, None for those that are not there; so many at a time as may be asked."""
+        """Return how many children nodes have, None for absent ones; ask for `_NEIGHBOURS_MAX` at a time."""
         found: list[int | None] = []
         for start in range(0, len(places), _NEIGHBOURS_MAX):
             part = [self._path(place) for place in places[start : start + _NEIGHBOURS_MAX]]

@@ -16,7 +16,7 @@ from hedwig.zookeeper import Bridge, exists, get
 __all__ = ["scan_children"]
 
 _READS_AT_ONCE: Final = 256
-"""How many contents are asked for together; a page of records of the maximal size stays at 128 MiB."""
+"""How many contents are asked for together; a page of records of the maximal size is 128 MiB."""
 
 
 async def scan_children(
@@ -25,7 +25,7 @@ async def scan_children(
     """Iterate over the children of `parent` in the order of their names: the subscriber, its node, and the guard.
 
     Every page reads the parent before its children, so the guard is never newer than what it guards. A child that
-    vanishes before its page is read is left out; so is one that nobody's subscriber id can have named.
+    vanishes before its page is read is left out. So is a child whose name no subscriber id maps to.
     """
 
     time = ListingTime(options)

@@ -1,9 +1,9 @@
-"""The records of very many topics: one walk over the tree, whatever kinds are wanted, and what it finds is read.
+"""The records of very many topics: one walk over the tree for all kinds together, and reads of what it finds.
 
-The walk tells which records a topic has, so nothing is asked for that is not there. What is held at a time is bounded
-by records, whatever the topics are like: topics with few subscriptions are read side by side, some hundred records in
-one go; a topic with more waits for its turn and is read alone, a page at a time. Only the names of its subscribers come
-in one reply, as always in ZooKeeper.
+The walk finds which records a topic has, so the scan never asks for an absent one. The number of records held at a time
+is bounded, for topics of any size. Topics with few subscriptions are read side by side, some hundred records at once. A
+topic with more waits for its turn and is read alone, a page at a time. Only the names of its subscribers come in one
+reply, as always in ZooKeeper.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ __all__ = ["TreeScan"]
 
 _SUBSCRIBERS: Final = "subscribers"
 _READS_AT_ONCE: Final = 256
-"""About so many records are asked for together; of the maximal size, that is 128 MiB."""
+"""About how many records are asked for together; of the maximal size, they are 128 MiB."""
 _PARCELS_AHEAD: Final = 1
 _FEW: Final = 64
-"""Up to so many subscriptions of a topic are read together with its neighbours' records."""
+"""A topic's subscriptions are read together with its neighbours' records if they are at most this many."""
 
 
 @dataclass(slots=True)
 class _Parcel:
-    """Neighbours whose records are read in one go: of each topic the names of what it has, and how many that are.
+    """Neighbouring topics whose records are read at once: each with its record names and how many of each.
 
-    `large`, the last of them, has subscriptions besides that are read in their turn.
+    `large`, the last of them, also has many subscriptions, which are read in their turn.
     """
 
     topics: list[tuple[Topic, Mapping[str, int]]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class _Parcel:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """Nodes to be read behind their parent: of each its name, which kind of record it has, and whose."""
+    """Nodes to read right after their parent: each with its name, the context of its table and its record's key."""
 
     parent: str
     records: Sequence[tuple[str, TableContext[Any], RecordKey]]
@@ -120,7 +120,7 @@ class TreeScan:
                     if parcel is not None:
                         ahead.append((parcel, asyncio.create_task(self._read(parcel))))
                     while ahead and (parcel is None or len(ahead) > _PARCELS_AHEAD):
-                        # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be ended there, if this ends.
+                        # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be cancelled if this ends.
                         await asyncio.wait([ahead[0][1]])
                         large = ahead[0][0].large
                         yield ahead.popleft()[1].result()
@@ -169,7 +169,7 @@ class TreeScan:
             return met
         for nodes, (guard, found) in zip(wanted, await reading(self._options, self._what, attempt), strict=True):
             for (name, ground, key), node in zip(nodes.records, found, strict=True):
-                # None: it vanished since the walk came by.
+                # None: the record vanished after the walk found it.
                 if node is not None:
                     met.append(_scanned(ground, key, f"{nodes.parent}/{name}", node, guard))
         return met
@@ -182,7 +182,7 @@ class TreeScan:
         return iter(await read_children(self._bridge, self._options, paths, numbers, self._what))
 
     def _nodes(self, topic: Topic, records: Mapping[str, int], subscribers: Iterator[ChildNames]) -> Iterator[_Nodes]:
-        """Iterate over what is to be read of a topic; its subscribers are the next ones, if it has any."""
+        """Iterate over the nodes to read of a topic. If it has subscriptions, `subscribers` yields their names next."""
         own = [
             (name, ground, RecordKey(topic))
             for name, ground in self._grounds.items()

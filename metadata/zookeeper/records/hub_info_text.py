@@ -64,7 +64,7 @@ def _bare_address(text: str) -> HubInfo:
 
 
 def _unknown_lines(text: str) -> UnknownFields | None:
-    """Return the lines that are not fields of ours; what is nested in braces belongs to the field that opened them."""
+    """Return the lines that are not fields of ours. Lines inside braces belong to the field that opened them."""
     kept = []
     depth = 0
     for line in text.splitlines(keepends=True):

@@ -1,13 +1,19 @@
 """Names as znode paths: the original's where it can store them, one escaped component where it cannot.
 
-A topic keeps its path byte for byte, slashes nesting, if it is UTF-8, if every component of it is one that both the
-server and kazoo take as it is, if none looks like something else (`hub`, `ledgers` and `subscribers` are records of the
-node above, and ESCAPE starts what this module escapes), and if there are at most COMPONENTS_MAX. Every other topic is
-one component directly under `topics`: ESCAPE, then letters, digits, `_`, `.` and `-` as they are, all other bytes as
-%xx. A subscriber id is always one component, by the same rules; the three record names are harmless there.
+A topic keeps its name as its path, byte for byte, with its slashes nesting nodes, if all of this holds:
 
-The order of listings is that of the tree: a topic before those nested in it, neighbours by their bytes. Components are
-never empty and never hold a zero byte, so the components joined by zero bytes sort the same way: that is `sort_key`.
+- It is UTF-8.
+- Both the server and kazoo accept every component as it is.
+- No component looks like something else: `hub`, `ledgers` and `subscribers` are records of the node above, and ESCAPE
+  starts what this module escapes.
+- There are at most COMPONENTS_MAX components.
+
+Every other topic is one component directly under `topics`: ESCAPE, then its name. Letters, digits, `_`, `.` and `-`
+stay as they are, and all other bytes become %xx. A subscriber id is always one component, by the same rules. The three
+record names are harmless there.
+
+Listings follow the order of the tree: a topic before those nested in it, neighbours by their bytes. Components are
+never empty and never hold a zero byte. So the components joined by zero bytes, `sort_key`, sort the same way.
 """
 
 import re
@@ -36,19 +42,19 @@ __all__ = [
 ]
 
 ESCAPE: Final = "%="
-"""How an escaped component starts. No name of the original's is likely to; one that does is escaped itself."""
+"""How an escaped component starts. The original's names are unlikely to start so; one that does is escaped itself."""
 
 RECORD_NAMES: Final = frozenset({"hub", "ledgers", "subscribers"})
-"""What the children of a topic's node are called that hold its records."""
+"""The names of the children of a topic's node that hold its records."""
 
 _SUBSCRIBERS: Final = "subscribers"
 
 COMPONENTS_MAX: Final = 128
-"""How deep a topic may nest. ZooKeeper writes snapshots by recursion: a few thousand levels, which one name of 8,192
-bytes can ask for, overflow its stack, and a server that cannot write a snapshot does not start again."""
+"""How deep a topic may nest. ZooKeeper writes snapshots by recursion, and a few thousand levels overflow its stack. One
+name of 8,192 bytes can ask for that many. A server that cannot write a snapshot does not start again."""
 
-# What org.apache.zookeeper.common.PathUtils refuses. It looks at UTF-16 units, so surrogates, and with them every
-# character beyond U+FFFF, are refused too.
+# What org.apache.zookeeper.common.PathUtils refuses. It checks UTF-16 units, so it also refuses surrogates, and with
+# them every character beyond U+FFFF.
 _ILLEGAL: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _RELATIVE: Final = frozenset({"", ".", ".."})
 _KEPT: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -110,7 +116,7 @@ def legal_component(component: str) -> bool:
 
 
 def is_plain_topic(topic: Topic) -> bool:
-    """Say whether a topic keeps its name as its path, so that hubs of the original have it in the same place."""
+    """Say whether a topic keeps its name as its path, so that hubs of the original use the same node."""
     return _plain_components(topic) is not None
 
 
@@ -130,17 +136,17 @@ def topic_of(components: Sequence[str]) -> Topic | None:
 
 
 def is_record_path(path: str) -> bool:
-    """Say whether the node at `path`, which is below `topics`, may hold a record, and is no topic or other parent."""
+    """Say whether the node at `path`, below `topics`, may hold a record, and is no topic or other parent."""
     above, _, name = path.rpartition("/")
-    # A subscriber may be called as anything.
+    # A subscriber may have any name.
     return name in ("hub", "ledgers") or above.endswith("/" + _SUBSCRIBERS)
 
 
 def record_at(components: Sequence[str]) -> tuple[str, Topic, SubscriberId | None] | None:
-    """Return whose record the node at `components` under `topics` holds, and what it is called; None if nobody's.
+    """Return name, topic and subscriber of the record in the node at `components` under `topics`; None if it has none.
 
-    A record of a topic is called as its node is, a subscription "subscribers". What no name of ours has as its path is
-    nobody's.
+    The name of a topic's record is that of its node; the name of a subscription is "subscribers". A node whose path no
+    name of ours maps to holds no record.
     """
     subscriber: SubscriberId | None = None
     name, above = components[-1], components[:-1]
@@ -156,9 +162,9 @@ def record_at(components: Sequence[str]) -> tuple[str, Topic, SubscriberId | Non
 
 
 def deepest_above(prefix: bytes) -> Sequence[str] | None:
-    """Return the components of the one node under which every nested topic that starts with `prefix` is.
+    """Return the components of the one node that is above every nested topic that starts with `prefix`.
 
-    None if there can be no such topic: what precedes the last slash is not the path of a topic.
+    Return None if there can be no such topic, since the text before the last slash is not the path of a topic.
     """
     above, slash, _ = prefix.rpartition(b"/")
     return _plain_components(above) if slash else ()
@@ -216,7 +222,7 @@ def _escape(name: bytes) -> str:
 
 
 def _unescape(component: str) -> bytes | None:
-    """Return the name that escapes to exactly `component`, or None: what is spelled otherwise is not ours."""
+    """Return the name that escapes to exactly `component`, or None: other spellings are not ours."""
     text = component.removeprefix(ESCAPE)
     if _ESCAPED.fullmatch(text) is None:
         return None

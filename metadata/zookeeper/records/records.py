@@ -1,11 +1,11 @@
 """Records as the original stores them: protobuf, binary or in text format, with a stamp that it leaves unread.
 
-The stamp (WriteStamp, field 1000) is stored behind the record's own fields: protobuf reads two encodings that follow
-each other as one message, so a stamp can be put on without touching the record. Owner records are text, where the
-original refuses a field that it does not know; they carry none, and name their writer by address and epoch.
+The stamp (WriteStamp, field 1000) is stored behind the record's own fields. Protobuf reads two encodings in sequence as
+one message, so a stamp can be added without touching the record. Owner records are text, in which the original refuses
+a field that it does not know. They carry no stamp, and name their writer by address and epoch.
 
-Bytes of fields that this code does not know travel in `UnknownFields`, encoding "protobuf" (or "hub-info-text": whole
-lines of an owner record), and are put back by the next write.
+Bytes of fields that this code does not know travel in `UnknownFields`, and the next write puts them back. Their
+encoding is "protobuf", or "hub-info-text" for whole lines of an owner record.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Codec(Protocol[R]):
         ...
 
     def merge(self, stored: bytes, record: R) -> bytes:
-        """Return the unstamped bytes of `stored` with the parts that are present in `record` in their place.
+        """Return the unstamped bytes of `stored`, with each part that is present in `record` replaced by that.
 
         Raises: UndecodableError - `stored` is not a record.
         """
@@ -60,11 +60,11 @@ class Codec(Protocol[R]):
         ...
 
     def fleeting(self, record: R) -> R:
-        """Return a record with the mark that it stands in an ephemeral node, if its kind has such a mark."""
+        """Return the record, marked as stored in an ephemeral node if its kind has such a mark."""
         ...
 
     def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
-        """Return what is stored for an unstamped record that write `token` makes out of what `previous` wrote."""
+        """Return unstamped `body` with the stamp of the write `token`, which follows the write `previous`."""
         ...
 
     def token(self, data: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Codec(Protocol[R]):
         ...
 
     def previous(self, data: bytes) -> bytes:
-        """Return the token of the write before it; empty if none is known."""
+        """Return the token of the write before the one that made `data`; empty if none is known."""
         ...
 
 
@@ -183,7 +183,7 @@ def _overlay_ranges(message: pb.LedgerRanges, record: LedgerRanges) -> pb.Ledger
 
 
 def _parse_any_subscription(data: bytes) -> pb.SubscriptionData:
-    """Read a SubscriptionData, or what releases 4.0 and 4.1 wrote: a bare SubscriptionState, which parses as none."""
+    """Read a SubscriptionData, or the bare SubscriptionState of releases 4.0 and 4.1, which does not parse as one."""
     try:
         return _parse(pb.SubscriptionData(), data)
     except UndecodableError as not_data:
@@ -196,7 +196,7 @@ def _parse_any_subscription(data: bytes) -> pb.SubscriptionData:
 def _parse_subscription(data: bytes) -> pb.SubscriptionData:
     message = _parse_any_subscription(data)
     if message.state.HasField("messageBound"):
-        # Where releases before the preferences kept it.
+        # Releases before the preferences kept it in the state.
         if not message.preferences.HasField("messageBound"):
             message.preferences.messageBound = message.state.messageBound
         message.state.ClearField("messageBound")

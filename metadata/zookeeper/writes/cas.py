@@ -2,12 +2,12 @@
 
 A znode's data version starts at 0 again when the node is deleted and created anew, and ZooKeeper has no condition on
 the creation zxid. So every write is also conditional on the parent's data version, the guard, which each create and
-delete moves: while the guard stands where it stood when the record was read, the node is still the same incarnation.
-A guard that was moved by a neighbour proves nothing against the write; it looks again and repeats with the new guard.
+delete moves. While the guard is where it was when the record was read, the node is still the same incarnation. A guard
+that a neighbour moved proves nothing against the write, which looks again and repeats with the new guard.
 
-What an answer proves. Requests of a session take effect in order, and a reconnection settles what was sent before, so
-any answer to a later request tells that a lost attempt was applied by then or never will be. `_doubt` says that there
-was a lost attempt and that nothing has disproved it since. The rules, each with its reason:
+What an answer proves: requests of a session take effect in order, and a reconnection settles what was sent before. So
+any answer to a later request tells that a lost attempt was applied by then or never will be. `_doubt` says that an
+attempt was lost, and that no later answer has disproved it. The rules, each with its reason:
 
     seen after a loss                            verdict     because
     update  same czxid, same data version        repeat      nothing was written; the doubt ends
@@ -17,7 +17,7 @@ was a lost attempt and that nothing has disproved it since. The rules, each with
             anything else, or absent             uncertain
     create  absent, nothing under the parent     repeat      a create would have marked the parent, unless the parent
               changed since before the first                 does not exist at all; the doubt ends
-            absent, the parent's mark is mine    applied     and deleted since by someone who leaves no mark
+            absent, the parent's mark is mine    applied     and deleted since by a program that leaves no mark
             absent, otherwise                    uncertain   mine may have been applied and deleted: repeating it could
                                                              bring back what another has deleted
             there since before the first attempt refused     it stood in the way all the time
@@ -31,8 +31,8 @@ was a lost attempt and that nothing has disproved it since. The rules, each with
                                                              another's
             absent, otherwise                    uncertain
 
-"Mine" is the token in the record. An owner record carries none; there it is the same address and epoch at exactly the
-next version.
+A record is "mine" if it carries the token of this write. An owner record carries none: it is mine if it has the same
+address and epoch at exactly the next version.
 """
 
 from abc import ABC, abstractmethod
@@ -80,7 +80,7 @@ class _Cas(ABC, Generic[R]):
         self._done: ZnodeVersion | None = None
 
     async def run(self, attempts: Attempts) -> Refusal[GuardedRead] | None:
-        """Carry the write through; return None if it was applied.
+        """Run the attempts of the write; return None if it was applied.
 
         Raises: MetadataUnavailableError, UncertainStateError.
         """
@@ -94,7 +94,7 @@ class _Cas(ABC, Generic[R]):
 
     @abstractmethod
     async def _attempt(self, deadline: Deadline) -> Refusal[GuardedRead] | None:
-        """Make the write once; a guard that a neighbour moved is no refusal, and tried again at once."""
+        """Attempt the write once. A guard that a neighbour moved is no refusal: try again at once with the new one."""
 
     @abstractmethod
     def _judge(self, sight: GuardedRead | None) -> Verdict:
@@ -117,7 +117,7 @@ class _Cas(ABC, Generic[R]):
         self._done = version_of(self._place.path, Found(stored, *identity), guard, self._codec)
 
     def _is_mine(self, found: Found, stored: bytes) -> bool:
-        """Say whether `found`, which is at exactly the version that this write would have made, is its doing."""
+        """Say whether this write made `found`, which is at exactly the version that it would have made."""
         token = self._codec.token(stored)
         return self._codec.token(found.data) == token if token else found.data == stored
 
@@ -147,7 +147,7 @@ class CreateCas(_Cas[R]):
 
     @property
     def node(self) -> NewNode:
-        """Return what it makes."""
+        """Return the node that this create makes."""
         return NewNode(self._place.path, self._stored, self._place.parent, self._token)
 
     @property
@@ -155,11 +155,11 @@ class CreateCas(_Cas[R]):
         return self._done is not None
 
     def note_shared(self, czxid: int, guard: int) -> None:
-        """Take note that it was done, in a transaction with others: see SharedCreates."""
+        """Record that the create was applied in a transaction with others; see SharedCreates."""
         self._note_done((czxid, 0), guard, self._stored)
 
     def note_shared_loss(self, loss: AbortedError | OutcomeUnknownError) -> None:
-        """Take note that such a transaction, which was its first attempt, was sent, and how the answer was lost."""
+        """Record that such a transaction was sent as the first attempt, and how its answer was lost."""
         self._doubt = True
         self._shared_loss = loss
 
@@ -185,13 +185,13 @@ class CreateCas(_Cas[R]):
                 sight = await self._look(deadline)
                 if sight.found is not None:
                     return Refusal(sight)
-                # Deleted since. This attempt was answered, so it may simply be made again.
+                # The node was deleted since. This attempt was answered, so repeating it is safe.
 
     async def _create(self, deadline: Deadline) -> NodeExistsError | None:
         """Create the node, and the nodes above it as needed; return the error if it exists.
 
-        The parents are no part of the compare-and-set: they are never deleted again while the store is in use, and it
-        does not matter who makes them.
+        The parents are no part of the compare-and-set. They are never deleted while the store is in use, and it does
+        not matter which writer makes them.
         """
         parent, node = self._place.parent, (self._place.path, self._stored)
         request = create_all([node], {parent: self._token})
@@ -201,14 +201,14 @@ class CreateCas(_Cas[R]):
             refusal = self._refusal(results, NoNodeError)
             if refusal is None:
                 return None
-            # Whatever exists is the parent: nothing could be under it before.
+            # The node that exists is the parent: without it, nothing could be below it.
             self._forecast.is_missing = not isinstance(refusal, NodeExistsError)
         if not isinstance(refusal, NoNodeError):
             (results,) = await self._send(deadline, request)
             refusal = self._refusal(results, NoNodeError)
             self._forecast.is_missing = isinstance(refusal, NoNodeError)
         if isinstance(refusal, NoNodeError):
-            # Mostly the topic alone is new; failing that, everything is made from the top.
+            # Mostly only the topic is new. If that is not enough, make every node from the top.
             above = list(self._places.above(self._place))
             new = above[-2:] if above[-1].endswith("/subscribers") else above[-1:]
             *_, results = await self._send(deadline, *map(_create_empty, new), request)
@@ -222,14 +222,14 @@ class CreateCas(_Cas[R]):
         return refusal if isinstance(refusal, NodeExistsError) else None
 
     async def _create_above(self, above: Sequence[str], deadline: Deadline) -> bool:
-        """Make the nodes above; say whether one was forbidden, which may be there all the same."""
+        """Create the nodes above; return whether ZooKeeper forbade one, which may exist all the same."""
         is_forbidden = False
         for start in range(0, len(above), _PARENTS_AT_ONCE):
             batch = above[start : start + _PARENTS_AT_ONCE]
             try:
                 answers = await self._bridge.send(deadline, *map(_create_empty, batch))
             except OutcomeUnknownError as exc:
-                raise NotAppliedError(str(exc)) from exc  # Not this write is in doubt, only nodes above it.
+                raise NotAppliedError(str(exc)) from exc  # Only nodes above are in doubt, not this write.
             refusals = [refusal_of(results) for results in answers]
             is_forbidden |= any(isinstance(refusal, NoAuthError) for refusal in refusals)
             if start == 0 and isinstance(refusals[0], NoNodeError):
@@ -242,7 +242,7 @@ class CreateCas(_Cas[R]):
     def _refusal(self, results: Any, *expected: type[NoNodeError]) -> NodeExistsError | NoNodeError | None:
         refusal: NodeExistsError | NoNodeError | None = answer(refusal_of(results), NodeExistsError, *expected)
         if refusal is None:
-            # All of a transaction shares one zxid: the node's czxid is that of the change to its parent.
+            # All changes of a transaction share one zxid, so the node's czxid is that of the change to its parent.
             self._note_done((results[-1].mzxid, 0), results[-1].version, self._stored)
         return refusal
 
@@ -265,7 +265,7 @@ class CreateCas(_Cas[R]):
 class UpdateCas(_Cas[R]):
     """Set a node's data, if it still is at the version given.
 
-    `build` makes the unstamped record out of what is stored; it is given None if it does not need that (`merges`).
+    `build` makes the unstamped record out of the stored bytes. Unless the write `merges`, it may get None for them.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class UpdateCas(_Cas[R]):
                 if sight.found is None or sight.found.identity != self._expected:
                     return Refusal(sight)
                 if sight.guard is None:
-                    continue  # The parent was read, and found missing, before both were made.
+                    continue  # Both nodes were created between the reads of the two.
                 if not self._stored:
                     self._prepare(sight.found.data, self._codec.token(sight.found.data))
                 self._guard = sight.guard
@@ -310,7 +310,7 @@ class UpdateCas(_Cas[R]):
             self._guard = None
 
     def _prepare(self, stored: bytes | None, previous: bytes) -> None:
-        """Build what is sent; once, since every attempt of a write sends the same."""
+        """Build the bytes to send, once: every attempt of a write sends the same."""
         self._stored = self._codec.stamp(self._build(stored), self._token, previous)
 
     def _check_incarnation(self, czxid: int) -> None:

@@ -1,11 +1,11 @@
 """Deleting many children of one node at once.
 
-Every delete moves the guard of its neighbours. Sent side by side, one of them would win, and all others look again and
-try again, in a number of requests that grows with the square of theirs. So the deletes under one parent wait in a lane,
-and what gathers while one transaction is under way goes into the next.
+Every delete moves the guard of its neighbours. Of deletes sent side by side, one would win, and all others would look
+and try again. The number of requests would grow with the square of the number of deletes. So the deletes under one
+parent queue in a lane. Those that arrive while one transaction is under way go into the next.
 
-A delete may use a guard later than the one that its caller saw, if every step in between was a transaction of this lane
-that was answered: those are known to have created nothing. After one step by anybody else the guard does not match.
+A delete may use a later guard than its caller saw, if every step in between was an answered transaction of this lane.
+Such transactions are known to have created nothing. After one step by another writer the guard does not match.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ __all__ = ["DeleteBatches", "DeleteTicket"]
 
 _DELETES_MAX: Final = 128
 _PATH_CHARS_MAX: Final = 128 * 1024
-"""Of one transaction: even at four bytes a character it stays within half of ZooKeeper's packet limit."""
+"""The most characters of paths in one transaction: at four bytes each they are half of ZooKeeper's packet limit."""
 
 
 class DeleteTicket:
     """One delete on its way through a lane.
 
-    `guard` is that of the caller at first, then the one that was sent; `mark` is what the parent's content is if the
-    delete was applied, and None before it was sent.
+    `guard` is the caller's at first, then the one that was sent. `mark` is the content of the parent if the delete was
+    applied; it is None before the delete is sent.
     """
 
     __slots__ = ("answer", "data_version", "deadline", "guard", "mark", "place")
@@ -48,7 +48,7 @@ class DeleteTicket:
 
 
 class DeleteBatches:
-    """The lanes of one open store, each for as long as it has deletes to carry."""
+    """The lanes of one open store. A lane exists while it has deletes to send."""
 
     def __init__(self, bridge: Bridge, tokens: Tokens) -> None:
         self._bridge = bridge
@@ -57,9 +57,9 @@ class DeleteBatches:
         self._runs: set[asyncio.Task[None]] = set()
 
     async def delete(self, ticket: DeleteTicket) -> bool:
-        """Delete the node if it is at the data version given and its parent at the guard, or at one that is as good.
+        """Delete the node if it is at the ticket's data version, and its parent at the guard or an equivalent one.
 
-        Returns: whether it was deleted; False says that a condition did not hold, not which.
+        Returns: whether it was deleted; False does not say which condition failed.
         Raises: as Bridge.send.
         """
         parent = ticket.place.parent
@@ -82,7 +82,7 @@ class DeleteBatches:
             raise OutcomeUnknownError(f"{place} did not answer in time") from exc
 
     async def close(self) -> None:
-        """Wait for what is under way; for a bridge that is closed already, so that it ends at once."""
+        """Wait for the transactions under way. Close the bridge first, so that they end at once."""
         await asyncio.gather(*self._runs)
 
     async def _run(self, parent: str, lane: "_Lane") -> None:
@@ -99,7 +99,7 @@ class _Lane:
         self._bridge = bridge
         self._tokens = tokens
         self._waiting: deque[DeleteTicket] = deque()
-        # The parent's version after our last answered transaction, and since when every step was one of ours.
+        # The parent's version after our last answered transaction, and the version since which every step was ours.
         self._guard = -1
         self._guard_since: int | None = None
 
@@ -107,7 +107,7 @@ class _Lane:
         self._waiting.append(ticket)
 
     async def run(self) -> None:
-        """Carry transactions through until nothing waits."""
+        """Send transactions until no delete waits."""
         while batch := self._next_batch():
             mark = self._tokens.new()
             guard = batch[0].guard
@@ -117,12 +117,12 @@ class _Lane:
                 batch[0].place.parent, mark, guard, [(ticket.place.path, ticket.data_version) for ticket in batch]
             )
             try:
-                # The bridge has a slot or a connection in time for the last of them, or for none.
+                # The latest deadline: if the bridge has no slot or connection by then, no delete of the batch is sent.
                 (results,) = await self._bridge.send(
                     max((ticket.deadline for ticket in batch), key=_remaining), request
                 )
                 refusal = refusal_of(results)
-                answer(refusal, BadVersionError, NoNodeError)  # Anything else concerns all of them.
+                answer(refusal, BadVersionError, NoNodeError)  # Any other error concerns all of them.
             except Exception as exc:
                 self._guard_since = None
                 for ticket in batch:
@@ -160,7 +160,7 @@ class _Lane:
         self._guard = guard + 1
 
     def _refuse(self, batch: list[DeleteTicket], index: int) -> None:
-        """Tell who is to blame; nothing of the batch was done, so the others wait for the next."""
+        """Refuse the delete that failed, or all if the guard did. None was applied, so the others wait again."""
         if index == 0:
             self._guard_since = None
             for ticket in batch:

@@ -1,11 +1,11 @@
 """Reading a record together with what its next write needs.
 
-The parent is read before the node. ZooKeeper serves the reads of a session in the order sent, so the guard is that of
-the moment when the node was read, or older. An older one fails a later check where it could have passed, which costs a
-read; the other way round, a record that was deleted and created anew between the two reads could be overwritten.
+The parent is read before the node. ZooKeeper serves the reads of a session in the order sent. So the guard is that of
+the moment when the node was read, or older. An older guard can fail a later check that could have passed, which costs
+one read. In the other order, a write could overwrite a record that was deleted and created anew between the two reads.
 
-Reads that people and hubs make go to the server at hand, which may lag behind the leader (not behind what this session
-has seen). Reads that decide the outcome of a write let the server catch up first.
+Reads by users and hubs go to the connected server, which may lag behind the leader (not behind what this session has
+seen). Reads that decide the outcome of a write let the server catch up first.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,8 +50,8 @@ class Found:
 class GuardedRead:
     """A record's node (None: absent), and its parent before that (`guard` None: absent).
 
-    `mark` is the parent's content, the token of the last create or delete under it, and `mark_zxid` when it was set;
-    both only of a close look.
+    `mark` is the parent's content: the token of the last create or delete under it. `mark_zxid` is the zxid that set
+    it. Only `look_closely` reads these two.
     """
 
     found: Found | None
@@ -61,7 +61,7 @@ class GuardedRead:
 
 
 async def look(bridge: Bridge, place: RecordPath, deadline: Deadline) -> GuardedRead:
-    """Read a record for its own sake. Raises as `Bridge.send`."""
+    """Read a record for a caller that only reads. Raises as `Bridge.send`."""
     stat, node = await bridge.send(deadline, exists(place.parent), get(place.path))
     parent = answer(stat)
     return GuardedRead(found_node(node), None if parent is None else parent.version)
@@ -85,7 +85,7 @@ def version_of(path: str, found: Found, guard: int | None, codec: Codec[Any]) ->
 
 
 def found_node(node: Any) -> Found | None:
-    """Return what the result of a `get` says. Raises AbortedError for an error other than absence."""
+    """Return the node in the result of a `get`, or None if it is absent. Raises AbortedError for any other error."""
     if isinstance(node, NoNodeError):
         return None
     data, stat = answer(node)
@@ -95,7 +95,7 @@ def found_node(node: Any) -> Found | None:
 async def reading(
     options: StoreOptions, what: str, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline | None = None
 ) -> T:
-    """Carry a read through, by `deadline` or within the operation timeout. Raises MetadataUnavailableError."""
+    """Repeat a read until an answer, by `deadline` or within the operation timeout. Raises MetadataUnavailableError."""
     try:
         return await Attempts(options, what, deadline).read(attempt)
     except AbortedError as exc:
@@ -103,7 +103,7 @@ async def reading(
 
 
 def answer(result: Any, *expected: type[ZookeeperError]) -> Any:
-    """Return a result, or an error that was to be expected. Raises AbortedError, ForbiddenError - any other error."""
+    """Return a result, or an error of a type in `expected`. Raises AbortedError, ForbiddenError - any other error."""
     if isinstance(result, ZookeeperError) and not isinstance(result, expected):
         if isinstance(result, NoAuthError):
             raise ForbiddenError("its access control list in ZooKeeper does not permit it")

@@ -1,7 +1,7 @@
 """One write or delete of a table: the compare-and-set that the version given asks for, and what a refusal means.
 
-ANY is carried out as a compare-and-set on whatever is there, repeated while others are faster: an unconditional write,
-repeated after a lost reply, could undo what somebody wrote in between.
+ANY runs as a compare-and-set on the record that is there, repeated while other writers are faster. An unconditional
+write, repeated after a lost reply, could undo what another writer wrote in between.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ __all__ = ["Build", "Mutation", "TableContext"]
 R = TypeVar("R")
 
 Build: TypeAlias = Callable[[bytes | None], bytes]
-"""Makes the unstamped bytes to store: out of those stored now for a merge, out of None for a whole record."""
+"""Makes the unstamped bytes to store: for a merge from the bytes stored now, for a whole record from None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TableContext(Generic[R]):
     forecast: ParentForecast = field(default_factory=ParentForecast)
 
     def versioned(self, key: RecordKey, path: str, found: Found, guard: int | None) -> Versioned[R]:
-        """Return the record in a node. Raises CorruptRecordError if no record is."""
+        """Return the record in a node. Raises CorruptRecordError if the node holds none."""
         version = version_of(path, found, guard, self.codec)
         try:
             return Versioned(self.decode(key, path, found), version)
@@ -94,14 +94,14 @@ class Mutation(Generic[R]):
         return cas.version
 
     def create(self, build: Build) -> CreateCas[R]:
-        """Return what creates the record that `build` makes, not carried out yet."""
+        """Return the create of the record that `build` makes, without running it."""
         ground = self._ground
         return CreateCas(
             ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
         )
 
     async def finish_create(self, cas: CreateCas[R]) -> Version:
-        """Carry it out, or the rest of it. Raises as VersionedTable.write."""
+        """Run the create, unless it is done already. Raises as VersionedTable.write."""
         if not cas.is_done:
             refusal = await self._run(cas)
             if refusal is not None:
@@ -151,7 +151,7 @@ class Mutation(Generic[R]):
             ) from exc
 
     async def _expected(self, version: Version) -> Identity:
-        """Return what `version` names; one that another kind of backend made is refused like a stale one."""
+        """Return the identity that `version` names. Refuse a version of another kind of backend like a stale one."""
         expected = identity_of(version)
         if expected is None:
             self._refuse(await self._look())
@@ -170,7 +170,7 @@ class Mutation(Generic[R]):
         try:
             current = self._ground.versioned(self._key, self._place.path, sight.found, sight.guard)
         except CorruptRecordError as exc:
-            # Refused all the same, and nobody can be shown what by.
+            # The write is refused all the same, but the error cannot carry the current record.
             error = kind.exists_error if is_new else BadVersionError
             raise error(f"{self._what}: it is not at the version given; {exc}") from exc
         raise kind.exists(self._key, current) if is_new else kind.stale(self._key, current)

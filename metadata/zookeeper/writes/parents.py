@@ -1,8 +1,8 @@
-"""What is expected of the parent of the next record that is made in a table: whether it has to be made as well.
+"""Guesses whether the next create in a table must also create its parent.
 
-ZooKeeper refuses a node without a parent, and a refusal costs it a transaction of its own and the writer a round trip.
-The first subscription of a topic brings the parent of all its subscriptions along; the owner of a topic that never was,
-the topic's own node. New records come in crowds of one sort, so the last one tells what the next is like. A wrong guess
+ZooKeeper refuses a node without a parent. A refusal costs ZooKeeper one transaction, and the writer one round trip. The
+first subscription of a topic also creates the parent of all its subscriptions. The first owner of a new topic also
+creates the topic's own node. New records come in runs of one sort, so the last one predicts the next. A wrong guess
 costs what a refusal costs, and nothing else.
 """
 
@@ -10,7 +10,7 @@ __all__ = ["ParentForecast"]
 
 
 class ParentForecast:
-    """Whether the parent of the next new record is expected to be missing: as that of the last one was."""
+    """Expects that the parent of the next new record is missing if that of the last one was."""
 
     __slots__ = ("is_missing",)
 

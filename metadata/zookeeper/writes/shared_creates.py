@@ -1,13 +1,14 @@
-"""Records that are created together: one transaction for many, as long as nothing stands in the way of any of them.
+"""Records that are created together: one transaction for many, if ZooKeeper refuses none of them.
 
 A transaction costs ZooKeeper, and a client, several times what one more change in it does. So creates of the same
-moment try it together first. A transaction is done as a whole or not at all, and says which of its changes was refused:
-one whose node exists leaves the company, and goes on alone. So do all when it is refused again and again, each as if
-there had been no company. A lost answer is the loss of everybody's first attempt: each looks after its own record then,
-by the rules in cas.py, since what the transaction holds for a record is what it would have sent alone.
+moment first try one transaction together. ZooKeeper applies it as a whole or not at all, and reports which change it
+refused. A create whose node exists leaves the company, and goes on alone. If the transaction is refused again and
+again, all go on alone, as if there had been no company. A lost answer loses the first attempt of every create. Each
+then checks its own record by the rules in cas.py, since the transaction holds for it what it would have sent alone.
 
-Records under the same parent share one mark on it, the last one's token. To the others, should they ever be in doubt
-and find nothing, that mark is another's: they then say that they do not know, where a mark of their own would tell.
+Records under the same parent share one mark on it, the token of the last one. If the create of another one is in doubt
+and finds no record, that mark looks like another writer's. Then the create reports that it does not know, where a mark
+of its own would tell.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,13 +30,14 @@ R = TypeVar("R")
 
 _NODES_MAX: Final = 64
 _BYTES_MAX: Final = 128 << 10
-"""Paths and contents of one transaction: an eighth of what ZooKeeper takes, which other sessions wait for."""
+"""The most bytes of paths and contents in one transaction: an eighth of ZooKeeper's limit, since other sessions wait
+for it."""
 
 _TRIES: Final = 3
 
 
 class SharedCreates(Generic[R]):
-    """Creates of one table that go together."""
+    """Sends creates of one table together."""
 
     def __init__(self, bridge: Bridge, forecast: ParentForecast) -> None:
         self._bridge = bridge
@@ -43,11 +45,11 @@ class SharedCreates(Generic[R]):
 
     @staticmethod
     def companies(creates: Sequence[CreateCas[R]]) -> Iterator[range]:
-        """Yield which of them, by their places, one transaction may hold."""
+        """Yield ranges of indexes into `creates`; one transaction may hold the creates of one range."""
         first = size = 0
         for place, each in enumerate(creates):
             node = each.node
-            # The parent's path is in it once more, with its mark.
+            # The transaction also holds the parent's path, with its mark.
             more = len(node.path) + len(node.parent) + len(node.stored)
             if place > first and (size + more > _BYTES_MAX or place - first == _NODES_MAX):
                 yield range(first, place)
@@ -57,7 +59,7 @@ class SharedCreates(Generic[R]):
             yield range(first, len(creates))
 
     async def carry_out(self, company: Sequence[CreateCas[R]], deadline: Deadline) -> None:
-        """Make all that go together. Those that were made take note of it; the others are still to be carried out."""
+        """Create together what ZooKeeper does not refuse, and mark it as done. The caller then runs the others."""
         attempt = _Attempt(company, self._forecast.is_missing)
         for _ in range(_TRIES):
             if len(attempt.company) < 2:
@@ -70,7 +72,7 @@ class SharedCreates(Generic[R]):
                         each.note_shared_loss(exc)
                 return
             except NotAppliedError:
-                return  # Nothing happened; alone, each says what stands in the way.
+                return  # Nothing was applied; alone, each create reports the cause.
             if attempt.settle(results):
                 self._forecast.is_missing = bool(attempt.made)
                 return
@@ -78,7 +80,7 @@ class SharedCreates(Generic[R]):
 
 @dataclass(slots=True)
 class _Attempt(Generic[R]):
-    """The transaction of a company, as it is sent next. `made`: parents that it makes, `there`: those it found."""
+    """The transaction to send next for a company. `made` are the parents that it creates, `there` those that exist."""
 
     company: Sequence[CreateCas[R]]
     makes_parents: bool
@@ -95,7 +97,7 @@ class _Attempt(Generic[R]):
         return create_all(nodes, parents)
 
     def settle(self, results: Any) -> bool:
-        """Say whether it was done; if not, change it so that what stood in the way no longer does, or give it up."""
+        """Say whether it was applied. If not, change it to avoid this refusal, or empty the company to give up."""
         if isinstance(results, ZookeeperError):
             self.company = ()
             return False
@@ -106,7 +108,7 @@ class _Attempt(Generic[R]):
             guards = dict(zip(parents, stats, strict=True))
             for each in self.company:
                 stat = guards[each.node.parent]
-                # All of a transaction shares one zxid: the node's czxid is that of the change to its parent.
+                # All changes of a transaction share one zxid, so the node's czxid is that of the change to its parent.
                 each.note_shared(stat.mzxid, stat.version)
             return True
         error, place = results[refused], refused - len(self.made)

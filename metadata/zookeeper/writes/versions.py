@@ -1,4 +1,4 @@
-"""The version of a znode's content, and what a writer needs besides."""
+"""The version of a znode's content, and the hints that save its writer a read."""
 
 import struct
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ _PACKED: Final = struct.Struct(">qi")
 class ZnodeVersion(Version):
     """A version with the hints that save its writer a read.
 
-    Only `raw` counts for equality: the guard moves when a neighbour is created or deleted, while the record stays the
-    same write. A version read back from its text has no hints, and costs its writer one read more.
+    Only `raw` counts for equality. The guard moves when a neighbour is created or deleted, while the record is still
+    that of the same write. A version read back from its text has no hints, and costs its writer one more read.
 
     path - of the node; the guard of another node's parent says nothing about this one's;
     guard - the parent's data version at a moment when the record had this version; None if it is not known;
@@ -49,7 +49,7 @@ def hints_of(version: Version, path: str) -> ZnodeVersion | None:
 
 
 def identity_of(version: Version) -> Identity | None:
-    """Return what `version` names; None if another kind of backend made it."""
+    """Return the identity that `version` names; None if another kind of backend made it."""
     raw = version.raw
     if len(raw) != 1 + _PACKED.size or not raw.startswith(_MARK):
         return None

@@ -22,10 +22,10 @@ class _Node:
 
 
 async def delete_tree(bridge: Bridge, options: StoreOptions, root: str) -> None:
-    """Delete `root` and everything below it. What is created there meanwhile may survive, or be deleted too.
+    """Delete `root` and everything below it. Nodes created there meanwhile may survive, or be deleted too.
 
-    Every node is simply deleted; those that turn out to have children go back on a stack below their children.
-    ZooKeeper works in the order sent, so a parent right behind the last of its children goes in the same batch.
+    Try to delete every node. Those that turn out to have children go back on a stack below their children. ZooKeeper
+    works in the order sent, so a parent right behind the last of its children goes in the same batch.
 
     Raises: MetadataUnavailableError - ZooKeeper stopped answering; part of the tree is gone then.
     """
@@ -41,7 +41,7 @@ async def delete_tree(bridge: Bridge, options: StoreOptions, root: str) -> None:
         batch = [stack.pop() for _ in range(min(_AT_ONCE, len(stack)))]
         replies = await ask(*(delete(node.path) for node in batch))
         full = [node for node, reply in zip(batch, replies, strict=True) if _has_children(reply)]
-        # One that was listed already waits for a child that is full itself; the first of all has new children.
+        # A listed node waits for a child that has children itself, except the first of `full`: its children are new.
         unlisted = [node for index, node in enumerate(full) if index == 0 or not node.listed]
         listings = await ask(*(children(node.path) for node in unlisted)) if unlisted else []
         below = {node.path: listing for node, listing in zip(unlisted, listings, strict=True)}

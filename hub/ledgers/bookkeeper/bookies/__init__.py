@@ -1,1 +1,1 @@
-"""The bookies of a cluster: which there are, where entries go, and the connections to them."""
+"""The bookies of a cluster: their registry, the choice of bookies for a ledger, and the connections to them."""

@@ -1,4 +1,4 @@
-"""What the ledger operations need of bookies: somebody to send requests, and to say who takes new entries."""
+"""What the ledger operations need: send requests to bookies, know which take new entries, and where they listen."""
 
 import asyncio
 from collections.abc import Collection
@@ -13,10 +13,11 @@ class Bookies(Protocol):
     """All bookies, by id."""
 
     def send(self, bookie: str, request: Request, timeout_s: float, done: Done) -> None:
-        """Send a request to a bookie; many may be in flight. `done` is called once, later, and never from here.
+        """Send a request to a bookie; many may be in flight. `done` is called once, later, never within this call.
 
-        Its outcome is what the bookie said, or NOT_SENT - surely nothing left for it; UNANSWERED - it may have been
-        carried out, now or still later; BUSY - here or there is too much to do, so it was not carried out.
+        The outcome is the bookie's answer, or one of these. NOT_SENT: surely nothing was sent to the bookie.
+        UNANSWERED: the bookie may have run the request, or may still run it. BUSY: the client or the bookie has too
+        much to do, so the bookie did not run the request.
 
         Raises: InvalidArgumentError - the request is too large for any bookie; `done` is not called.
         """
@@ -24,7 +25,7 @@ class Bookies(Protocol):
 
 
 class Registry(Protocol):
-    """Who is there, as far as is known."""
+    """The bookies that are registered, as far as is known."""
 
     def writable(self) -> Collection[str]:
         """Return the bookies that take new entries. One that died may be among them for a while."""
@@ -35,12 +36,12 @@ class Addresses(Protocol):
     """Where bookies listen."""
 
     async def resolve(self, bookie: str) -> tuple[str, int]:
-        """Return the host and port of a bookie. Raises: OSError - nobody knows."""
+        """Return the host and port of a bookie. Raises: OSError - they are unknown."""
         ...
 
 
 async def ask(bookies: Bookies, bookie: str, request: Request, timeout_s: float) -> Answer:
-    """Send one request and wait for what comes of it."""
+    """Send one request and return its answer."""
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def done(result: Answer) -> None:

@@ -1,7 +1,7 @@
 """One connection to one bookie.
 
-When the connection ends, what was not answered is UNANSWERED, or NOT_SENT if it never left: a bookie may have carried
-out, or may still carry out, whatever reached it.
+When the connection ends, a request without an answer is NOT_SENT if it never left, and UNANSWERED otherwise. The bookie
+may have run, or may still run, each request that reached it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ BOUNDS: Final = Bounds(
 
 
 class Connection(RpcConnection[Answer]):
-    """An open connection. It is over for good once `ended`; `on_end` hears of it."""
+    """An open connection. Once `ended` is set it never opens again; it then calls `on_end`."""
 
     def __init__(self, name: str, on_end: Callable[["Connection"], None]) -> None:
         super().__init__(AnswerDecoder(), BOUNDS, on_end, peer="bookie")
@@ -34,7 +34,7 @@ class Connection(RpcConnection[Answer]):
 
     @classmethod
     async def open(cls, name: str, host: str, port: int, on_end: Callable[["Connection"], None]) -> Self:
-        """Connect. Raises OSError - nobody listens there."""
+        """Connect. Raises OSError - no bookie listens there."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: cls(name, on_end), host, port)
         return connection

@@ -1,4 +1,4 @@
-"""Connections to all bookies: made when they are needed, and again after they ended."""
+"""Connections to all bookies. Each is made when it is needed, and again after it ended."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ class BookieLinks:
         link.send(request, timeout_s, done)
 
     async def aclose(self) -> None:
-        """End all connections; what is in flight is UNANSWERED. May be called twice."""
+        """End all connections; requests in flight are UNANSWERED. May be called twice."""
         self._closed = True
         links = list(self._links.values())
         self._links.clear()
@@ -47,7 +47,7 @@ class BookieLinks:
 
 
 class _Link:
-    """One bookie: its connection, or what waits for one."""
+    """One bookie: its connection, or the requests that wait for one."""
 
     def __init__(self, bookie: str, addresses: Addresses, connect_timeout_s: float) -> None:
         self._bookie = bookie
@@ -70,7 +70,7 @@ class _Link:
         if len(self._waiting) >= BOUNDS.calls_max:
             self._answer(done, Outcome.BUSY, f"{len(self._waiting)} requests wait for a connection to {self._bookie}")
             return
-        # A request that no bookie would take is the caller's error, now as with a connection.
+        # A request that is too large for any bookie must raise now, as it does with a connection.
         encode_request(0, request)
         self._waiting.append((request, self._loop.time() + timeout_s, done))
         if self._connecting is None:
@@ -92,7 +92,7 @@ class _Link:
             if connection.ended is not None:
                 raise ConnectionError(connection.ended)
         except Exception as exc:
-            # Whatever it is (a name that no resolver takes raises many things): those who wait must hear of it.
+            # Catch every error: a name that no resolver takes raises many kinds. Waiting requests need an answer.
             reason = str(exc) or f"no connection within {self._connect_timeout_s:g} s"
             _log.info("cannot connect to bookie %s: %s", self._bookie, reason)
             self._refused_until = self._loop.time() + _RECONNECT_PAUSE_S

@@ -1,4 +1,4 @@
-"""Which bookies a ledger goes to: any that are registered, those that failed lately last."""
+"""Choose the bookies of a ledger: any that are registered, those that failed lately last."""
 
 from collections.abc import Collection, Iterable, Mapping
 from random import Random
@@ -24,7 +24,7 @@ def choose_replacements(
     failed: Iterable[int],
     source: Random,
 ) -> Mapping[int, str]:
-    """Return a bookie for as many of the failed positions as there are; none that is in the ensemble, or a suspect.
+    """Return new bookies for the failed positions, or for some if there are too few. None is a suspect or in use.
 
     A failed bookie is in the ensemble, so it never replaces itself.
     """
@@ -36,7 +36,7 @@ def choose_replacements(
 def _draw(
     writable: Collection[str], taken: Collection[str], suspects: Collection[str], size: int, source: Random
 ) -> list[str]:
-    # Sorted, so that a seed decides.
+    # Sorted, so that only the seed decides.
     fit = sorted(set(writable) - set(taken))
     sound = [bookie for bookie in fit if bookie not in suspects]
     doubtful = [bookie for bookie in fit if bookie in suspects]

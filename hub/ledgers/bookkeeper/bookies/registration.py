@@ -1,4 +1,4 @@
-"""What a bookie says of itself in ZooKeeper."""
+"""The registration of a bookie in ZooKeeper."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _PORTS: Final = 1 << 16
 def parse_address(bookie: str, content: bytes | None) -> tuple[str, int]:
     """Return the host and port of a bookie from its registration; without one, from its id, `host:port`.
 
-    Raises: OSError - neither says.
+    Raises: OSError - neither has an address.
     """
     if content:
         try:

@@ -1,4 +1,4 @@
-"""The bookies that are registered in ZooKeeper: who takes new entries, and where each listens."""
+"""The bookies that are registered in ZooKeeper: which take new entries, and where each listens."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 _READ_ONLY: Final = "readonly"
 _TIMEOUT_S: Final = 5.0
 _NO_FOLDER_S: Final = 1.0
-"""How often is looked for a folder that is not there, which tells of no change."""
+"""A missing folder is looked for every N s, since a watch on its children reports nothing."""
 
 
 class ZookeeperRegistry:
-    """Registry and Addresses in one. It hears of changes by a watch, and looks by itself every `refresh_s` too.
+    """Registry and Addresses in one. A watch reports changes to it; it also lists the bookies every `refresh_s`.
 
-    While ZooKeeper does not answer, the last that was known holds. Close it at the end.
+    While ZooKeeper does not answer, the last known list holds. Close it at the end.
     """
 
     def __init__(self, session: Session, root: str, clock: Clock, refresh_s: float) -> None:
@@ -42,7 +42,7 @@ class ZookeeperRegistry:
 
     @classmethod
     async def open(cls, session: Session, root: str, clock: Clock, refresh_s: float = 10.0) -> Self:
-        """Learn who is there, and keep watching. Raises: LedgerStoreUnavailableError - ZooKeeper does not answer."""
+        """List the bookies, and keep watching. Raises: LedgerStoreUnavailableError - ZooKeeper does not answer."""
         registry = cls(session, root, clock, refresh_s)
         await registry._refresh()
         registry._watching = asyncio.create_task(registry._watch())
@@ -57,7 +57,7 @@ class ZookeeperRegistry:
                 deadline = Deadline.after(self._clock, _TIMEOUT_S)
                 _, found = await self._session.send(deadline, sync(path), get(path))
             except LedgerStoreUnavailableError as exc:
-                # An id that is an address will do; a bookie need not wait for ZooKeeper.
+                # An id that is an address is enough: a connection to a bookie need not wait for ZooKeeper.
                 _log.info("bookie %s is taken at its name: %s", bookie, exc)
                 break
             if not isinstance(found, ZookeeperError):
@@ -65,7 +65,7 @@ class ZookeeperRegistry:
         return parse_address(bookie, None)
 
     async def aclose(self) -> None:
-        """Watch no more. May be called twice."""
+        """Stop watching. May be called twice."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -85,7 +85,7 @@ class ZookeeperRegistry:
                 await self._clock.sleep(min(1.0, self._refresh_s))
 
     async def _refresh(self) -> None:
-        # Cleared first: a change from here on shows in what is read, or sets it again.
+        # Clear it first: a change from here on shows in what is read, or sets it again.
         self._changed.clear()
         deadline = Deadline.after(self._clock, _TIMEOUT_S)
         (names,) = await self._session.send(deadline, children(self._path, self._on_change))
@@ -106,5 +106,5 @@ class ZookeeperRegistry:
         try:
             self._loop.call_soon_threadsafe(self._changed.set)
         except RuntimeError:
-            # The loop ended before the session; nobody watches any more.
+            # The loop ended before the session, so no task watches any more.
             return

@@ -1,4 +1,4 @@
-"""The metadata of a ledger: who holds which entries, and whether it is open."""
+"""The metadata of a ledger: which bookies hold which entries, and whether it is open."""
 
 import enum
 from bisect import bisect_right
@@ -23,7 +23,7 @@ class LedgerState(enum.IntEnum):
 class Ensemble:
     """The bookies that hold the entries from `first_entry_id` on, by position, until the next ensemble begins.
 
-    `unknown` is what a newer BookKeeper wrote beside that.
+    `unknown` holds the other fields that a newer BookKeeper wrote.
     """
 
     first_entry_id: int
@@ -33,11 +33,11 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerMetadata:
-    """One ledger's record in ZooKeeper. `length` and `last_entry_id` mean something once it is closed.
+    """One ledger's record in ZooKeeper. `length` and `last_entry_id` are valid only once the ledger is closed.
 
-    `digest` and `password` are None where the record does not say, as in the oldest format; `creation_token` tells the
-    one who created the record that it was he; `custom` is the application's; `unknown` is what a newer BookKeeper wrote
-    beside all that.
+    `digest` and `password` are None where the record lacks them, as in the oldest format. By `creation_token`, a client
+    recognises a record that it created. `custom` belongs to the application. `unknown` holds the other fields that a
+    newer BookKeeper wrote.
     """
 
     format_version: int = 3
@@ -70,7 +70,7 @@ class LedgerMetadata:
         return replace(self, state=state, last_entry_id=last_entry_id, length=length, creation_token=None)
 
     def with_ensemble(self, first_entry_id: int, bookies: tuple[str, ...]) -> "LedgerMetadata":
-        """Return this with another ensemble from an entry on, which is not before the last ensemble's first."""
+        """Return this with another ensemble from an entry on. That entry is not before the last ensemble's first."""
         last = self.last_ensemble
         assert first_entry_id >= last.first_entry_id, "entries of earlier ensembles are acknowledged"
         kept = self.ensembles[:-1] if last.first_entry_id == first_entry_id else self.ensembles

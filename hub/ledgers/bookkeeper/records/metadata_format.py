@@ -1,7 +1,7 @@
 """The bytes of ledger metadata in ZooKeeper: BookKeeper's formats 1 (lines), 2 (protobuf text) and 3 (protobuf).
 
 Each begins with the line `BookieMetadataFormatVersion`, a tab and the format's number. A ledger stays in the format in
-which it was found, with everything in it that is not known here.
+which it was found, and keeps all fields that are not known here.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
 def decode_metadata(content: bytes) -> LedgerMetadata:
     """Read the content of a ledger's znode.
 
-    Raises: CorruptRecordError - it is none of the formats, or lacks what each must say; the caller names the ledger.
+    Raises: CorruptRecordError - it is none of the formats, or lacks a required field; the caller names the ledger.
     """
     line, newline, body = content.partition(b"\n")
     if not newline or not line.startswith(_FIRST_LINE):
@@ -81,7 +81,7 @@ def _to_message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:
         segment.MergeFromString(ensemble.unknown)
     for key, value in metadata.custom.items():
         message.customMetadata.add(key=key, value=value)
-    # Whoever rewrites the record is not the one who created it any more.
+    # 0 once a client has rewritten the record: the token then proves no creator.
     message.cToken = metadata.creation_token or 0
     return message
 

@@ -1,4 +1,4 @@
-"""What the ledger operations need of the store of ledger metadata, and the loop by which all of them change it."""
+"""What the ledger operations need of the store of ledger metadata, and the loop with which all of them change it."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ class LedgerMetadataStore(Protocol):
     """The metadata of all ledgers, changed by compare-and-set alone. Every operation has a deadline of its own.
 
     All raise: LedgerStoreUnavailableError - surely without effect; LedgerWriteError - a write, sent and not answered;
-    CorruptRecordError - reading what is no ledger metadata.
+    CorruptRecordError - a record is no ledger metadata.
     """
 
     async def new_ledger_id(self) -> int:
@@ -26,7 +26,7 @@ class LedgerMetadataStore(Protocol):
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
         """Record a new ledger, and return the version; None if the id is taken by another.
 
-        A record with the same creation token is this one, written by an attempt whose answer was lost.
+        A record with the same creation token counts as this one: an attempt whose answer was lost wrote it.
         """
         ...
 
@@ -43,7 +43,7 @@ class LedgerMetadataStore(Protocol):
         ...
 
     async def delete_at(self, ledger_id: int, version: Version) -> bool:
-        """Remove the record if it still has this version; say whether there is none now."""
+        """Remove the record if it still has this version; return whether there is none now."""
         ...
 
     def ledgers(self) -> AsyncIterator[int]:
@@ -52,18 +52,20 @@ class LedgerMetadataStore(Protocol):
 
 
 Change = Callable[[LedgerMetadata], LedgerMetadata | None]
-"""Makes of a record what it should be; None if it is that already. It raises if the change is not wanted any more."""
+"""Returns the record as it should be; None if it is so already. It raises if the change is no longer wanted."""
 
 
 async def update(
     store: LedgerMetadataStore, ledger_id: int, held: Versioned[LedgerMetadata], change: Change
 ) -> Versioned[LedgerMetadata]:
-    """Carry a change through, and return the record as it is then.
+    """Apply a change by compare-and-set, and return the record as it is then.
 
-    `change` decides by what is stored: at first by `held`, and again after every refusal and every lost answer.
+    `change` gets `held` at first. After every refusal and every lost answer, it gets the record that is stored then.
 
-    Raises: what `change` raises; NoSuchLedgerError; LedgerStoreUnavailableError - surely not done; LedgerWriteError -
-        it may have been done, or may still be.
+    It also raises what `change` raises.
+
+    Raises: NoSuchLedgerError - it does not exist; LedgerStoreUnavailableError - surely not done; LedgerWriteError - it
+        may have been done, or may still be.
     """
     lost: LedgerWriteError | None = None
     for _ in range(_ROUNDS_MAX):
@@ -73,7 +75,7 @@ async def update(
         try:
             return Versioned(wanted, await store.write(ledger_id, wanted, held.version))
         except BadVersionError:
-            # Perhaps a lost write of ours was what moved it on; what is stored tells.
+            # A lost write of ours may have changed the version. The stored record tells.
             pass
         except LedgerWriteError as exc:
             lost = exc
@@ -84,7 +86,8 @@ async def update(
                 raise LedgerWriteError(f"{lost}; and {exc}") from exc
             raise
         if found.version != held.version:
-            # A lost write was to replace a version that is gone: it shows in what was read, or will never happen.
+            # The version that a lost write was to replace is gone. So the write shows in what was read, or it will
+            # never happen.
             lost = None
         held = found
     if lost is not None:

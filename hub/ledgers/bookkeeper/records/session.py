@@ -1,4 +1,4 @@
-"""The session with ZooKeeper that the ledgers ask for, and the one that they get: on the bridge that everybody has."""
+"""The ZooKeeper session that the ledger code needs, and the one that it gets, on the shared bridge."""
 
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ class Session(Protocol):
 
 
 class BridgedSession:
-    """A Session that tells the bridge's outcomes in the ledgers' words. Whoever made the bridge closes it."""
+    """A Session that turns the bridge's errors into those of ledgers. The maker of the bridge closes the bridge."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge

@@ -16,7 +16,7 @@ _VERSION: Final = "1"
 
 
 class LedgerLayout(enum.Enum):
-    """A layout, by the class that serves it in the original. Ids start at 0."""
+    """A layout, named after the class that serves it in BookKeeper. Ids start at 0."""
 
     HIERARCHICAL = "HierarchicalLedgerManagerFactory"
     LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"

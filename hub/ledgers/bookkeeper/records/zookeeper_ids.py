@@ -1,4 +1,4 @@
-"""Ledger ids from ZooKeeper, by the counters of the original: short ones while they last, then long ones."""
+"""Ledger ids from ZooKeeper, by the counters of BookKeeper: short ones while they last, then long ones."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _ROUNDS_MAX: Final = 8
 
 
 class LedgerIds:
-    """Gives ids that nobody was given before; some may be left out."""
+    """Gives ids that no client was given before. Some ids may stay unused."""
 
     def __init__(self, session: Session, root: str, layout: LedgerLayout) -> None:
         self._session = session
@@ -26,10 +26,10 @@ class LedgerIds:
         self._layout = layout
         self._has_long = layout.ids_end > _SHORT_IDS
         self._drawn: list[str] = []
-        """Nodes from which numbers were drawn, at most as many as at the same time: the next request deletes them."""
+        """Nodes from which numbers were drawn. The next request deletes them, so only concurrent draws add up."""
 
     async def next(self, deadline: Deadline) -> int:
-        """Return a new id. Raises: LedgerStoreUnavailableError - none can be had now, or there are no more."""
+        """Return a new id. Raises: LedgerStoreUnavailableError - none can be drawn now, or there are no more."""
         parent = self._root if self._layout is LedgerLayout.FLAT else f"{self._root}/idgen"
         asked = (exists(f"{self._root}/idgen-long"),) if self._has_long else ()
         found, long = await self._draw(deadline, parent, *asked)
@@ -57,14 +57,14 @@ class LedgerIds:
                 low, _ = await self._draw(deadline, f"{top}/{_HIGH}{high:010}")
                 if 0 <= low < _SHORT_IDS:
                     return high << 32 | low
-            # The first one, or the last one is used up.
+            # There is no counter yet, or the last one is used up.
             await self._make(deadline, f"{top}/{_HIGH}{high + 1:010}")
         raise LedgerStoreUnavailableError("no long ledger id could be had: others take them all")
 
     async def _draw(self, deadline: Deadline, parent: str, *asked: Request) -> tuple[int, Any]:
         """Return the number that ZooKeeper appends to a new child of `parent`, made if it is missing.
 
-        Return beside it the answer to what is asked too, in the same round trip.
+        Also return the answer to the request `asked`, which is sent in the same round trip; None without one.
         """
         for _ in range(_ROUNDS_MAX):
             drawn, self._drawn = self._drawn, []
@@ -73,7 +73,7 @@ class LedgerIds:
                     deadline, create(f"{parent}/ID-", ephemeral=True, sequence=True), *asked, *map(delete, drawn)
                 )
             except BaseException:
-                # Those that are gone already are deleted in vain.
+                # The next request deletes them again. That does no harm to those that are gone.
                 self._drawn += drawn
                 raise
             if isinstance(made, NoNodeError):
@@ -92,7 +92,7 @@ class LedgerIds:
 
 
 def _number(path: str) -> int:
-    """Return what ZooKeeper appended: ten digits, or a sign and more once the counter has run over."""
+    """Return the number that ZooKeeper appended: ten digits, or a negative number once the counter has overflowed."""
     return int(path.rpartition("/ID-")[2])
 
 

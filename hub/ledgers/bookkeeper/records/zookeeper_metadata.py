@@ -1,4 +1,4 @@
-"""Ledger metadata in ZooKeeper, laid out and changed as the original does."""
+"""Ledger metadata in ZooKeeper, laid out and changed as BookKeeper does it."""
 
 import logging
 import uuid
@@ -36,9 +36,9 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What is recorded of a ledger: None and no error if there is no such ledger.
+    """The record of a ledger as one server has it. If there is no such ledger, `held` and `error` are None.
 
-    `made_ms` is when its node was made, by the clock of ZooKeeper, in ms since 1970.
+    `made_ms` is the time at which its node was made, by the clock of ZooKeeper, in ms since 1970.
     """
 
     ledger_id: int
@@ -62,9 +62,9 @@ class ZookeeperLedgerMetadata:
     async def open(
         cls, session: Session, root: str, clock: Clock, timeout_s: float = 10.0, *, made_as: LedgerLayout | None = None
     ) -> Self:
-        """Find out how ledgers are laid out below `root`.
+        """Read how ledgers are laid out below `root`, and return the store.
 
-        Where the root is there and its layout is not, as before the first bookie, `made_as` is recorded: BookKeeper's
+        If the root exists without a layout, as before the first bookie, this call records `made_as`. BookKeeper's
         bookies and clients do so too, and the first wins.
 
         Raises: ConfigurationError - its layout is not known here, or, without `made_as`, there is none;
@@ -81,7 +81,7 @@ class ZookeeperLedgerMetadata:
             raise LedgerStoreUnavailableError(f"{path} cannot be read or made: {exc}") from exc
         if isinstance(found, NoNodeError):
             text = f"there is no {path}: start a bookie with this root first, or correct the root"
-            # Whoever would make it can wait until BookKeeper is set up there.
+            # A caller that would make the layout can wait until BookKeeper is set up there.
             raise ConfigurationError(text) if made_as is None else LedgerStoreUnavailableError(text)
         if isinstance(found, ZookeeperError):
             raise LedgerStoreUnavailableError(f"{path} cannot be read: {type(found).__name__}")
@@ -91,7 +91,7 @@ class ZookeeperLedgerMetadata:
         try:
             return await self._ids.next(self._deadline())
         except LedgerWriteError as exc:
-            # An id that was drawn without our learning it is left out.
+            # An id whose answer was lost stays unused.
             raise LedgerStoreUnavailableError(f"no ledger id could be had: {exc}") from exc
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
@@ -153,11 +153,13 @@ class ZookeeperLedgerMetadata:
         await self._delete(ledger_id, -1)
 
     async def delete_at(self, ledger_id: int, version: Version) -> bool:
-        """Remove the record if it still has this version; say whether there is none now. Raises as `delete`."""
+        """Remove the record if it still has this version; return whether there is none now. Raises as `delete`."""
         return await self._delete(ledger_id, _znode_version(version))
 
     async def glance(self, ledger_ids: Sequence[int]) -> list[Glance]:
-        """Return what the server at hand has of many ledgers, in their order: for lists, and what is looked at twice.
+        """Return what the connected server has of many ledgers, in their order.
+
+        The server may be behind, so this is for lists, and for ledgers that the caller reads again.
 
         Raises: LedgerStoreUnavailableError.
         """
@@ -171,7 +173,8 @@ class ZookeeperLedgerMetadata:
     async def now_ms(self) -> int:
         """Return the time by the clock of ZooKeeper, which dates the nodes of ledgers, in ms since 1970.
 
-        A node is made for it and deleted: of a name that BookKeeper passes over, and it goes with the session at last.
+        This makes a node and deletes it. BookKeeper ignores nodes of that name. The node ends with the session at the
+        latest.
 
         Raises: LedgerStoreUnavailableError.
         """
@@ -200,7 +203,7 @@ class ZookeeperLedgerMetadata:
         return True
 
     async def _delete_folders(self, deadline: Deadline, path: str) -> None:
-        # The folders go with their last ledger, as the original does it; whoever makes one there makes them again.
+        # Delete the folders with their last ledger, as BookKeeper does. The next ledger there makes them again.
         parent = path.rpartition("/")[0]
         while parent != self._root:
             if isinstance(await self._read(deadline, delete(parent), parent), (NotEmptyError, NoNodeError)):
@@ -233,12 +236,12 @@ class ZookeeperLedgerMetadata:
                 yield inner
 
     async def _read(self, deadline: Deadline, request: Request, what: str) -> Any:
-        """Send what may be repeated until it is answered. Raises: LedgerStoreUnavailableError."""
+        """Send a request, which may be repeated, until it is answered. Raises: LedgerStoreUnavailableError."""
         (result,) = await self._ask(deadline, what, request)
         return result
 
     async def _ask(self, deadline: Deadline, what: str, *requests: Request) -> list[Any]:
-        """Send requests, back to back, that may be repeated until all are answered. Raises as `_read`."""
+        """Send requests back to back, which may be repeated, until all are answered. Raises as `_read`."""
         while True:
             try:
                 return await self._session.send(deadline, *requests)
@@ -248,7 +251,7 @@ class ZookeeperLedgerMetadata:
                 await self._clock.sleep(_PAUSE_S)
 
     async def _ours(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
-        """Return the version if the record is the one that a lost attempt of ours has made."""
+        """Return the version if an attempt of ours made the record and its answer was lost, else None."""
         try:
             found = await self.read(ledger_id)
         except NoSuchLedgerError:
@@ -275,11 +278,11 @@ class ZookeeperLedgerMetadata:
 
 
 async def _make_layout(session: Session, root: str, deadline: Deadline, layout: LedgerLayout) -> None:
-    """Record the layout if none is on record and the root is there; that of older releases where their ledgers are."""
+    """Record a layout if the root exists: FLAT if it has ledgers of older releases, else `layout`. The first wins."""
     (names,) = await session.send(deadline, children(root))
     if isinstance(names, ZookeeperError):
         return
-    # Bookies delete what they do not find in the layout that is on record.
+    # Bookies delete ledgers that they do not find in the recorded layout.
     if any(LedgerLayout.FLAT.ledger_id(name) is not None for name in names):
         layout = LedgerLayout.FLAT
     (made,) = await session.send(deadline, create(f"{root}/LAYOUT", layout_text(layout)))

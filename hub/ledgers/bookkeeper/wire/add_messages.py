@@ -1,7 +1,7 @@
-"""The messages of the add path, by hand: a protobuf library takes several times as long, and each entry has six.
+"""The messages of the add path, by hand. A protobuf library takes several times as long, and each entry has six.
 
-What is made here is what protobuf would make of the same fields, byte for byte; what is read here is a successful
-answer as bookies write it, and all else is left to protobuf.
+The encoder writes what protobuf would write for the same fields, byte for byte. The decoder reads only a successful
+answer as bookies write it, and leaves all else to protobuf.
 """
 
 import struct
@@ -13,7 +13,7 @@ __all__ = ["FIRST_TRANSACTION", "TRANSACTIONS_END", "added_transaction", "encode
 
 FIRST_TRANSACTION: Final = 1 << 28
 TRANSACTIONS_END: Final = 1 << 35
-"""In between a number takes five bytes, so that requests and answers have a fixed form."""
+"""A number between these takes five bytes, so that requests and answers have a fixed form."""
 
 _HEADER: Final = bytes.fromhex("08 03 10 02 18")
 """Version 3, operation "add", and the tag of the transaction."""
@@ -38,7 +38,7 @@ _INNER_DONE: Final = bytes.fromhex("08 00 10")
 
 
 def encode_add(transaction: int, request: AddEntry) -> tuple[bytes, bytes]:
-    """Return the frame of an add in two parts, of which the second is the same for every bookie, and long."""
+    """Return the frame of an add in two parts. The second is long, and the same for every bookie."""
     tail = request.encoded
     if tail is None:
         tail = request.encoded = _encode_tail(request)
@@ -81,7 +81,7 @@ def _encode_tail(request: AddEntry) -> bytes:
 
 
 def added_transaction(data: bytes, start: int, end: int) -> int | None:
-    """Return the transaction that was added, by the answer in a part of `data`; None if it says anything else."""
+    """Return the transaction whose add succeeded, by the answer in `data[start:end]`; None for any other answer."""
     if not (
         data.startswith(_BEGIN, start)
         and data.startswith(_DONE, start + _STATUS_AT)

@@ -21,10 +21,10 @@ from hedwig.wire.frames import LENGTH_BYTES, encode_frame
 __all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_parts", "encode_request"]
 
 FRAME_BYTES_MAX: Final = 5 << 20
-"""A bookie's default. It closes a connection over which a larger one comes, without an answer."""
+"""A bookie's default. It closes a connection on which a larger frame arrives, without an answer."""
 
 PAYLOAD_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
-"""The largest payload of an entry: what else is in the frame takes less than that."""
+"""The largest payload of an entry. The rest of its frame takes less than 1024 bytes."""
 
 _VERSION: Final = 3
 _READ_ENTRY: Final = 1
@@ -93,14 +93,14 @@ def _fill_read(message: pb.Request, request: ReadEntry) -> None:
 
 
 class AnswerDecoder:
-    """Turns the bytes of a connection into answers, however they were cut. It holds at most one incomplete frame."""
+    """Turns the bytes of a connection into answers, in pieces of any size. It holds at most one incomplete frame."""
 
     __slots__ = ("_needed", "_refusal", "_rest")
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._needed = 0
-        """How many bytes the frame has of which the rest is a part, as far as is known."""
+        """The size of the frame that `_rest` begins, as far as is known."""
         self._refusal: str | None = None
 
     def receive(self, data: bytes) -> list[tuple[int, Answer]]:
@@ -126,7 +126,7 @@ class AnswerDecoder:
             if length + LENGTH_BYTES > FRAME_BYTES_MAX:
                 self._refusal = f"a bookie announced a frame of {length} bytes"
                 if answers:
-                    # They came whole; the caller hears of this with the next bytes, or with the end of the connection.
+                    # They came whole. The next call raises the refusal, or the connection ends.
                     return answers
                 raise RemoteProtocolError(self._refusal)
             if end > size:
@@ -153,7 +153,7 @@ def _decode(body: bytes) -> tuple[int, Answer]:
 
 
 def _answer(message: pb.Response) -> Answer:
-    # The inner status is the one to trust. Neither being there is not success, which is what 0 would mean.
+    # Trust the inner status. If neither status is there, that is not success, which is what 0 would mean.
     if message.HasField("readResponse"):
         read = message.readResponse
         return Answer(
@@ -182,6 +182,6 @@ def _outcome(message: pb.Response, inner: _Inner) -> Outcome:
 
 
 def _refusal(message: pb.Response) -> Outcome:
-    """Return what an answer without a body says; success is not among it."""
+    """Return the outcome of an answer without a body. It is never success."""
     outcome = Outcome.of_status(message.status) if message.HasField("status") else Outcome.UNRECOGNISED
     return Outcome.UNRECOGNISED if outcome is Outcome.DONE else outcome

@@ -39,15 +39,15 @@ def encode_entry(digest: Digest, entry: Entry) -> bytes:
 
 
 def encode_fields(digest: Digest, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes) -> bytes:
-    """Return the bytes that a bookie keeps, of an entry that exists only as these."""
+    """Return the bytes that a bookie keeps of an entry with these fields."""
     header = _HEADER.pack(ledger_id, entry_id, lac, length)
     return b"".join((header, digest.of(header, payload), payload))
 
 
 def decode_entry(digest: Digest, ledger_id: int, entry_id: int | None, body: bytes) -> Entry:
-    """Read and verify an entry; without `entry_id` any of the ledger will do.
+    """Read and verify an entry; without `entry_id` any entry of the ledger will do.
 
-    Raises: UnverifiedError - another entry, too short, or damaged. Bookies check nothing of this.
+    Raises: UnverifiedError - another entry, too short, or damaged. Bookies check none of this.
     """
     start = _HEADER.size + digest.size
     if len(body) < start:

@@ -1,4 +1,4 @@
-"""What a request to a bookie came to: one name for each status of the protocol, and for those that have none."""
+"""The outcome of a request to a bookie: one name for each status of the protocol, and some that the client finds."""
 
 import enum
 from typing import Final
@@ -7,7 +7,7 @@ __all__ = ["Outcome"]
 
 
 class Outcome(enum.Enum):
-    """The statuses of the protocol, and what this end finds out by itself."""
+    """The statuses of the protocol, and the outcomes that the client finds by itself."""
 
     DONE = "done"
     NO_LEDGER = "the bookie has no such ledger"
@@ -32,17 +32,17 @@ class Outcome(enum.Enum):
 
     @property
     def is_absence(self) -> bool:
-        """Whether the bookie vouches that it does not have what was asked for. Nothing else may be taken for that."""
+        """Whether the bookie vouches that it has no such ledger or entry. No other outcome may count as that."""
         return self in _ABSENCES
 
     @property
     def ends_writing(self) -> bool:
-        """Whether the writer must give the ledger up, whatever other bookies say."""
+        """Whether the writer must give the ledger up, even if other bookies still take its entries."""
         return self in _ENDS
 
     @property
     def status(self) -> int | None:
-        """The status in the third protocol version, None for what bookies never say."""
+        """The status in the third protocol version, None for an outcome that bookies never report."""
         return _STATUS_OF.get(self)
 
 

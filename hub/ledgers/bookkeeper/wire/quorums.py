@@ -1,4 +1,4 @@
-"""Who holds an entry, and how many answers prove what: the arithmetic of ensembles and quorums."""
+"""The arithmetic of ensembles and quorums: which bookies hold an entry, and how many answers prove what."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -32,21 +32,21 @@ class Quorums:
         return (position - entry_id) % self.ensemble < self.write
 
     def proves_absence(self, absent: int) -> bool:
-        """Say whether so many bookies without the entry prove that it was never acknowledged."""
+        """Say whether `absent` bookies without the entry prove that it was never acknowledged."""
         return absent > self.write - self.ack
 
 
 @cache
 def write_sets(quorums: Quorums) -> tuple[tuple[int, ...], ...]:
-    """Return the write sets of as many entries as there are bookies; then they repeat themselves."""
+    """Return the write sets of the first `ensemble` entries. After that they repeat."""
     return tuple(quorums.write_set(entry_id) for entry_id in range(quorums.ensemble))
 
 
 class Coverage:
-    """Whether the answers so far come from so many bookies that no entry can be acknowledged without one of them.
+    """Whether enough bookies have answered that no entry can be acknowledged without one of them.
 
-    That is: in each write set, fewer positions than the ack quorum have not answered. What has not answered, or has
-    answered that it does not know, counts as one that would go on acknowledging.
+    This holds if, in each write set, fewer positions than the ack quorum have not answered. A bookie that has not
+    answered, or that answered that it does not know, counts as one that would go on acknowledging.
     """
 
     __slots__ = ("_missing", "_quorums")
@@ -56,7 +56,7 @@ class Coverage:
         self._missing = set(range(quorums.ensemble))
 
     def add(self, position: int) -> None:
-        """Note that the bookie at a position answered."""
+        """Record that the bookie at a position answered."""
         self._missing.discard(position)
 
     @property

@@ -1,4 +1,4 @@
-"""What is asked of a bookie, and what it answers."""
+"""Requests to a bookie, and its answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ LAST_ENTRY: Final = -1
 """As the entry id of a read: the last entry that the bookie has."""
 
 NO_ENTRY_ID: Final = -1
-"""What stands for the id of an entry where there is none."""
+"""The entry id where there is no entry."""
 
 
 class AddEntry:
-    """Store an entry. With `is_recovery` a fenced ledger takes it too. The same one may go to several bookies."""
+    """Store an entry. With `is_recovery` a fenced ledger takes it too. One request may go to several bookies."""
 
     # No dataclass: one is made for every entry, and a frozen one takes three times as long.
     __slots__ = ("body", "encoded", "entry_id", "is_recovery", "ledger_id", "master_key")
@@ -30,7 +30,7 @@ class AddEntry:
         self.body = body
         self.is_recovery = is_recovery
         self.encoded: bytes | None = None
-        """What the codec keeps here: the part of the message that is the same for all bookies."""
+        """The part of the message that is the same for all bookies. The codec keeps it here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,10 @@ Request: TypeAlias = AddEntry | ReadEntry | WriteLac | ReadLac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a request. Everything but `outcome` is unverified bytes of the bookie's.
+    """The result of a request. All fields from the bookie but `outcome` are unverified.
 
-    `body` is the entry, for ReadLac the last one that the bookie has; `lac_body` is what a writer told by WriteLac.
+    `body` is the entry; for ReadLac it is the last entry that the bookie has. `lac_body` is what a writer told the
+    bookie by WriteLac.
     """
 
     outcome: Outcome
@@ -86,4 +87,4 @@ class Answer:
 
 
 Done: TypeAlias = Callable[[Answer], None]
-"""Takes the answer to a request, once."""
+"""Receives the answer to a request, once."""

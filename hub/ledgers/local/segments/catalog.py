@@ -1,7 +1,8 @@
 """What a store knows without reading: which ledgers exist, and which segments may hold a ledger.
 
-Ledgers are kept in groups of 256 consecutive ids: one bit for each that exists, and the segments in which any of them
-has a record. That is a byte or two for a ledger. Which segments hold one ledger is then asked of their indexes.
+The catalog keeps groups of 256 consecutive ledger ids. A group has one bit for each ledger that exists, and the
+segments in which any of them has a record. That is a byte or two per ledger. The indexes of those segments then tell
+which of them hold a given ledger.
 """
 
 import threading
@@ -51,19 +52,19 @@ class _Group:
 
 
 class Catalog:
-    """The ledgers and the segments. Hold `lock` for every method, and for what is read of the attributes together."""
+    """The ledgers and the segments. Hold `lock` for every method, and to read several attributes together."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.next_ledger_id = 1
         self.ledgers = 0
         self.unplaced: dict[int, Segment] = {}
-        """Segments whose index is in memory: the active one, and those that wait for their index file."""
+        """Segments whose index is in memory: the active one, and those that have no index file yet."""
         self.placed: dict[int, Segment] = {}
         self.placings = 0
         self.removals = 0
         self.stale: set[int] = set()
-        """Segments of which ledgers were deleted since their live bytes were counted."""
+        """Segments that may hold ledgers deleted since their live bytes were counted."""
         self.damaged: list[tuple[Path, int]] = []
         self.damaged_places = 0
         self._groups: dict[int, _Group] = {}
@@ -124,7 +125,7 @@ class Catalog:
                 insort(group.segments, segment.number)
 
     def remove(self, segment: Segment) -> None:
-        """Forget a segment. Those that consist of DELETE records become stale: these may be needed no longer."""
+        """Forget a segment. Segments that were kept for their DELETE records become stale: they may be needless now."""
         self.removals += 1
         self.placed.pop(segment.number, None)
         self.unplaced.pop(segment.number, None)
@@ -141,7 +142,7 @@ class Catalog:
         return [self.placed[number] for number in group.segments if number in self.placed] if group is not None else []
 
     def note_damage(self, path: Path, offset: int) -> None:
-        """Remember an unreadable place, the first thousand of them."""
+        """Count an unreadable place, and keep the first 1000 of them."""
         if (path, offset) in self.damaged:
             return
         self.damaged_places += 1

@@ -16,7 +16,7 @@ _INDEX_NAME: Final = re.compile(r"([0-9a-f]{16})\.index")
 
 
 class StoreFiles:
-    """The files of a store by name, for whoever may look at them."""
+    """The files of a store by name, without a lock, so that inspectors can use it too."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class StoreFiles:
         return self._numbers(_INDEX_NAME)
 
     def unfinished(self) -> list[Path]:
-        """Return the files that a crash left half written."""
+        """Return the index files that a crash left half written."""
         return list(self.path.glob("*.index.new"))
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
@@ -80,7 +80,7 @@ class StoreDirectory(StoreFiles):
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         except OSError:
-            pass  # On a full disk: the lock holds all the same, only its holder is not named.
+            pass  # The disk is full. The lock holds all the same, but does not name its holder.
 
     def unlock(self) -> None:
         """Let the next process in."""

@@ -1,4 +1,4 @@
-"""The calls by which the store changes files. Faults are put around it, not into it."""
+"""The calls by which the store changes files. Tests inject faults around these calls, not within them."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ class Disk:
         os.posix_fallocate(descriptor, 0, size)
 
     def free_bytes(self, directory: Path) -> int:
-        """Return how much the file system of a directory still takes from a process without special rights."""
+        """Return how many bytes a process without special rights can still write to the directory's file system."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
 
@@ -42,7 +42,7 @@ class Disk:
         source.replace(target)
 
     def unlink(self, path: Path) -> None:
-        """Remove the file; one that is not there is fine."""
+        """Remove the file; one that does not exist is fine."""
         path.unlink(missing_ok=True)
 
     def sync_directory(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where the records of each ledger are in one segment: in memory while the segment is written.
+"""Where the records of each ledger are in one segment. The index is in memory while the segment is written.
 
 A row is a pair of numbers, sorted by the first within a ledger:
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MARKS: Final = 1 << 63
-"""The first key that is no entry."""
+"""Keys from this one on are not of entries."""
 DELETE_KEY: Final = MARKS + RecordKind.DELETE
 _MARKS_MAX: Final = 3
 
@@ -41,8 +41,8 @@ Row = tuple[int, int]
 class Holding:
     """What one segment holds of one ledger.
 
-    `first` and `last` are entry ids, -1 if there is no entry; `sealed` is the last entry id that a seal names, None
-    without one; `sealed_by` its kind.
+    `first` and `last` are entry ids, -1 if there is no entry. `sealed` is the last entry id that a seal names, and
+    `sealed_by` the kind of the seal; both are None without a seal.
     """
 
     first: int
@@ -53,7 +53,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class LedgerShare:
-    """How much of a segment belongs to a ledger; `deleted`: the segment has its DELETE record."""
+    """How much of a segment belongs to a ledger. `deleted` says that the segment has the ledger's DELETE record."""
 
     ledger_id: int
     stored_bytes: int
@@ -61,14 +61,14 @@ class LedgerShare:
 
 
 class SegmentIndex(Protocol):
-    """What readers and upkeep ask an index."""
+    """What readers and the upkeep ask of an index."""
 
     def holding(self, ledger_id: int) -> Holding | None:
         """Return what the segment holds of the ledger, None for nothing."""
         ...
 
     def rows(self, ledger_id: int, first_entry_id: int, most: int) -> list[Row]:
-        """Return the rows of up to `most` entries from `first_entry_id` on, ascending."""
+        """Return the rows of at most `most` entries from `first_entry_id` on, ascending."""
         ...
 
     def shares(self) -> Iterator[LedgerShare]:
@@ -86,7 +86,7 @@ def row_of(kind: int, entry: int, offset: int, payload_bytes: int) -> Row:
 
 
 def holding_of(head: Sequence[Row], tail: Sequence[Row]) -> Holding:
-    """Return the summary of rows whose first two are `head` and whose last four are `tail`, or fewer."""
+    """Return the summary of a ledger's rows. `head` is the first two of them, `tail` the last four, or fewer."""
     first = next((key - 1 for key, _ in head if 0 < key < MARKS), -1)
     last = next((key - 1 for key, _ in reversed(tail) if 0 < key < MARKS), -1)
     for key, value in tail:
@@ -98,7 +98,7 @@ def holding_of(head: Sequence[Row], tail: Sequence[Row]) -> Holding:
 class MemoryIndex:
     """The index of a segment that is being written, or waits for its index file.
 
-    Whoever shares it between threads holds a lock. A record costs 16 bytes, and a ledger with several of them an array.
+    Threads that share it hold a lock. A record costs 16 bytes. A ledger with several records also costs an array.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class MemoryIndex:
         return len(self._keys)
 
     def add(self, ledger_id: int, key: int, value: int) -> None:
-        """Add a row. One whose key the ledger has already is a copy, and is left out."""
+        """Add a row. If the ledger has its key already, the row is a copy, and is left out."""
         keys = self._keys
         number = len(keys)
         keys.append(key)

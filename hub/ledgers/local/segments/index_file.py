@@ -50,12 +50,12 @@ _LedgerRow = tuple[int, int, int, int, int]
 
 
 class DamagedIndexError(Exception):
-    """An index file that does not say what was written; it is made anew from its segment."""
+    """An index file is damaged. The store makes a new one from its segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFacts:
-    """What an index says of its segment: its number, its salt, its acknowledged length, the next ledger id then."""
+    """What an index says of its segment: number, salt, acknowledged length, and the next ledger id at that time."""
 
     number: int
     salt: int
@@ -64,7 +64,7 @@ class IndexFacts:
 
 
 def write_index(path: Path, facts: IndexFacts, index: MemoryIndex, disk: Disk) -> "DiskIndex":
-    """Write the index file and return it opened; it is there completely or not at all.
+    """Write the index file and return the index. The file exists completely or not at all.
 
     Raises: OSError.
     """
@@ -127,9 +127,10 @@ class DiskIndex:
 
     @classmethod
     def load(cls, path: Path) -> "DiskIndex":
-        """Return the index in a file, after a look at its header and at all its ledger blocks.
+        """Return the index in a file, after checking its header, its length and all its ledger blocks.
 
-        Raises: FileNotFoundError; DamagedIndexError; ConfigurationError - a newer major format.
+        Raises: FileNotFoundError - there is no such file; DamagedIndexError - it is damaged; ConfigurationError - a
+            newer major format.
         """
         with _Blocks(path, None) as blocks:
             header = _HEADER.unpack_from(blocks.raw(0))
@@ -204,9 +205,9 @@ class DiskIndex:
         return None
 
     def _seek(self, blocks: "_Blocks", first: int, count: int, key: int) -> int:
-        """Return the place, among the `count` rows from row `first` on, of the first whose key is not below `key`."""
+        """Return the position of the first row whose key is not below `key`, among `count` rows from row `first`."""
         low, high = 0, count
-        # Entry ids have no gaps as a rule, so the distance from the first row says where it is.
+        # Entry ids rarely have gaps, so the distance from the first key usually is the position.
         guess = key - self._rows(blocks, first, 1)[0][0]
         while low < high:
             middle = guess if low <= guess < high else (low + high) // 2
@@ -230,7 +231,7 @@ class DiskIndex:
 
 
 class _Blocks:
-    """An open index file; the block read last is kept."""
+    """An open index file. It keeps the block read last."""
 
     def __init__(self, path: Path, salt: int | None) -> None:
         self.salt = salt
@@ -251,7 +252,7 @@ class _Blocks:
         return data
 
     def content(self, number: int) -> bytes:
-        """Return a block, checked."""
+        """Return a block whose checksum is right. Raises: DamagedIndexError."""
         if self._last is not None and self._last[0] == number:
             return self._last[1]
         data = self.raw(number)

@@ -1,4 +1,4 @@
-"""Finding entries and reading them. Every function blocks; any thread may call them."""
+"""Find entries and read them. Every function blocks; any thread may call them."""
 
 import logging
 import os
@@ -24,13 +24,13 @@ _ATTEMPTS: Final = 8
 _HINTS_MAX: Final = 4096
 _ENTRIES_MAX: Final = 4096
 _GAP_BYTES_MAX: Final = 16 << 10
-"""Bytes of other ledgers read along rather than skipped by a read of their own."""
+"""A gap of at most this many bytes between two entries is read along, not skipped by a read for each of them."""
 _SPAN_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """The last entry id, -1 for none; the kind of its seal, None without one."""
+    """The last entry id of a ledger, -1 for none; the kind of its seal, None without one."""
 
     last_entry_id: int
     sealed_by: RecordKind | None
@@ -51,7 +51,7 @@ class _Held:
 
 
 class Reader:
-    """Reads through the indexes of a catalog. `rebuild` makes a damaged index file anew, or raises OSError."""
+    """Reads through the indexes of a catalog. `rebuild` makes a damaged index file again, or raises OSError."""
 
     def __init__(self, catalog: Catalog, rebuild: Callable[[Segment], None]) -> None:
         self._catalog = catalog
@@ -59,7 +59,7 @@ class Reader:
         self._hints: OrderedDict[int, tuple[int, tuple[_Held, ...]]] = OrderedDict()
 
     def state(self, ledger_id: int) -> LedgerState:
-        """Return what is known of the ledger's end. Raises: NoSuchLedgerError; CorruptEntryError - its end is lost."""
+        """Return the ledger's last entry and seal. Raises: NoSuchLedgerError; CorruptEntryError - its end is lost."""
         return self._while_segments_go(ledger_id, lambda: self._state(ledger_id))
 
     def read(self, ledger_id: int, first: int, entries_max: int, bytes_max: int) -> list[bytes]:
@@ -68,7 +68,7 @@ class Reader:
         return self._while_segments_go(ledger_id, lambda: self._read(ledger_id, first, most, bytes_max))
 
     def holds(self, ledger_id: int, segment: Segment) -> bool:
-        """Return whether any other segment than `segment` has a record of the ledger, which may be a deleted one."""
+        """Return whether any segment but `segment` has a record of the ledger. The ledger may be deleted."""
         with self._catalog.lock:
             others = [*self._catalog.unplaced.values(), *self._catalog.candidates(ledger_id)]
             if any(isinstance(o.index, MemoryIndex) and o.index.holding(ledger_id) for o in others if o is not segment):
@@ -76,7 +76,7 @@ class Reader:
         return any(self._ask(other, _holding, ledger_id) for other in others if other is not segment)
 
     def _while_segments_go(self, ledger_id: int, work: Callable[[], T]) -> T:
-        """Do `work` again if a segment was rewritten under it."""
+        """Run `work`, and repeat it if a segment was rewritten and removed meanwhile."""
         for _ in range(_ATTEMPTS):
             try:
                 return work()
@@ -108,12 +108,12 @@ class Reader:
                 break
             run.append(place)
         if not run:
-            # What was looked at, not what there is by now: an entry that came meanwhile is not a lost one.
+            # Use the state as looked up above, not the current one: an entry appended meanwhile is not lost.
             self._explain_absence(ledger_id, first, _state_of(held))
         return self._payloads(ledger_id, run)
 
     def _look(self, ledger_id: int, first: int, most: int) -> tuple[list[_Held], dict[int, _Place]]:
-        """Return the segments that hold the ledger, and of those in memory the places of its entries.
+        """Return the segments that hold the ledger. Also return the places of its entries in indexes in memory.
 
         Raises: NoSuchLedgerError.
         """
@@ -144,7 +144,7 @@ class Reader:
         return held + young, found
 
     def _ask(self, segment: Segment, question: Callable[..., T], *arguments: int) -> T:
-        """Put a question to the index of a segment; if it is damaged, to a new one."""
+        """Ask the index of a segment a question. If the index is damaged, rebuild it and ask again."""
         try:
             return question(segment.index, *arguments)
         except DamagedIndexError as exc:
@@ -157,7 +157,7 @@ class Reader:
             found.setdefault(key - 1, _Place(key - 1, segment, value >> 32, value & 0xFFFFFFFF))
 
     def _explain_absence(self, ledger_id: int, first: int, state: LedgerState) -> None:
-        """Return if the ledger ends before `first`; else the entry is lost. Raises CorruptEntryError."""
+        """Return if the ledger ends before `first`. Raises: CorruptEntryError - it does not, so the entry is lost."""
         if first > state.last_entry_id:
             return
         with self._catalog.lock:
@@ -172,7 +172,7 @@ class Reader:
         )
 
     def _payloads(self, ledger_id: int, run: list[_Place]) -> list[bytes]:
-        """Return the payloads up to the first damaged one. Raises: CorruptEntryError - that is the first of all."""
+        """Return the payloads up to the first damaged one. Raises: CorruptEntryError - the first one is damaged."""
         payloads: dict[int, bytes] = {}
         damage: CorruptEntryError | None = None
         for span in _spans(run):
@@ -220,7 +220,7 @@ def _rows(index: SegmentIndex, ledger_id: int, first: int, most: int) -> list[tu
 
 
 def _spans(run: list[_Place]) -> list[list[_Place]]:
-    """Group places that lie near one another in one file."""
+    """Group places that are near one another in one file, so that one read serves them."""
     spans: list[list[_Place]] = []
     for place in sorted(run, key=lambda place: (place.segment.number, place.offset)):
         if spans:
@@ -247,7 +247,7 @@ def _pread(segment: Segment, offset: int, size: int) -> bytes:
 
 
 def _payload(data: bytes, at: int, ledger_id: int, place: _Place) -> bytes | None:
-    """Return the payload of the record at `data[at:]`, None if that is not the record meant, whole."""
+    """Return the payload of the record at `data[at:]`, None if that is not the whole record of `place`."""
     if len(data) < at + RECORD_HEADER_BYTES + place.payload_bytes:
         return None
     fields = parse_record_header(data, at, place.segment.salt, place.offset)

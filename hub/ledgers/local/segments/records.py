@@ -1,4 +1,4 @@
-"""Records, and the header before them: what a segment file is made of. All numbers are big-endian."""
+"""The content of a segment file: a header, and records behind it. All numbers are big-endian."""
 
 import enum
 import struct
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class RecordKind(enum.IntEnum):
-    """What a record says of its ledger; the number after the arrow is in its entry field."""
+    """What a record says of its ledger. Its entry field holds the number behind the arrow."""
 
     CREATE = 1  # it exists -> 0
     ENTRY = 2  # this is an entry -> entry id
     CLOSE = 3  # it was sealed by its writer -> last entry id + 1
-    FENCE = 4  # it was sealed by whoever took it over -> last entry id + 1
-    DELETE = 5  # it is no more; no other record of it counts, before or after -> 0
+    FENCE = 4  # it was sealed by the hub that took it over -> last entry id + 1
+    DELETE = 5  # it is deleted; no other record of it counts, before or after -> 0
 
 
 MARKER: Final = b"HLr"
@@ -48,8 +48,8 @@ def encode_record(
 ) -> int:
     """Append a record's bytes to `parts`; return the offset behind it.
 
-    The header's checksum begins with the segment's salt plus the record's offset: neither bytes left over from another
-    file nor a payload that contains the image of a record pass for one.
+    The header's checksum begins with the segment's salt plus the record's offset. So neither bytes left over from
+    another file nor a payload that contains the image of a record pass for a record.
     """
     fields = _FIELDS.pack(MARKER, kind, len(payload), crc32(payload), offset - group_offset, ledger_id, entry)
     parts.append(_CHECKSUM.pack(crc32(fields, (salt + offset) & 0xFFFFFFFF)))
@@ -59,9 +59,9 @@ def encode_record(
 
 
 def parse_record_header(data: bytes, at: int, salt: int, offset: int) -> RecordFields | None:
-    """Return the fields of the record header at `data[at:]`, None if there is none that is whole.
+    """Return the fields of the record header at `data[at:]`, None if there is no whole one.
 
-    `offset` is where that is in the segment file.
+    `offset` is its place in the segment file.
     """
     checksum, marker, kind, length, payload_checksum, back, ledger_id, entry = _HEADER.unpack_from(data, at)
     if marker != MARKER or crc32(data[at + 4 : at + RECORD_HEADER_BYTES], (salt + offset) & 0xFFFFFFFF) != checksum:
@@ -79,15 +79,15 @@ _MAGIC: Final = b"HEDWIGLS"
 _MAJOR: Final = 1
 _SEGMENT = struct.Struct(">8sHHIQQQQ")
 FIRST_RECORD: Final = 64
-"""Where the first record of a segment is; the header takes what is before, padded with zeros."""
+"""The offset of the first record of a segment. The header, padded with zeros, takes the bytes before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHeader:
     """How a segment begins. It is synced before the first record is written.
 
-    `previous` and `previous_end` say where the segment written before ends: bytes behind that were never acknowledged,
-    and are disowned. `next_ledger_id` is above every id that was given before this segment.
+    `previous` and `previous_end` say where the segment written before ends. Bytes behind that were never acknowledged,
+    and do not count. `next_ledger_id` is above every id that was given before this segment.
     """
 
     number: int
@@ -106,7 +106,7 @@ class SegmentHeader:
     def decode(cls, data: bytes, name: str) -> Self:
         """Return the header in `data`, the first bytes of the file `name`.
 
-        Raises: UnreadableHeaderError; ConfigurationError - a newer major format.
+        Raises: UnreadableHeaderError - it is torn or damaged; ConfigurationError - a newer major format.
         """
         if len(data) < FIRST_RECORD:
             raise UnreadableHeaderError("it is cut off")

@@ -1,4 +1,4 @@
-"""Space set aside, so that a full disk can be emptied again: by deleting, rewriting, and storing consume pointers."""
+"""Space set aside for a full disk, so that the hub can still delete, rewrite and store consume pointers."""
 
 import logging
 import os
@@ -16,17 +16,17 @@ __all__ = ["Reserve"]
 _log = logging.getLogger(__name__)
 
 _MARGIN: Final = 8
-"""The reserve is given up when the disk has less than this part of its size left."""
+"""The reserve is given up when the disk has less free space than 1/N of the reserve's size."""
 
 
 class Reserve:
-    """A file that is given up when the disk is full. While it is missing, nothing but what makes space is written.
+    """A file that is given up when the disk is full. While it is missing, the store writes only what makes space.
 
-    It is given up before the last byte is taken: the metadata of a standalone hub are on the same disk, and consume
-    pointers, without which nothing is deleted, are written without asking. It is set aside again once there is clearly
-    more room than that, so that a disk that stays nearly full does not have it come and go.
+    It is given up before the last byte is taken. The metadata of a standalone hub are on the same disk: the hub writes
+    consume pointers without asking this store, and deletes nothing without them. The reserve is set aside again only
+    once there is clearly more room. So it does not come and go on a disk that stays nearly full.
 
-    The writer and the upkeep give it up, the upkeep sets it aside.
+    The writer and the upkeep give it up; the upkeep sets it aside.
     """
 
     def __init__(self, path: Path, size: int, disk: Disk) -> None:
@@ -46,13 +46,13 @@ class Reserve:
 
     @contextmanager
     def given_up(self) -> Iterator[None]:
-        """Give the space up; within the context it is not set aside again, so that what makes space can be written."""
+        """Give the space up. It is not set aside again within the context, so that records that make space fit."""
         with self._in_use:
             self._release()
             yield
 
     def watch(self) -> None:
-        """Give the space up if the disk is nearly full, whoever filled it; set it aside again once there is room."""
+        """Give the space up if the disk is nearly full, by any program. Set it aside again once there is room."""
         if self.is_missing:
             self.refill()
         elif self._free_bytes() < self._margin:
@@ -60,7 +60,7 @@ class Reserve:
                 pass
 
     def refill(self) -> None:
-        """Set the space aside again, if there is clearly more than that and nobody writes into it."""
+        """Set the space aside again, if clearly more than that is free and `given_up` is not in use."""
         if self.is_missing and self._in_use.acquire(blocking=False):
             try:
                 if self._free_bytes() >= self._size + 2 * self._margin:
@@ -69,7 +69,7 @@ class Reserve:
                 self._in_use.release()
 
     def _free_bytes(self) -> int:
-        """Return how much space there is; where that cannot be told, what is written says so."""
+        """Return the free bytes of the disk. If they are unknown, return a huge number: a failed write will tell."""
         try:
             return self._disk.free_bytes(self._path.parent)
         except OSError as exc:

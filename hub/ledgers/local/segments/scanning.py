@@ -1,9 +1,9 @@
-"""Reading a segment from its first record on, past damaged places, and telling a torn tail from damage.
+"""Read a segment from its first record on, past damaged places, and tell a torn tail from damage.
 
-Each record knows how far back the group of records begins with which it was written, and a group is written only after
-all before it is on stable storage. So a whole header proves that everything before its group was acknowledged: what is
-unreadable there is damage. What is unreadable with no such proof behind it is the torn tail of a write that a crash
-cut.
+The writer writes records in groups. It writes a group only after all bytes before it are on stable storage. Each record
+says how far back its group begins. So a whole header proves that all bytes before its group were acknowledged, and
+unreadable bytes there are damage. Unreadable bytes without such a proof behind them are the torn tail of a write that a
+crash cut.
 """
 
 import os
@@ -28,7 +28,7 @@ _WINDOW: Final = 1 << 20
 
 
 class ScannedRecord(NamedTuple):
-    """A record as it is found. `intact`: its payload is as written. Kind 0: a place that is no record at all."""
+    """A record as it was found. `intact` says that its payload is as written. Kind 0 is a place without a record."""
 
     offset: int
     group_offset: int
@@ -41,7 +41,7 @@ class ScannedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Scan:
-    """What a scan came to: the index, the length that counts, the ledger ids seen, the offsets of damaged places."""
+    """The result of a scan: the index, the length that counts, the highest ledger id, offsets of damaged places."""
 
     index: MemoryIndex = field(default_factory=MemoryIndex)
     end: int = FIRST_RECORD
@@ -52,7 +52,7 @@ class Scan:
 def index_segment(path: Path, salt: int, end: int, *, sealed: bool) -> Scan:
     """Scan the records of a segment up to `end` into an index.
 
-    `sealed`: every byte up to `end` was acknowledged. Else the tail may be torn, and is left out.
+    `sealed` says that every byte up to `end` was acknowledged. Otherwise the tail may be torn, and is left out.
 
     Raises: OSError.
     """
@@ -86,7 +86,7 @@ def _take(scan: Scan, records: list[ScannedRecord], before: int) -> list[Scanned
 
 
 def scan_segment(path: Path, salt: int, end: int) -> Iterator[ScannedRecord]:
-    """Yield the records up to `end`, and in between the places that are none. Raises: OSError."""
+    """Yield the records up to `end`, and the unreadable places between them. Raises: OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield from _Scanner(descriptor, salt, end).records()
@@ -95,7 +95,7 @@ def scan_segment(path: Path, salt: int, end: int) -> Iterator[ScannedRecord]:
 
 
 class _Scanner:
-    """Walks through a file with a window of it in memory."""
+    """Walks through a segment file with a window of it in memory."""
 
     def __init__(self, descriptor: int, salt: int, end: int) -> None:
         self._descriptor = descriptor
@@ -132,7 +132,7 @@ class _Scanner:
         return self._window[at : at + size]
 
     def _load(self, offset: int, size: int) -> int:
-        """Have bytes of the file in the window; return where they begin there. Fewer than `size` at the end of it."""
+        """Load `size` bytes into the window, or fewer at the end of the file; return where they begin in it."""
         at = offset - self._base
         if not 0 <= at <= len(self._window) - size:
             wanted = min(max(size, _WINDOW), self._end - offset)
@@ -142,7 +142,7 @@ class _Scanner:
         return at
 
     def _next_record(self, offset: int) -> int:
-        """Return where the next whole record header is, at `offset` or behind it; the end if there is none."""
+        """Return the offset of the next whole record header, at `offset` or behind it; the end if there is none."""
         while offset + RECORD_HEADER_BYTES <= self._end:
             at = self._load(offset, RECORD_HEADER_BYTES)
             found = self._window.find(MARKER, at + 4)
@@ -150,7 +150,7 @@ class _Scanner:
             if len(self._window) - at < RECORD_HEADER_BYTES:
                 break
             if found < 0 or found - 4 > stop:
-                # Whatever begins in the last bytes of the window is looked at again in the next one.
+                # A header that begins in the last bytes of the window is found again in the next one.
                 offset = max(self._base + stop + 1, offset + 1)
                 continue
             offset = self._base + found - 4

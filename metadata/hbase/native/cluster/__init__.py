@@ -1,1 +1,1 @@
-"""An HBase cluster: its servers and regions, where rows are, and the calls that share a server."""
+"""An HBase cluster: its servers and regions, the locations of rows, and the calls that share a server."""

@@ -1,13 +1,16 @@
-"""Lanes: how the single actions of many callers travel to one region server in few calls.
+"""Batching: the single actions of many callers go to one region server in few calls.
 
-An action that finds nothing under way leaves at once. While fewer calls than `Gathering.calls` are under way, the
-others leave in calls of their own, at the end of the turn of the event loop in which they came; what is more than that,
-or comes while all are under way, shares calls evenly. A batch costs a server, and a client, several times less for each
-action than calls do, but its actions are carried out one after the other, and each waits for the last.
+- If no call is under way, an action is sent at once.
+- While fewer calls than `Gathering.calls` are under way, each further action has a call of its own. It is sent at the
+  end of the turn of the event loop in which it was submitted.
+- Actions beyond these calls, and those submitted while all calls are under way, share calls evenly.
 
-What is more of creations, in a table that has the endpoint for them, gathers by HBase region instead, and those of one
-region are made in one change, or none of them is (`creations.py`). If none was, each goes by itself, as an action like
-the others, and is told what it would have been told in the first place.
+A batch costs a server, and a client, several times less for each action than single calls do. But the server runs the
+actions of a batch one after the other, and each waits for the last.
+
+Creations beyond these calls, in a table that has the endpoint for them, gather by HBase region instead. The server
+makes all creations of one such call in one change, or none (`creations.py`). If it made none, each is sent by itself
+as any other action. Its outcome is the same as if it had been sent so at first.
 """
 
 import asyncio
@@ -53,22 +56,22 @@ _log = logging.getLogger(__name__)
 
 _DONE: Final = bytes.fromhex("0a 06 0a 02 08 00 18 01")
 _NO_STATISTICS: Final = bytes.fromhex("1a 00")
-"""What an answer consists of when every change was done: a result for each, and an empty message at the end."""
+"""The parts of an answer to a batch of which every change was applied: `_DONE` for each, then `_NO_STATISTICS`."""
 
 _COMPANY_BYTES: Final = 1 << 20
 _TOGETHER_MIN: Final = 16
 _CONNECT_S: Final = 10.0
 _LATE_S: Final = 0.05
-"""An action that waits, or travels in a batch, may outlast its deadline by so much, which spares it its own timer."""
+"""An action that waits, or is in a batch, may outlast its deadline by this time, so it needs no timer of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """When actions share calls: `calls` are under way at once, each of at most `company` actions.
+    """How actions share calls: at most `calls` calls are under way at once, each of at most `company` actions.
 
-    The figures are measured (docs/explanation/benchmarks.md): with 256 callers, 32 calls and more cost the client a
-    third more processor time than 8 or 16 do, and the server no less. Of these two, the larger number loses less where
-    the server's log is slow, since the actions of a batch wait for it one after the other.
+    The defaults are measured (docs/explanation/benchmarks.md). With 256 callers, 32 calls and more cost the client a
+    third more processor time than 8 or 16 do, and the server no less. The actions of a batch wait for the server's log
+    one after the other. So where the log is slow, 16 calls lose less than 8.
     """
 
     calls: int = 16
@@ -79,7 +82,7 @@ GATHERING: Final = Gathering()
 
 
 class Batcher:
-    """The lane to one region server. `in_flight_max` bounds how many actions are under way at once."""
+    """The batches of one region server. `in_flight_max` bounds how many actions are under way at once."""
 
     def __init__(self, link: Link, clock: Clock, in_flight_max: int, gathering: Gathering) -> None:
         self._link = link
@@ -87,9 +90,9 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._calls_max = min(gathering.calls, in_flight_max)
         self._company_max = min(gathering.company, max(1, in_flight_max // self._calls_max))
-        # The rest is kept for other actions, which would not get a turn while creations come without end.
+        # The other calls are reserved for other actions. Else these would not get a turn while creations keep coming.
         self._creating_max = max(1, self._calls_max * 3 // 4)
-        # Where companies are small, those of one region would only wait for each other.
+        # With small batches, the creations of one region would only wait for each other.
         self._may_create_together = self._company_max >= _TOGETHER_MIN
         self._waiting: deque[Action] = deque()
         self._creations = Creations(link.server)
@@ -105,7 +108,7 @@ class Batcher:
         self._probing = False
 
     def submit(self, action: Action) -> None:
-        """Have an action carried out; its outcome tells.
+        """Send an action. Its `outcome` receives the result.
 
         The outcome raises ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError; LocalProtocolError - it is
         too large; MetadataError - the server is too old.
@@ -113,10 +116,10 @@ class Batcher:
         self.submit_all((action,))
 
     def submit_all(self, actions: Sequence[Action]) -> None:
-        """Have actions carried out, as `submit`; they leave together."""
+        """Send actions, each as `submit` does; they leave together."""
         now, others = self._loop.time(), self._under_way + len(self._waiting)
         for number, action in enumerate(actions, others):
-            # While each can have a call of its own there is no better company.
+            # While each action can have a call of its own, gathering gains nothing.
             is_crowded = bool(self._creations) or number >= self._calls_max
             if not (is_crowded and isinstance(action, Change) and self._creations.admit(action, now)):
                 self._waiting.append(action)
@@ -129,7 +132,7 @@ class Batcher:
             self._loop.call_soon(self._depart)
 
     async def close(self) -> None:
-        """Abort what waits. May be called twice."""
+        """Abort the waiting actions. May be called twice."""
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -173,7 +176,7 @@ class Batcher:
             self._loop.call_soon(self._depart)
 
     def _take(self, number: int) -> list[Action]:
-        """Take up to so many of those that still wait, fewer if they are large; what is too large goes alone."""
+        """Take at most `number` of the waiting actions, fewer if they are large. A very large action goes alone."""
         company: list[Action] = []
         size = 0
         while self._waiting and len(company) < number:
@@ -192,7 +195,7 @@ class Batcher:
         if isinstance(first, Change):
             if self._knows_batches is None and not self._probing:
                 self._probe_batches(connection, first)
-            # Who creates records one after the other never needs to know.
+            # A caller that creates records one after the other does not need the endpoint.
             if first.creates and self._may_create_together and (self._waiting or len(company) > 1):
                 self._probe_creations(connection, first)
 
@@ -264,7 +267,7 @@ class Batcher:
             for action in company:
                 _settle(action, True)
         elif made is False or is_for_good(made):
-            # None was made. Each by itself learns why, or is made after all.
+            # None was made. Send each by itself; it then fails with its own reason, or is made after all.
             self._waiting.extend(company)
         else:
             for action in company:
@@ -273,7 +276,7 @@ class Batcher:
     def _unread(self, why: object) -> OutcomeUnknownError:
         return OutcomeUnknownError(f"the answer of {self._link.server} cannot be read: {why}")
 
-    # What a server is asked before actions go to it in company.
+    # Probes, which ask a server whether actions can be sent to it together.
 
     def _probe_creations(self, connection: Connection, change: Change) -> None:
         table = change.region.table
@@ -289,10 +292,10 @@ class Batcher:
         connection.send(METHOD, probe_of(change), timeout_s, answered, held=True)
 
     def _probe_batches(self, connection: Connection, change: Change) -> None:
-        """Find out whether the server heeds the conditions of a batch: one before 2.4.0 would write regardless.
+        """Find out whether the server heeds the conditions of a batch. A server before 2.4.0 would write regardless.
 
-        The condition cannot hold, and the change, carried out all the same, would change nothing: it deletes a version
-        of the beginning of time.
+        The condition of the probe cannot hold. A server that runs the change all the same changes nothing by it, since
+        it deletes a version at the beginning of time.
         """
         family, _, qualifier = change.column.partition(b":")
         cell = QualifierValue(qualifier=qualifier, timestamp=1, delete_type=DELETE_ONE_VERSION)
@@ -318,7 +321,7 @@ class Batcher:
         if not self._knows_batches:
             _log.warning("%s is too old for batches of conditional writes; each goes alone", self._link.server)
 
-    # Connecting, and waiting for too long.
+    # Connecting, and the deadlines of waiting actions.
 
     async def _connect(self) -> None:
         try:
@@ -341,7 +344,7 @@ class Batcher:
             _fail(action, error())
 
     def _watch(self) -> None:
-        """See to it that those who wait do so no longer than they may."""
+        """Start the timer that fails waiting actions after their deadlines."""
         if (self._waiting or self._creations) and self._sweeper is None:
             self._sweeper = self._loop.call_later(_LATE_S, self._sweep)
 
@@ -364,7 +367,7 @@ class Batcher:
 
 
 def _call_of(company: Sequence[Action]) -> tuple[str, bytes]:
-    """Return the method and the request that carry out actions, of which each may fail by itself."""
+    """Return the method and the request that run actions, of which each may fail by itself."""
     if len(company) == 1:
         return company[0].method, company[0].request()
     return "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
@@ -398,7 +401,7 @@ def _settle(action: Action, outcome: Any) -> None:
 def _fail(action: Action, error: Exception) -> None:
     if not action.outcome.done():
         action.outcome.set_exception(error)
-        action.outcome.exception()  # Whoever is cancelled at this moment does not look at it.
+        action.outcome.exception()  # A caller that is cancelled at this moment does not retrieve it.
 
 
 def _give_up(action: Action, server: Server) -> None:

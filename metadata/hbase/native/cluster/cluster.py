@@ -1,4 +1,4 @@
-"""The cluster: where everything is, and how a failure changes what is believed about that."""
+"""The cluster: its servers and the locations of regions, which failures correct."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn, TypeVar
@@ -26,7 +26,7 @@ _LOOK_TIMEOUT_S: Final = 10.0
 class Cluster:
     """One HBase cluster as this process sees it.
 
-    Every failure is told to it, and taken into account where the next one looks.
+    Callers report every failure to it. It then drops the locations that the failure proves wrong.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Cluster:
         return self.registry.describe()
 
     def known(self, table: str, row: bytes) -> Region | None:
-        """Return the region that holds `row` as far as is known, without asking."""
+        """Return the known region that holds `row`, or None. This asks no server."""
         found = self._locations.get(table)
         return None if found is None else found.find(row)
 
     async def locate(self, table: str, row: bytes, deadline: Deadline) -> Region:
         """Return the region that holds `row`.
 
-        Raises: LayoutMissingError - there is no such table; NotAppliedError - the region is nowhere for now;
+        Raises: LayoutMissingError - there is no such table; NotAppliedError - the region is open nowhere for now;
             AbortedError - the cluster was closed.
         """
         known = self._locations.get(table)
@@ -76,13 +76,13 @@ class Cluster:
         found = known.find(row)
         if found is not None:
             return found
-        # A table may be there with all its HBase regions closed.
+        # A table may exist with all its HBase regions closed.
         if known.is_missing and not await self.table_exists(table, deadline):
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
         raise NowhereError(table)
 
     def lane(self, server: Server) -> Batcher:
-        """Return the lane for actions on rows to a region server."""
+        """Return the batcher for actions on rows to a region server."""
         found = self._lanes.get(server)
         if found is None:
             link = self._links.to(server, DATA)
@@ -90,7 +90,7 @@ class Cluster:
         return found
 
     async def data_connection(self, server: Server, deadline: Deadline, *, in_blocks: bool = False) -> Connection:
-        """Return the connection for data to a region server, or the one on which cells come in blocks."""
+        """Return the connection for data to a region server. With `in_blocks` it is the one for cells in blocks."""
         return await self._links.to(server, DATA, in_blocks=in_blocks).connect(deadline)
 
     async def regions(self, table: str, deadline: Deadline | None = None) -> list[Region]:
@@ -100,14 +100,14 @@ class Cluster:
         )
 
     async def region(self, table: str, row: bytes) -> Region | None:
-        """Return the open region that holds `row` as hbase:meta has it now, None if there is no such table."""
+        """Return the open region that holds `row` as hbase:meta has it now; None if there is no such table."""
         return await self._ask_meta(lambda connection, meta, until: find_region(connection, meta, table, row, until))
 
     async def ask_master(self, method: str, request: bytes, deadline: Deadline) -> bytes:
         """Return the active master's answer to a call.
 
-        Raises: ServerFailure - it answered with an exception that no other try would change; ForbiddenError - the user
-            has no right to that; NotAppliedError, OutcomeUnknownError, AbortedError.
+        Raises: ServerFailure - the master answered with an exception that no other try would change; ForbiddenError -
+            the user has no right to that; NotAppliedError, OutcomeUnknownError, AbortedError.
         """
         until = Deadline.after(self._clock, min(_LOOK_TIMEOUT_S, deadline.remaining_s()))
         if self._master is None:
@@ -118,7 +118,7 @@ class Cluster:
         except ServerFailure as failure:
             text = f"the master at {master} answers {failure.java_class}: {failure}"
             if failure.meaning in (Meaning.STARTING, Meaning.NOT_YET, Meaning.ENDING):
-                # A master that waits for its turn says so in the same words as one that starts.
+                # A standby master gives the same answer as a master that starts, so ask the registry again.
                 self._master = None
                 raise NotAppliedError(text) from failure
             if failure.meaning is Meaning.UNKNOWN:
@@ -135,10 +135,10 @@ class Cluster:
         return await self._ask_meta(lambda connection, meta, until: has_table(connection, meta, table, until), deadline)
 
     def failed(self, region: Region, failure: ServerFailure) -> NoReturn:
-        """Take a failure of something asked of `region` into account, and raise what it means for the one who asked.
+        """Drop what a failure of a call to `region` proves wrong, and raise the error that it means for the caller.
 
-        Raises: NotAppliedError, OutcomeUnknownError; ForbiddenError - the user has no right to that; MetadataError - it
-            is for good.
+        Raises: NotAppliedError, OutcomeUnknownError; ForbiddenError - the user has no right to that; MetadataError -
+            the failure is final.
         """
         text = f"{region.server} answers {failure.java_class}: {failure}"
         match failure.meaning:
@@ -179,11 +179,11 @@ class Cluster:
             return await ask(await self.data_connection(meta.server, until), meta, until)
         except ServerFailure as failure:
             if failure.meaning is Meaning.UNKNOWN:
-                # A look leaves nothing behind, and says nothing of a write that waits for it.
+                # A read changes nothing, and a write that waits for the location has not been sent.
                 raise NotAppliedError(f"hbase:meta cannot be read: {failure.java_class}: {failure}") from failure
             self.failed(meta, failure)
         except NowhereError:
-            raise  # That is what it says.
+            raise  # It is a NotAppliedError, but hbase:meta was read.
         except (NotAppliedError, OutcomeUnknownError) as exc:
             raise NotAppliedError(f"hbase:meta cannot be read: {exc}") from exc
 

@@ -1,17 +1,22 @@
-"""Creations: rows of one HBase region that come into being in one change, all of them or none.
+"""Creations: rows of one HBase region that the server creates in one change, all of them or none.
 
-One by one, and in a batch too, each costs the server a lock, an entry in its log and a wait until that is safe. Where a
-table has HBase's own endpoint for several rows, as hbase:meta has, many cost what one does: the server locks their rows
-in the order of the keys, looks at all conditions and, if these hold, carries everything out as one entry of its log.
+One by one, and in a batch too, each creation costs the server a lock, an entry in its log and a wait until that is
+safe. If a table has HBase's own endpoint for several rows, as hbase:meta has, many creations cost as much as one. The
+server locks their rows in the order of the keys and checks all conditions. If these hold, it applies all creations as
+one entry of its log.
 
-Only creations travel so. To the cells of a conditional write of one row HBase gives a time that is no earlier than that
-of the cell it compared, though its clock went back; of several rows it does not, and a write over a record could be
-hidden by what it overwrites. A row that is absent has nothing to hide it. Besides, creations of new names do not refuse
-each other, while one consume pointer that moved meanwhile would send all of its company back.
+Only creations are sent so, for two reasons:
 
-What a server puts its brake on by, when the memory of all its regions together is full, it looks at with each write but
-those of an endpoint (RSRpcServices.mutate and multi call reclaimMemStoreMemory, execService does not; of one region's
-memory HRegion.batchMutate sees to itself). So now and then creations go as any other writes, and feel it.
+- In a conditional write of one row, the cells get a time no earlier than that of the compared cell. HBase ensures this
+  even if its clock went back. For several rows it does not, so an overwritten record could hide the write over it. An
+  absent row has nothing that hides the write.
+- Creations of new names do not refuse each other. Among other writes, one consume pointer that moved meanwhile would
+  refuse all writes of the call.
+
+If the memory of all its regions together is full, a server slows writes down. It checks this with each write, but not
+with those of an endpoint: RSRpcServices.mutate and multi call reclaimMemStoreMemory, and execService does not. The
+memory of one region is checked in both cases, by HRegion.batchMutate. So one of `_BRAKE_EVERY` calls sends its
+creations as other writes, which a full server slows down.
 
 Source: HBase 2.6, MultiRowMutationEndpoint, HRegion, RSRpcServices; HBASE-14054.
 """
@@ -37,28 +42,31 @@ __all__ = ["METHOD", "Creations", "is_for_good", "probe_of", "request_of", "were
 _log = logging.getLogger(__name__)
 
 METHOD: Final = "ExecService"
-"""The call that carries creations."""
+"""The name of the call for creations."""
 
 _SERVICE: Final = delimited(b"\x12", b"MultiRowMutationService") + delimited(b"\x1a", b"MutateRows")
 _STUCK_S: Final = 1.0
-"""How long the call of a region may take before others of that region wait for it no longer, and go by themselves."""
+"""How long the call of a region may take. After that, other creations of the region no longer wait, and go alone."""
 _BRAKE_EVERY: Final = 32
-"""Of so many calls with company to one region, one goes as other writes do."""
+"""Of N calls to one region with several creations, one is sent as other writes are."""
 _REST_MIN: Final = 100
 _REST_MAX: Final = 3200
-"""So many creations go by themselves after a call that made nothing: for one of its rows was there, mostly."""
+"""After a call that made nothing, mostly because one of its rows existed, N creations go alone.
+
+N begins with `_REST_MIN`, and doubles up to `_REST_MAX`.
+"""
 _NO_ENDPOINT: Final = "UnknownProtocolException"
 
 
 class Creations:
-    """Creations that wait for one server, by HBase region, and what is known of the endpoints of its tables.
+    """Creations that wait for one server, by HBase region, and the known endpoints of its tables.
 
-    One call of creations is under way to a region at once; what comes meanwhile gathers for the next.
+    At most one call of creations is under way to a region. Creations that are submitted meanwhile gather for the next.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        # Regions take turns in this order.
+        # Regions get their calls in this order.
         self._waiting: dict[bytes, deque[Change]] = {}
         self._calls: dict[bytes, float] = {}
         """When the call to each region began, if there is one."""
@@ -72,7 +80,7 @@ class Creations:
         return bool(self._waiting)
 
     def admit(self, change: Change, now: float) -> bool:
-        """Let a change wait here if it may travel with others. Returns: whether it does."""
+        """Let a change wait here if it may be sent with others. Return whether it does."""
         if not change.creates or not self._has_endpoint.get(change.region.table):
             return False
         if self._is_stuck(change.region.name, now):
@@ -84,9 +92,10 @@ class Creations:
         return True
 
     def take(self, number: int, bytes_max: int, now: float) -> list[Change]:
-        """Take up to so many creations of different rows of one region, fewer if they are large.
+        """Take at most `number` creations of different rows of one region, fewer if they are large.
 
-        None where there is no region without a call under way. `over` is to be called when the call is.
+        The list is empty if every region with waiting creations has a call under way. When the call for the creations
+        is over, the caller must call `over`.
         """
         for name in [name for name in self._waiting if name not in self._calls]:
             waiting = self._waiting.pop(name)
@@ -99,7 +108,7 @@ class Creations:
         return []
 
     def are_together(self, company: Sequence[Change]) -> bool:
-        """Say whether creations that were taken are to be made in one change, or as other writes for once."""
+        """Say whether to make the taken creations in one change. Else they are sent as other writes are."""
         if len(company) == 1:
             return False
         name = company[0].region.name
@@ -107,11 +116,11 @@ class Creations:
         return made % _BRAKE_EVERY != 0
 
     def over(self, region: Region) -> None:
-        """Say that the call to a region is over."""
+        """Record that the call to a region is over."""
         del self._calls[region.name]
 
     def came(self, region: Region, made: bool | Exception) -> None:
-        """Take what became of creations made in one change; if one was refused, the next ones go by themselves."""
+        """Record the outcome of creations sent as one change. If it was a refusal, the next creations go alone."""
         if made is True:
             self._next_rest = _REST_MIN
         elif (made is False or is_for_good(made)) and self._rest == 0:
@@ -121,7 +130,7 @@ class Creations:
             self._has_none(region.table, made)
 
     def late(self, now: float) -> list[Change]:
-        """Return those that wait for a call that takes too long, which do so here no longer."""
+        """Remove and return the creations that wait for a call that takes too long."""
         names = [name for name in self._waiting if self._is_stuck(name, now)]
         return [change for name in names for change in self._waiting.pop(name)]
 
@@ -130,27 +139,27 @@ class Creations:
         return began is not None and now - began > _STUCK_S
 
     def keep(self, is_kept: Callable[[Change], bool]) -> None:
-        """Let go of those that wait and are not kept."""
+        """Drop the waiting creations for which `is_kept` is false."""
         kept = {name: deque(filter(is_kept, waiting)) for name, waiting in self._waiting.items()}
         self._waiting = {name: waiting for name, waiting in kept.items() if waiting}
 
     def drain(self) -> list[Change]:
-        """Return all that wait, which do so here no longer."""
+        """Remove and return all waiting creations."""
         waiting, self._waiting = self._waiting, {}
         return [change for queue in waiting.values() for change in queue]
 
-    # What is known of a table.
+    # The endpoints of tables.
 
     def is_unknown(self, table: str) -> bool:
-        """Say whether nobody has asked yet if a table has the endpoint."""
+        """Say whether it is unknown if a table has the endpoint, and no probe was sent."""
         return table not in self._has_endpoint
 
     def asked(self, table: str) -> None:
-        """Say that an answer to `probe_of` is awaited."""
+        """Record that a probe of a table (`probe_of`) was sent."""
         self._has_endpoint[table] = None
 
     def answered(self, table: str, answer: bytes | Exception) -> None:
-        """Take what came of `probe_of`."""
+        """Record the answer to a probe (`probe_of`)."""
         if isinstance(answer, Exception):
             if is_for_good(answer):
                 self._has_none(table, answer)
@@ -158,14 +167,14 @@ class Creations:
                 del self._has_endpoint[table]
             return
         with suppress(DecodeError):
-            # Servers before 2.4.5 do not say, and before 2.4.3 they would carry everything out.
+            # Servers before 2.4.5 do not say whether the conditions held. Those before 2.4.3 would apply all changes.
             if were_made(answer) is False:
                 self._has_endpoint[table] = True
                 return
         self._has_none(table, "it does not say whether conditions on several rows hold")
 
     def forget(self) -> None:
-        """Forget what is known of tables: the server may be another one now, and its tables may have been altered."""
+        """Forget the endpoints of all tables. The server may be another one now, or its tables may have changed."""
         self._has_endpoint.clear()
         self._calls_made.clear()
 
@@ -177,7 +186,7 @@ class Creations:
 
 
 def request_of(changes: Sequence[Change]) -> bytes:
-    """Return the request that carries out changes of different rows of one region, all of them or none."""
+    """Return the request that applies changes of different rows of one region, all of them or none."""
     first = changes[0]
     mutations = [delimited(b"\x0a", change.mutation) for change in changes]
     conditions = [delimited(b"\x2a", change.condition) for change in changes]
@@ -186,9 +195,9 @@ def request_of(changes: Sequence[Change]) -> bytes:
 
 
 def probe_of(change: Change) -> bytes:
-    """Return a request by which a server tells whether it heeds conditions on several rows of a table.
+    """Return a request whose answer shows whether a server heeds conditions on several rows of a table.
 
-    They cannot hold, and the change, carried out all the same, would change nothing.
+    Its condition cannot hold. A server that applied the change all the same would change nothing by it.
     """
     mutation = delete_of(change.row, {change.column: LONG_AGO_MS})
     probe = Change(change.region, change.row, change.column, None, mutation, change.expires_at)
@@ -197,25 +206,29 @@ def probe_of(change: Change) -> bytes:
 
 
 def were_made(body: bytes) -> bool | None:
-    """Return whether the conditions held, None if the server does not say. Raises DecodeError - it cannot be read."""
+    """Return whether the conditions held; None if the server does not say.
+
+    Raises: DecodeError - the answer cannot be read.
+    """
     answer = MutateRowsResponse.FromString(CoprocessorServiceResponse.FromString(body).value.value)
     return answer.processed if answer.HasField("processed") else None
 
 
 def is_for_good(failure: bool | Exception) -> bool:
-    """Say whether a failure of a call was without effect, and may be due to the way in which it was made."""
+    """Say whether a failed call surely had no effect, and may have failed because of its form."""
     return isinstance(failure, ServerFailure) and failure.meaning in (Meaning.REFUSED, Meaning.FORBIDDEN)
 
 
 def _company(waiting: "deque[Change]", number: int, bytes_max: int) -> list[Change]:
-    """Take up to so many changes of different rows from the front."""
+    """Take at most `number` changes of different rows from the front, fewer if they are large."""
     company: list[Change] = []
     rows: set[bytes] = set()
     size = 0
     while waiting and len(company) < number:
         change = waiting[0]
         size += len(change.mutation)
-        # Both conditions on the same row would hold, and both of them be told that they made it.
+        # With two creations of the same row in one call, both conditions would hold. Then both callers would believe
+        # that they created the row.
         if company and (size > bytes_max or change.row in rows):
             break
         waiting.popleft()

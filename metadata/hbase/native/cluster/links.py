@@ -1,4 +1,4 @@
-"""Links: the connections to all servers of a cluster, opened when they are needed."""
+"""Links: the connections to all servers of a cluster, which open on first use."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 _DROPS: Final = 2
-"""A server that goes down may drop one connection; one that drops so many in a row does not want them."""
+"""A server that goes down may drop one connection. A server that drops N in a row does not accept their kind."""
 _UNSUPPORTED: Final = "UnsupportedCellCodecException"
 
 Route: TypeAlias = Callable[[Server], Server]
 
 
 class Link:
-    """The way to one service of one server: a connection that is replaced after its end."""
+    """The link to one service of one server: a connection that is replaced after its end."""
 
     def __init__(
         self,
@@ -56,19 +56,19 @@ class Link:
 
     @property
     def connection(self) -> Connection | None:
-        """The connection, if there is one now."""
+        """The present connection, or None."""
         return self._connection
 
     async def ask(self, method: str, request: bytes, deadline: Deadline) -> bytes:
         """Return the response message of one call.
 
-        Raises: ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError, as the module of the connection says;
+        Raises: ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError, as `wire/connection.py` says;
             LocalProtocolError - the call is too large.
         """
         return await (await self.connect(deadline)).ask(method, request, deadline)
 
     async def connect(self, deadline: Deadline) -> Connection:
-        """Return the connection, which is opened first if there is none.
+        """Return the connection. Open it first if there is none.
 
         Raises: NotAppliedError - the server cannot be reached; AbortedError - the link was closed.
         """
@@ -77,7 +77,7 @@ class Link:
         return await self._opening.join(self._open, deadline)
 
     async def close(self) -> None:
-        """End the connection; nothing can be asked afterwards. May be called twice."""
+        """End the connection. The link takes no calls afterwards. May be called twice."""
         await self._opening.close()
         if self._connection is not None:
             self._connection.close()
@@ -104,9 +104,9 @@ class Link:
         self._on_loss(self.server)
 
     def _judge(self, connection: Connection) -> None:
-        """Say of a connection with cells in blocks, which has ended, whether the server refuses all of its kind.
+        """Decide, at the end of a connection with cells in blocks, whether the server refuses all such connections.
 
-        Servers that lack the codec close the connection over its header, mostly without a word.
+        Servers that lack the codec close the connection when they read its header, mostly without a reason.
         """
         self._drops = self._drops + 1 if connection.was_dropped else 0
         is_unsupported = connection.refusal is not None and connection.refusal.java_class == _UNSUPPORTED
@@ -116,11 +116,13 @@ class Link:
 
 
 class Links:
-    """One link for each server and service; `on_loss` hears of each server whose connection ended, or that has none.
+    """One link for each server and service.
 
-    A service may have a second one, on which cells come in blocks, as long as the server does not refuse that.
-    `route` says at which address a server is reached: its own, unless something stands in front of it. `user` is whom
-    the servers are told that we are.
+    A service may have a second link, on which cells come in blocks, as long as the server does not refuse that.
+
+    Args: on_loss - called with a server whose connection ended, or that could not be reached; route - returns the
+        address at which to reach a server, which is its own unless a proxy is in front of it; user - the user name
+        that the servers get.
     """
 
     def __init__(self, on_loss: Callable[[Server], None], route: Route, user: str) -> None:

@@ -1,4 +1,4 @@
-"""Locations: which HBase region holds a row, and on which server, remembered until something proves it wrong."""
+"""Locations: which HBase region holds a row, and on which server. A location is kept until a failure disproves it."""
 
 from bisect import bisect_right, insort
 from typing import Final, Protocol
@@ -11,16 +11,16 @@ from hedwig.outcomes import NotAppliedError
 __all__ = ["Directory", "Locations"]
 
 _LOOKUPS_MAX: Final = 8
-"""So many regions are looked up one by one; then the whole table is read again."""
+"""Up to N regions are looked up one by one. Then the locations of the whole table are read again."""
 _REST_FIRST_S: Final = 0.01
 _REST_MAX_S: Final = 0.25
-"""How long the directory is let alone when it did not answer. All who wait for it would else ask it in turn."""
+"""The longest rest after the directory did not answer. Else all waiting callers would ask it in turn."""
 
 
 class Directory(Protocol):
-    """What knows where regions are, and takes a round trip to tell.
+    """The source of the locations of regions. Each question takes a round trip.
 
-    Raises in both looks: NotAppliedError - it does not answer for now.
+    `regions` and `region` raise NotAppliedError if the directory does not answer for now.
     """
 
     def describe(self) -> str:
@@ -34,13 +34,13 @@ class Directory(Protocol):
     async def region(self, table: str, row: bytes) -> Region | None:
         """Return the open region that holds `row`; None if there is no such table.
 
-        Raises: NowhereError - it is open nowhere.
+        Raises: NowhereError - the region is open nowhere.
         """
         ...
 
 
 class Locations:
-    """What is known of the regions of one table."""
+    """The known regions of one table."""
 
     def __init__(self, table: str, directory: Directory, clock: Clock) -> None:
         self._table = table
@@ -52,16 +52,16 @@ class Locations:
         self._rest_s = 0.0
         self._failed_at = 0.0
         self.is_missing = False
-        """Whether the last look found no such table."""
+        """Whether the last lookup found no such table."""
 
     def find(self, row: bytes) -> Region | None:
-        """Return the region that holds `row` as far as is known, else None."""
+        """Return the known region that holds `row`, or None."""
         at = bisect_right(self._regions, row, key=_start) - 1
         found = self._regions[at] if at >= 0 else None
         return found if found is not None and found.holds(row) else None
 
     def forget(self, region: Region) -> None:
-        """Drop a region that was not where it was believed to be; one that was learnt since stays."""
+        """Drop a region that was not at its known location. A region that was learnt since then stays."""
         self._regions = [one for one in self._regions if one is not region]
 
     def forget_server(self, server: Server) -> None:
@@ -69,17 +69,17 @@ class Locations:
         self._regions = [one for one in self._regions if one.server != server]
 
     def move(self, region: Region, server: Server) -> None:
-        """Note that a region is on another server now."""
+        """Record that a region is on another server now."""
         for at, one in enumerate(self._regions):
             if one is region:
                 self._regions[at] = Region(region.name, region.table, region.start, region.end, server)
 
     async def look_up(self, row: bytes, deadline: Deadline) -> None:
-        """Learn where `row` is, with one look at a time: whoever comes meanwhile waits, and looks again if need be.
+        """Learn the location of `row`. One lookup runs at a time; other callers wait for it, and look again if needed.
 
-        Where the region is open nowhere, that may be raised, or nothing is known of it afterwards.
+        If the region is open nowhere, this raises NowhereError, or returns without a known region for `row`.
 
-        Raises: what the directory raises; NotAppliedError - it is not over before the deadline; AbortedError - closed.
+        Raises: as the directory; NotAppliedError - the lookup does not end before the deadline; AbortedError - closed.
         """
         while True:
             is_mine = not self._lookup.is_under_way
@@ -87,18 +87,18 @@ class Locations:
             try:
                 is_whole = await self._lookup.join(lambda: self._look_up(row), deadline)
             except NowhereError:
-                # Another row's trouble is not ours.
+                # The lookup was for the row of another caller.
                 if is_mine or deadline.expired:
                     raise
             if is_mine or is_whole or self.find(row) is not None:
                 return
 
     async def close(self) -> None:
-        """Give up a look that is under way."""
+        """Cancel a lookup that is under way."""
         await self._lookup.close()
 
     async def _look_up(self, row: bytes) -> bool:
-        """Look once, after a rest if the directory did not answer just now. Returns: whether at the whole table."""
+        """Look up once, after a rest if the directory failed just now. Return whether it read the whole table."""
         rest_s = self._failed_at + self._rest_s - self._clock.monotonic()
         if rest_s > 0:
             await self._clock.sleep(rest_s)
@@ -129,7 +129,7 @@ class Locations:
         return True
 
     def _learn(self, region: Region) -> None:
-        """Put a region in the place of all that overlap with it: its parents, or its daughters."""
+        """Replace all regions that overlap with this one, which are its parents or its daughters."""
         kept = [
             one
             for one in self._regions

@@ -1,4 +1,4 @@
-"""hbase:meta: the table that says where the HBase regions of all other tables are.
+"""hbase:meta: the table of the locations of the HBase regions of all other tables.
 
 The row of an HBase region is its name, `table,start key,id.hash.`, and hbase:meta sorts by these parts, not by bytes.
 """
@@ -33,9 +33,9 @@ def meta_region(server: Server) -> Region:
 
 
 async def list_regions(connection: Connection, meta: Region, table: str, deadline: Deadline) -> list[Region]:
-    """Return the regions of `table` that are open, in the order of their rows; none if there is no such table."""
+    """Return the open regions of `table`, in the order of their rows; none if there is no such table."""
     found: list[Region] = []
-    # A comma behind the table alone would skip the first region.
+    # A start row with only one comma after the table would skip the first region.
     start, included = f"{table},,".encode(), True
     while True:
         scan = Scan(
@@ -55,11 +55,12 @@ async def list_regions(connection: Connection, meta: Region, table: str, deadlin
 async def find_region(
     connection: Connection, meta: Region, table: str, row: bytes, deadline: Deadline
 ) -> Region | None:
-    """Return the open region of `table` that holds `row`, None if the table has no region at all.
+    """Return the open region of `table` that holds `row`; None if the table has no region at all.
 
     Raises: NowhereError - the region is being moved, split or merged, or is closed.
     """
-    # Backwards from behind every region that begins at or before the row; of one start key, the newest comes first.
+    # Scan backwards from a key after every region that begins at or before the row. Of regions with the same start
+    # key, the newest comes first.
     scan = Scan(
         column=[_COLUMNS],
         start_row=f"{table},".encode() + row + b",:",
@@ -78,9 +79,9 @@ async def find_region(
 
 
 async def has_table(connection: Connection, meta: Region, table: str, deadline: Deadline) -> bool:
-    """Say whether there is such a table, open or not: each has a row of its state beside those of its regions.
+    """Say whether there is such a table, open or not. Each has a row of its state beside those of its regions.
 
-    A master would tell by the table's descriptor, which it shows to none but those who may create tables.
+    The table's descriptor would show it too, but a master gives that only to users who may create tables.
     """
     row = table.encode()
     scan = Scan(column=[_STATES], start_row=row, stop_row=row + b"\0", read_type=Scan.PREAD)
@@ -88,7 +89,7 @@ async def has_table(connection: Connection, meta: Region, table: str, deadline: 
 
 
 def _region(row: Row, table: str) -> Region | None:
-    """Return the region that a row tells of, None unless it is open."""
+    """Return the region in a row of hbase:meta; None unless it is open."""
     raw, place = row.value(_INFO), row.value(_SERVER)
     if raw is None or place is None or row.value(_STATE) not in (None, b"OPEN"):
         return None

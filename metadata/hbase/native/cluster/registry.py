@@ -1,7 +1,7 @@
-"""The registry: where the active master and hbase:meta are, asked of what the URL names.
+"""The registry: it finds the active master and hbase:meta through the servers that the URL names.
 
-Either of the masters (or, from HBase 2.5 on, of any region server) over RPC, or of the ZooKeeper that the cluster
-uses. Nothing is kept: both places change without notice.
+These are masters (or, from HBase 2.5 on, any region servers), asked over RPC, or the ZooKeeper that the cluster uses.
+The registry keeps no answer, since the master and hbase:meta move without notice.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,13 +29,13 @@ _PROTOBUF_MARK: Final = b"PBUF"
 _WRAPPER_MARK: Final = 0xFF
 _OPEN: Final = 3
 _ASK_TIMEOUT_S: Final = 5.0
-"""How long one of several places may take to answer before the next one is asked."""
+"""How long one of several servers may take to answer before the registry asks the next one."""
 
 
 class Registry(Protocol):
-    """Whom to ask where things are.
+    """What finds the active master and hbase:meta.
 
-    Raises in every method: NotAppliedError - nobody could tell, for now.
+    Every method that asks a server raises NotAppliedError if none could answer, for now.
     """
 
     async def master(self, deadline: Deadline) -> Server:
@@ -89,7 +89,7 @@ class RpcRegistry:
 
 
 class ZooKeeperRegistry:
-    """A Registry that reads the cluster's nodes in ZooKeeper, by a session of its own each time."""
+    """A Registry that reads the cluster's nodes in ZooKeeper, with a new session for each read."""
 
     def __init__(self, endpoints: Sequence[tuple[str, int]], parent: str, clock: Clock) -> None:
         self._clock = clock
@@ -130,7 +130,7 @@ async def _first_answer(
     deadline: Deadline,
     clock: Clock,
 ) -> bytes:
-    """Return the first answer, asking one after the other."""
+    """Return the first answer. Asks one server after the other."""
     failure: Exception | None = None
     for server in servers:
         sooner = Deadline.after(clock, min(_ASK_TIMEOUT_S, deadline.remaining_s()))
@@ -148,7 +148,7 @@ def _server(name: ServerName, what: str) -> Server:
 
 
 def _protobuf(content: bytes, path: str) -> bytes:
-    """Return the message in a node: behind a wrapper that older HBase writes around it, and behind a mark."""
+    """Return the message in a node. It follows a mark, and before that a wrapper that older HBase versions write."""
     if content[:1] == bytes([_WRAPPER_MARK]):
         content = content[5 + int.from_bytes(content[1:5], "big") :]
     if not content.startswith(_PROTOBUF_MARK):

@@ -1,8 +1,8 @@
-"""Reading one node of ZooKeeper, in as many words of its protocol as that takes.
+"""Read one node of ZooKeeper, with only those parts of its protocol that this takes.
 
-Numbers are big-endian; a frame is a length in four bytes and so many bytes; text and content are a length in four
-bytes (-1: none) and so many bytes. A session is opened with a frame (protocol 0, last zxid seen 0, timeout, session id
-0, password, may be read-only) and ended with another; in between, each request has a number and a type.
+Numbers are big-endian. A frame is a length N in four bytes and N bytes. Text and content are a length N in four bytes
+(-1: none) and N bytes. A frame opens the session (protocol 0, last zxid seen 0, timeout, session id 0, password, may be
+read-only), and another frame ends it. In between, each request has a number and a type.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ _FRAME_BYTES_MAX: Final = 1 << 20
 
 
 async def read_node(host: str, port: int, path: str, deadline: Deadline) -> bytes | None:
-    """Return the content of the node at `path`, None if there is no such node.
+    """Return the content of the node at `path`; None if there is no such node.
 
-    Raises: NotAppliedError - ZooKeeper did not tell before the deadline.
+    Raises: NotAppliedError - ZooKeeper did not answer before the deadline, or answered with an error.
     """
     place = f"ZooKeeper at {host}:{port}"
     try:
@@ -50,7 +50,7 @@ async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path
     connect = _CONNECT.pack(0, 0, _SESSION_TIMEOUT_MS, 0, _PASSWORD_BYTES, bytes(_PASSWORD_BYTES), False)
     text = path.encode()
     get = _REQUEST.pack(1, _GET) + _LENGTH.pack(len(text)) + text + b"\x00"
-    # The end of the session travels along, so that none is left behind.
+    # Send the end of the session too, so that ZooKeeper keeps no session.
     for frame in (connect, get, _REQUEST.pack(2, _CLOSE)):
         writer.write(_LENGTH.pack(len(frame)) + frame)
     await _frame(reader)

@@ -1,15 +1,15 @@
-"""The codec of a connection: what it sends first, calls, and replies. No socket, no clock.
+"""The codec of a connection: its greeting, calls, and replies. No socket, no clock.
 
     to the server     "HBas", 00, 50 (simple authentication); then frames: a ConnectionHeader, and calls
-    a frame           its length in four bytes, big-endian, and so many bytes
+    a frame           its length N in four bytes, big-endian, and N bytes
     a call            varint and RequestHeader, varint and request message
-    a reply           varint and ResponseHeader, varint and response message unless the header tells of an exception,
-                      and as many bytes of cells as the header tells of
+    a reply           varint and ResponseHeader, varint and response message unless the header has an exception,
+                      and the cells, of which the header has the number of bytes
 
-Replies come in any order and name their call by its number. Where no cell codec is agreed on, cells travel in the
-messages and nothing follows these; one is agreed on for connections that read whole tables (`cell_blocks.py`).
-What is sent and received for each operation is put together and taken apart by hand,
-from the numbers in hbase.proto: measured, that takes a fifth of the time that message objects do.
+Replies come in any order and name their call by its number. Connections that read whole tables agree on a cell codec
+(`cell_blocks.py`). On the others, cells are in the messages, and nothing follows these.
+The messages of each operation are encoded and decoded by hand, from the numbers in hbase.proto. Measured, that takes a
+fifth of the time of message objects.
 """
 
 import struct
@@ -27,13 +27,13 @@ from hedwig.wire.frames import FrameDecoder
 __all__ = ["CALL_BYTES_MAX", "FATAL_CALL", "Reply", "ReplyDecoder", "delimited", "encode_call", "greeting", "varint"]
 
 CALL_BYTES_MAX: Final = 4 << 20
-"""HBase closes the connection over a frame beyond its limit (256 MiB), and with it every call in flight."""
+"""The longest call. HBase closes a connection, with every call in flight, over a frame beyond its limit of 256 MiB."""
 
 REPLY_BYTES_MAX: Final = 128 << 20
-"""HBase ends a reply to a scan at 100 MiB."""
+"""The longest reply. HBase ends a reply to a scan at 100 MiB."""
 
 FATAL_CALL: Final = 0xFFFFFFFF
-"""The number of a reply that concerns the whole connection, which ends with it."""
+"""The number of a reply that concerns the whole connection. The connection ends with it."""
 
 _PREAMBLE: Final = b"HBas\x00\x50"
 _LENGTH: Final = struct.Struct(">I")
@@ -68,15 +68,15 @@ def varint(number: int) -> bytes:
 
 
 def delimited(tag: bytes, content: bytes) -> bytes:
-    """Return a field of bytes or of a message: its tag, its length, its content."""
+    """Return a field of bytes or of a message, which is its tag, its length and its content."""
     size = len(content)
     return tag + (_ONE_BYTE[size] if size < 128 else varint(size)) + content
 
 
 def greeting(service: str, user: str, *, in_blocks: bool = False) -> bytes:
-    """Return what a connection to one service of a server begins with; the server answers only to refuse.
+    """Return the first bytes of a connection to one service of a server. The server answers them only to refuse.
 
-    With `in_blocks` cells are to come behind the messages of replies.
+    With `in_blocks` the server may send cells after the messages of replies.
     """
     header = ConnectionHeader(
         user_info=UserInformation(effective_user=user),
@@ -88,9 +88,9 @@ def greeting(service: str, user: str, *, in_blocks: bool = False) -> bytes:
 
 
 def encode_call(call: int, method: str, request: bytes, timeout_ms: int) -> bytes:
-    """Return the frame of one call, which the server drops without a reply after `timeout_ms`.
+    """Return the frame of one call. The server drops the call without a reply after `timeout_ms`.
 
-    Raises: LocalProtocolError - it is longer than CALL_BYTES_MAX.
+    Raises: LocalProtocolError - the frame is longer than CALL_BYTES_MAX.
     """
     header = b"\x08" + varint(call) + _method(method) + varint(timeout_ms)
     head = varint(len(header)) + header + varint(len(request))
@@ -102,7 +102,7 @@ def encode_call(call: int, method: str, request: bytes, timeout_ms: int) -> byte
 
 @lru_cache(maxsize=64)
 def _method(name: str) -> bytes:
-    """Return what stands between the number and the timeout of a call."""
+    """Return the bytes between the number and the timeout of a call."""
     return delimited(b"\x1a", name.encode()) + b"\x20\x01\x38"
 
 
@@ -115,11 +115,11 @@ class ReplyDecoder:
         self._frames = FrameDecoder(REPLY_BYTES_MAX)
 
     def receive(self, data: bytes) -> Sequence[tuple[int, bytes | Reply | ServerFailure]]:
-        """Return the replies that are complete now, in the order in which they came, each with the number of its call.
+        """Return the replies that are complete now, in the order of their arrival, each with the number of its call.
 
-        One is a message, a message with cells behind it, or the failure that came instead.
+        A reply is a message, a message with cells after it, or a failure.
 
-        Raises: RemoteProtocolError - these bytes are no replies; nothing can be read after them.
+        Raises: RemoteProtocolError - these bytes are no replies. Nothing can be read after them.
         """
         return [_reply(frame) for frame in self._frames.receive(data)]
 
@@ -130,7 +130,7 @@ def _reply(frame: bytes) -> tuple[int, bytes | Reply | ServerFailure]:
         end = start + size
         call, behind = _take_varint(frame, start + 1) if frame[start] == _CALL_ID_TAG else (0, 0)
         block = 0
-        # A header that has anything but a number is read as the message that it is.
+        # A header with more than a number is decoded as a message.
         if behind != end:
             header = ResponseHeader.FromString(frame[start:end])
             if end > len(frame) or not header.HasField("call_id"):

@@ -2,8 +2,8 @@
 
 bytes                 the response message
 ServerFailure         the server's exception
-NotAppliedError       it never left
-OutcomeUnknownError   it left, and was not answered in its time or before the connection ended
+NotAppliedError       the call was never sent
+OutcomeUnknownError   the call was sent, and not answered in its time or before the connection ended
 AbortedError          this side closed the connection
 """
 
@@ -26,16 +26,17 @@ __all__ = ["BOUNDS", "Connection", "Done"]
 BOUNDS: Final = Bounds(calls_max=256, bytes_max=16 << 20, silence_s=2.0, first_number=1, numbers_end=1 << 31)
 
 _TIMEOUT_MIN_MS: Final = 20
-"""HBase takes shorter ones for this."""
+"""HBase rounds shorter timeouts up to this."""
 
 Done: TypeAlias = Callable[[bytes | Exception], None]
-"""Takes what came of a call."""
+"""A function that takes the outcome of a call."""
 
 
 class Connection(RpcConnection[bytes | Reply | Exception]):
-    """An open connection. It is over for good once `ended`; `on_end` hears of it.
+    """An open connection. Once `ended` it is over for good, and `on_end` is called.
 
-    On one `in_blocks` the server may put cells behind the messages of its replies: for it to read whole tables only.
+    On a connection with `in_blocks` the server may put cells after the messages of its replies. Such a connection is
+    for reading whole tables only.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         self._is_closed = False
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.refusal: ServerFailure | None = None
-        """What the server said when it refused the connection, if it did both."""
+        """The server's reason for refusing the connection, if it refused it and gave a reason."""
         self.was_dropped = False
-        """Whether the server ended it before it had said anything."""
+        """Whether the connection was lost before the server had sent anything."""
 
     @classmethod
     async def open(
@@ -67,7 +68,7 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         *,
         in_blocks: bool = False,
     ) -> Self:
-        """Connect. Raises OSError - nobody listens there."""
+        """Connect. Raises OSError - no server listens there."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: cls(server, service, user, on_end, in_blocks=in_blocks), server.host, server.port
@@ -78,11 +79,11 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         return f"{self._service} at {self._server}"
 
     async def ask(self, method: str, request: bytes, deadline: Deadline) -> bytes:
-        """Return the response message of one call, which waits its turn while too many are in flight."""
+        """Return the response message of one call. The call waits its turn while too many are in flight."""
         return (await self.ask_whole(method, request, deadline)).body
 
     async def ask_whole(self, method: str, request: bytes, deadline: Deadline) -> Reply:
-        """Return the reply to one call with the cells behind its message, as `ask`."""
+        """Return the reply to one call, with the cells after its message. Waits as `ask` does."""
         await self._room(len(request), deadline)
         answer: asyncio.Future[Reply] = self._loop.create_future()
 
@@ -90,7 +91,7 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
             if not answer.done():
                 if isinstance(result, Exception):
                     answer.set_exception(result)
-                    answer.exception()  # Whoever is cancelled at this moment does not look at it.
+                    answer.exception()  # A caller that is cancelled at this moment does not retrieve it.
                 else:
                     answer.set_result(result if isinstance(result, Reply) else Reply(result))
 
@@ -101,11 +102,12 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
             self.forget(number)
 
     def send(self, method: str, request: bytes, timeout_s: float, done: Done, *, held: bool = False) -> int:
-        """Send a call, whatever else is in flight, and return its number; `done` is called once, and never from here.
+        """Send a call without waiting for calls in flight, and return its number.
 
-        It leaves at the end of this turn of the event loop; if `held`, with the next `flush`, which must follow.
+        `done` is called once, and never from within this method. The call is sent at the end of this turn of the event
+        loop. If `held`, it is sent by the next `flush`, which must follow.
 
-        Raises: LocalProtocolError - it is too large; NotAppliedError, AbortedError - the connection is over.
+        Raises: LocalProtocolError - the call is too large; NotAppliedError, AbortedError - the connection is over.
         """
         return self._send(
             method, request, timeout_s, lambda result: done(result.body if isinstance(result, Reply) else result), held
@@ -116,7 +118,7 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         self._is_closed = self.ended is None
         self._end("it was closed")
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.was_dropped = self.ended is None and not self._heard_at
@@ -154,7 +156,7 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
             self._end(f"the server refuses the connection: {self.refusal}")
 
     async def _room(self, size: int, deadline: Deadline) -> None:
-        """Wait until a call of `size` bytes may leave. Raises NotAppliedError - that took too long."""
+        """Wait until a call of `size` bytes may be sent. Raises NotAppliedError - that took too long."""
         if not self._waiting and self._has_room(size, len(self._calls), self._bytes):
             return
         turn: asyncio.Future[None] = self._loop.create_future()
@@ -171,11 +173,11 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
             raise
 
     def _has_room(self, size: int, calls: int, held: int) -> bool:
-        """Say whether a call of `size` bytes may leave beside so many calls, of `held` bytes."""
+        """Say whether a call of `size` bytes may be sent beside `calls` calls of `held` bytes together."""
         return not calls or (calls < BOUNDS.calls_max and held + size <= BOUNDS.bytes_max)
 
     def _freed(self) -> None:
-        """Let those go on who have room now; after the end all of them, who find it."""
+        """Wake the waiting calls for which there is room now. After the end of the connection wake all; these fail."""
         calls, held = len(self._calls), self._bytes
         while self._waiting:
             size, turn = self._waiting[0]

@@ -1,6 +1,6 @@
-"""Failures: what the exceptions of HBase's servers mean for a call that they answer.
+"""Failures: the meaning of an exception with which an HBase server answers a call.
 
-An exception comes as the name of a Java class. Everything but UNKNOWN means that the call had no effect.
+An exception arrives as the name of a Java class. Every meaning but UNKNOWN says that the call had no effect.
 """
 
 import enum
@@ -13,7 +13,7 @@ __all__ = ["Meaning", "ServerFailure"]
 
 
 class Meaning(enum.Enum):
-    """What to make of an exception."""
+    """The meaning of an exception."""
 
     ELSEWHERE = "the HBase region is not where it was believed to be, or has other bounds"
     ENDING = "the server is going down, with all of its HBase regions"
@@ -48,7 +48,7 @@ _MEANINGS: Final = {
     "ScannerResetException": Meaning.SCANNER_LOST,
     "LeaseException": Meaning.SCANNER_LOST,
     "TableNotFoundException": Meaning.NO_TABLE,
-    # Inside a batch nothing says that an exception is for good, so those that are have to be known by name.
+    # Inside a batch HBase does not say whether an exception is final, so the final ones are listed here by name.
     "AccessDeniedException": Meaning.FORBIDDEN,
     "DoNotRetryIOException": Meaning.REFUSED,
     "FailedSanityCheckException": Meaning.REFUSED,
@@ -63,9 +63,9 @@ _TEXT_MAX: Final = 300
 
 
 class ServerFailure(Exception):
-    """An exception that a server answered a call, or one action of a call, with.
+    """An exception with which a server answered a call, or one action of a call.
 
-    `place` is where the HBase region has moved to, if the server told.
+    `place` is the host and port to which the HBase region has moved, if the server named them.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ServerFailure(Exception):
     def of_action(cls, exception: NameBytesPair) -> Self:
         """Return the failure of one HBase region or one action in a batch."""
         text = exception.value.decode("utf-8", "backslashreplace")
-        # Here the place has no field of its own; HBase's own client takes it from the text too.
+        # In a batch the place has no field of its own. HBase's own client takes it from the text too.
         moved = _MOVED_TO.search(text) if "RegionMovedException" in exception.name else None
         return cls(exception.name, text, place=(moved[1], int(moved[2])) if moved else None)
 

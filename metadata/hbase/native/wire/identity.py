@@ -1,6 +1,6 @@
-"""Whom the servers take this process for: a cluster without authentication believes the name that a client gives.
+"""The user name of this process. A cluster without authentication believes the name that a client gives.
 
-What that user may do is for HBase to say, where it checks rights at all (`hbase.security.authorization`).
+HBase decides what that user may do, if it checks rights at all (`hbase.security.authorization`).
 """
 
 import getpass
@@ -24,16 +24,18 @@ _TABLES: Final = "RWC"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The name of the user, and the namespace in which rights are needed."""
+    """The name of the user, and the namespace in which the user needs rights."""
 
     user: str
     namespace: str
 
     @classmethod
     def of(cls, url: MetadataUrl) -> Self:
-        """Return what a URL says, or else the environment, as HBase's own client reads it, or else the system.
+        """Return the user that the URL names, else HADOOP_USER_NAME, else the user of the system.
 
-        Raises: ConfigurationError - the URL names nobody.
+        HBase's own client reads the same variable.
+
+        Raises: ConfigurationError - the name in the URL is empty or not printable.
         """
         name = url.parameters.get(USER)
         if name is not None and not (name and name.isprintable()):
@@ -47,12 +49,12 @@ class Identity:
 
     @property
     def advice_for_records(self) -> str:
-        """Say what lets the user read and change records."""
+        """Return the command that lets the user read and change records."""
         return self._grant(_RECORDS)
 
     @property
     def advice_for_tables(self) -> str:
-        """Say what lets the user make the tables, and drop them."""
+        """Return the command that lets the user create and drop the tables."""
         return f"{self._grant(_TABLES)} (after create_namespace {self.namespace!r}, if there is none)"
 
     def _grant(self, rights: str) -> str:

@@ -1,4 +1,4 @@
-"""Places: servers, and the HBase regions of tables on them."""
+"""Servers, and the HBase regions of tables on them."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -13,14 +13,14 @@ META_TABLE: Final = "hbase:meta"
 
 
 class NowhereError(NotAppliedError):
-    """The HBase region of a row is open nowhere at the moment, and others may be."""
+    """The HBase region of a row is open nowhere at the moment. Other regions may be open."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f"the HBase region of a row of {table} is open nowhere at the moment")
 
 
 class Server(NamedTuple):
-    """Where a server listens."""
+    """The address at which a server listens."""
 
     host: str
     port: int
@@ -31,9 +31,9 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """An HBase region as hbase:meta told of it: rows from `start` (included) to `end` (excluded; empty: no end).
+    """An HBase region as read from hbase:meta: rows from `start` (included) to `end` (excluded; empty: no end).
 
-    `name` is its full name, which the server knows it by; each look at hbase:meta makes objects of its own.
+    `name` is the full name that the server knows. Each read of hbase:meta makes new objects.
     """
 
     name: bytes
@@ -53,7 +53,7 @@ class Region:
 
 
 def table_name(table: str) -> TableName:
-    """Return the name of a table as HBase takes it, its namespace apart."""
+    """Return the name of a table in HBase's form, with the namespace apart."""
     namespace, colon, name = table.partition(":")
     if not colon:
         namespace, name = "default", table
