@@ -41,7 +41,7 @@ class HubAddress:
 
     @property
     def key(self) -> bytes:
-        """Return `host:port`, by which a request names the hubs that it has tried."""
+        """Return the host and the port, by which a request names the hubs that it has tried."""
         return f"{self.host}:{self.port}".encode()
 
 

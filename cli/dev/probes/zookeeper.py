@@ -1,40 +1,47 @@
-"""One short session with ZooKeeper."""
+"""One short session with ZooKeeper. kazoo is loaded when the first server is asked, not before."""
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-from kazoo.exceptions import NodeExistsError
+from operator import methodcaller
+from typing import Any
 
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.asking import answer
 from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S
-from hedwig.clock import Deadline
-from hedwig.zookeeper import Bridge, BridgeOptions, Request, children, create
+from hedwig.clock import Deadline, SystemClock
+from hedwig.extras import needed
 
 __all__ = ["children_of", "create_absent"]
 
-_OPTIONS: Final = BridgeOptions(session_timeout_s=6.0, connect_timeout_s=PROBE_TIMEOUT_S)
+_SESSION_TIMEOUT_S = 6.0
+_PURPOSE = "servers that register in ZooKeeper need"
 
 
 def children_of(port: int, path: str) -> list[str]:
-    """Return the names of a node's children; none if the node does not exist."""
-    (found,) = answer(_ask(port, children(path)))
+    """Return the names of a node's children; none if there is no such node."""
+    (found,) = answer(_ask(port, methodcaller("get_children_async", path)))
     return found if isinstance(found, list) else []
 
 
 def create_absent(port: int, nodes: Mapping[str, str]) -> None:
-    """Create those nodes that do not exist, in this order, each with its content."""
-    results = answer(_ask(port, *(create(path, text.encode()) for path, text in nodes.items())))
+    """Create the nodes that are absent, in this order, each with its content."""
+    with needed("zookeeper", _PURPOSE):
+        from kazoo.exceptions import NodeExistsError
+
+    results = answer(_ask(port, *(methodcaller("create_async", path, text.encode()) for path, text in nodes.items())))
     for path, result in zip(nodes, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, NodeExistsError):
             raise NotReadyError(f"ZooKeeper refuses to create {path}: {type(result).__name__}")
 
 
-async def _ask(port: int, *requests: Request) -> list[Any]:
-    bridge = Bridge(f"{LOOPBACK}:{port}", _OPTIONS)
+async def _ask(port: int, *requests: methodcaller) -> list[Any]:
+    with needed("zookeeper", _PURPOSE):
+        from hedwig.zookeeper import Bridge, BridgeOptions
+
+    options = BridgeOptions(session_timeout_s=_SESSION_TIMEOUT_S, connect_timeout_s=PROBE_TIMEOUT_S)
+    bridge = Bridge(f"{LOOPBACK}:{port}", options)
     try:
         await bridge.connect()
-        return await bridge.send(Deadline.after(_OPTIONS.clock, PROBE_TIMEOUT_S), *requests)
+        return await bridge.send(Deadline.after(SystemClock(), PROBE_TIMEOUT_S), *requests)
     finally:
         await bridge.close()
