@@ -9,7 +9,7 @@ from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.cli.settings.topic_names import complete_topic
-from hedwig.errors import OperationError
+from hedwig.errors import NoSubscriptionStateError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
@@ -96,7 +96,7 @@ def _delete(
     expected: Version | None,
     if_exists: bool,
 ) -> str | None:
-    """Delete it, and return its last version; None if the hub has it no more and `if_exists` allows that."""
+    """Delete it, and return its last version; None if it is gone and `if_exists` allows that."""
     if endpoint is not None:
         try:
             told = access.act(
@@ -114,5 +114,10 @@ def _delete(
     async def delete(store: MetadataStore) -> None:
         await store.subscriptions.delete(access.topic, access.subscriber, found.version)
 
-    with_store_to_write(access.deployment, delete)
+    try:
+        with_store_to_write(access.deployment, delete)
+    except NoSubscriptionStateError:
+        if not if_exists:
+            raise
+        return None
     return str(found.version)

@@ -224,6 +224,20 @@ def test_delete_without_a_hub_is_a_write_to_the_store(admin: Admin) -> None:
     assert [row["subscriber"] for row in admin.done("subscription", "list", "news", "-o", "ndjson").rows] == ["other"]
 
 
+def test_delete_of_what_somebody_else_deletes_while_it_asks_finds_it_absent(admin: Admin) -> None:
+    for options, code, said in ((("--if-exists",), ExitCode.DONE, "absent"), ((), ExitCode.NOT_FOUND, "there is no")):
+        admin.done("subscription", "create", "news", "reader")
+        with admin.start("subscription", "delete", "news", "reader", *options) as asking:
+            assert asking.stderr is not None
+            question = b""
+            while not question.endswith(b"[y/N] "):
+                question += (byte := asking.stderr.read(1))
+                assert byte, question
+            admin.done("subscription", "delete", "news", "reader", "--yes")
+            out, err = asking.communicate(b"y\n", timeout=60)
+        assert (asking.returncode, said in (out + err).decode()) == (code, True), (out, err)
+
+
 # ----------------------------------------------------------------------------------------------------------------- lag
 
 
