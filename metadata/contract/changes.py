@@ -12,7 +12,7 @@ from hedwig.errors import HedwigError
 from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.metadata.contract.operations import RecordKey
 
-__all__ = ["ChangedRecord", "Changes", "ChangesLostError", "ChangesUntoldError", "TracksChanges"]
+__all__ = ["ChangedRecord", "Changes", "ChangesLostError", "ChangesUnsupportedError", "TracksChanges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ChangesLostError(HedwigError):
     """Some changes since `begin` are unknown for good. The caller has to begin again and read every record."""
 
 
-class ChangesUntoldError(HedwigError):
+class ChangesUnsupportedError(HedwigError):
     """This store cannot report which records are changed. The text says why."""
 
 
@@ -39,8 +39,8 @@ class Changes(Protocol):
 
         A read through the same store after this sees every change that `take` will not return.
 
-        Raises: ChangesUntoldError - this store never reports changes; MetadataUnavailableError, UncertainStateError -
-            begin again.
+        Raises: ChangesUnsupportedError - this store never reports changes; MetadataUnavailableError,
+            UncertainStateError - begin again.
         """
         ...
 

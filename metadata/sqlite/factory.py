@@ -23,7 +23,7 @@ from hedwig.metadata.contract.topic_listing import merge_topics
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.sqlite.changes import SqliteChanges
 from hedwig.metadata.sqlite.named_records import SqliteNamedRecords
-from hedwig.metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
+from hedwig.metadata.sqlite.reading import ReadOnlyThread, log_of, may_only_be_read
 from hedwig.metadata.sqlite.sqlite_thread import MEMORY, SqliteThread, connect, is_forbidden
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
 from hedwig.model import Topic
@@ -50,11 +50,11 @@ class SqliteFactory:
         path = _path(url)
         if path != MEMORY and not await asyncio.to_thread(Path(path).exists):
             return None
-        lane = await _lane("hedwig-sqlite-layout", path, url, options, writes=False)
+        thread = await _thread("hedwig-sqlite-layout", path, url, options, writes=False)
         try:
-            return await lane.run(f"read the layout of {url.text}", lambda connection: _read_layout(connection, url))
+            return await thread.run(f"read the layout of {url.text}", lambda connection: _read_layout(connection, url))
         finally:
-            await lane.close()
+            await thread.close()
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> "SqliteBackend":
         path = _path(url)
@@ -82,7 +82,7 @@ class SqliteFactory:
     ) -> "SqliteBackend":
         await _check_directory(url, path)
         is_closed = await _is_closed(path, options)
-        writer = await _lane("hedwig-sqlite-writer", path, url, options, writes=not is_closed)
+        writer = await _thread("hedwig-sqlite-writer", path, url, options, writes=not is_closed)
         try:
             layout = await writer.run(f"open {url.text}", lambda connection: prepare(connection, url))
         except BaseException:
@@ -90,7 +90,7 @@ class SqliteFactory:
             raise
         reader = writer
         if path != MEMORY and not is_closed:
-            reader = await _lane("hedwig-sqlite-reader", path, url, options, writes=False)
+            reader = await _thread("hedwig-sqlite-reader", path, url, options, writes=False)
         return SqliteBackend(path, layout, writer, reader, options)
 
 
@@ -174,10 +174,10 @@ async def _is_closed(path: str, options: StoreOptions) -> bool:
     return options.reads_only and path != MEMORY and await asyncio.to_thread(may_only_be_read, path)
 
 
-async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> SqliteThread:
+async def _thread(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> SqliteThread:
     try:
         if not writes and await _is_closed(path, options):
-            return await asyncio.to_thread(ReadOnlyLane, name, path, options)
+            return await asyncio.to_thread(ReadOnlyThread, name, path, options)
         connection = await asyncio.to_thread(connect, path, options)
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:

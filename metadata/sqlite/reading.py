@@ -21,7 +21,7 @@ from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 
-__all__ = ["ReadOnlyLane", "connect_to_read", "log_of", "may_only_be_read"]
+__all__ = ["ReadOnlyThread", "connect_to_read", "log_of", "may_only_be_read"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def may_only_be_read(path: str) -> bool:
     return not (is_log_writable and os.access(path, os.W_OK))
 
 
-class ReadOnlyLane(SqliteThread):
+class ReadOnlyThread(SqliteThread):
     """A SqliteThread on a file that may only be read, which detects changes of the file while it reads."""
 
     def __init__(self, name: str, path: str, options: StoreOptions) -> None:

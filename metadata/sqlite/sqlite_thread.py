@@ -1,4 +1,4 @@
-"""One thread with one SQLite connection, also called a lane, which serves asyncio callers in batches.
+"""One thread with one SQLite connection, which serves asyncio callers in batches.
 
 SQLite allows one writer at a time, and each commit costs one disk sync. So concurrent writes gain nothing from more
 threads, and everything from sharing a commit. All jobs that wait when the thread begins a batch form one transaction.

@@ -86,9 +86,9 @@ class SqliteTable(Generic[R]):
 
     async def _apply(self, operations: Sequence[Operation[R]], deadline: Deadline) -> list[Outcome[R]]:
         works = [self._work(operation) for operation in operations]
-        lane = self._reader if all(isinstance(operation, Read) for operation in operations) else self._writer
+        thread = self._reader if all(isinstance(operation, Read) for operation in operations) else self._writer
         try:
-            return await lane.run(
+            return await thread.run(
                 f"{len(works)} operations on {self._kind.name}",
                 lambda connection: [work(connection) for work in works],
                 deadline,

@@ -48,16 +48,16 @@ class ZookeeperBackend:
         self._options = options
         self.named_records = ZookeeperNamedRecords(bridge, places, options)
         self._tokens = Tokens(options.random)
-        self._lanes = DeleteBatches(bridge, self._tokens)
+        self._deletes = DeleteBatches(bridge, self._tokens)
         self._listing = Listing(bridge, places, options, _RECORDS)
-        self._grounds: Mapping[str, TableContext[Any]] = {
-            "hub": self._ground(OWNERSHIP, HUB_INFO),
-            "ledgers": self._ground(PERSISTENCE, LEDGER_RANGES),
-            "subscribers": self._ground(SUBSCRIPTIONS, SUBSCRIPTION),
+        self._contexts: Mapping[str, TableContext[Any]] = {
+            "hub": self._context(OWNERSHIP, HUB_INFO),
+            "ledgers": self._context(PERSISTENCE, LEDGER_RANGES),
+            "subscribers": self._context(SUBSCRIPTIONS, SUBSCRIPTION),
         }
         place_of = {"hub": self._owner_place, "ledgers": self._ranges_place, "subscribers": places.subscription}
         self._tables: dict[str, ZnodeTable[Any]] = {
-            ground.kind.name: ZnodeTable(ground, place_of[name], name) for name, ground in self._grounds.items()
+            context.kind.name: ZnodeTable(context, place_of[name], name) for name, context in self._contexts.items()
         }
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
@@ -83,9 +83,9 @@ class ZookeeperBackend:
     def scan_topics(
         self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[list[ScannedRecord], None]:
-        grounds = {name: ground for name, ground in self._grounds.items() if ground.kind in kinds}
-        listing = Listing(self._bridge, self._places, self._options, grounds)
-        return TreeScan(grounds, listing).pages(prefix, start_after, SCAN_ROWS)
+        contexts = {name: context for name, context in self._contexts.items() if context.kind in kinds}
+        listing = Listing(self._bridge, self._places, self._options, contexts)
+        return TreeScan(contexts, listing).pages(prefix, start_after, SCAN_ROWS)
 
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> ZookeeperChanges:
         return ZookeeperChanges(kinds, self._bridge, self._places, self._options)
@@ -106,10 +106,10 @@ class ZookeeperBackend:
 
     async def close(self) -> None:
         await self._bridge.close()
-        await self._lanes.close()
+        await self._deletes.close()
 
-    def _ground(self, kind: RecordKind[R], codec: Codec[R]) -> TableContext[R]:
-        return TableContext(self._bridge, self._lanes, self._places, self._options, self._tokens, kind, codec)
+    def _context(self, kind: RecordKind[R], codec: Codec[R]) -> TableContext[R]:
+        return TableContext(self._bridge, self._deletes, self._places, self._options, self._tokens, kind, codec)
 
     def _owner_place(self, key: RecordKey) -> RecordPath:
         return self._places.topic_record(key.topic, "hub")

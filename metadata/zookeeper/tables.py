@@ -42,24 +42,24 @@ class _Creation(NamedTuple, Generic[R]):
 class ZnodeTable(Generic[R]):
     """A VersionedTable. `place_of` returns where a key's record is; `record_name` names the child of its topic."""
 
-    def __init__(self, ground: TableContext[R], place_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
-        self._ground = ground
+    def __init__(self, context: TableContext[R], place_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
+        self._context = context
         self._place_of = place_of
         self._record_name = record_name
-        self._shared_creates = SharedCreates[R](ground.bridge, ground.forecast)
-        self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
-        self._tree_scan = TreeScan({record_name: ground}, self._listing)
+        self._shared_creates = SharedCreates[R](context.bridge, context.forecast)
+        self._listing = Listing(context.bridge, context.places, context.options, (record_name,))
+        self._tree_scan = TreeScan({record_name: context}, self._listing)
 
     async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
-        ground = self._ground
-        ground.kind.check(key)
+        context = self._context
+        context.kind.check(key)
         place = self._place_of(key)
 
         async def attempt(deadline: Deadline) -> GuardedRead:
-            return await look(ground.bridge, place, deadline)
+            return await look(context.bridge, place, deadline)
 
-        sight = await reading(ground.options, f"reading the {ground.kind.noun} of {key}", attempt, deadline)
-        return None if sight.found is None else ground.versioned(key, place.path, sight.found, sight.guard)
+        sight = await reading(context.options, f"reading the {context.kind.noun} of {key}", attempt, deadline)
+        return None if sight.found is None else context.versioned(key, place.path, sight.found, sight.guard)
 
     async def write(
         self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
@@ -69,27 +69,27 @@ class ZnodeTable(Generic[R]):
 
     def _builder(self, key: RecordKey, record: R, *, merge: bool = False) -> Build:
         """Return the function that makes the bytes of a record. Raises InvalidArgumentError - it cannot be stored."""
-        ground = self._ground
-        ground.kind.check(key)
+        context = self._context
+        context.kind.check(key)
         # Encode before anything is sent, also for a merge, so that a record that cannot be stored is refused at once.
-        body = ground.codec.encode(record)
-        ground.kind.check_size(key, body)
+        body = context.codec.encode(record)
+        context.kind.check_size(key, body)
 
         def build(stored: bytes | None) -> bytes:
             if stored is None or not merge:
                 return body
-            merged = ground.codec.merge(stored, record)
-            ground.kind.check_size(key, merged)
+            merged = context.codec.merge(stored, record)
+            context.kind.check_size(key, merged)
             return merged
 
         return build
 
     async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
-        self._ground.kind.check_delete(key, version)
+        self._context.kind.check_delete(key, version)
         await self._mutation(key, "deleting", deadline).delete(version)
 
     async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
-        until = deadline or deadline_of_all(self._ground.options, len(operations))
+        until = deadline or deadline_of_all(self._context.options, len(operations))
         outcomes: list[Outcome[R]] = [Outcome()] * len(operations)
         new = [index for index, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW]
         together = new if len(new) > 1 else []
@@ -101,7 +101,7 @@ class ZnodeTable(Generic[R]):
                 outcomes[index] = await carry_out(self, operations[index], until)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(alone), self._ground.options.in_flight_max)):
+            for _ in range(min(len(alone), self._context.options.in_flight_max)):
                 group.create_task(work())
             for creations in self._companies(operations, together, outcomes, until):
                 group.create_task(self._create_together(creations, outcomes))
@@ -126,7 +126,7 @@ class ZnodeTable(Generic[R]):
             yield [creations[place] for place in company]
 
     async def _create_together(self, creations: Sequence["_Creation[R]"], outcomes: list[Outcome[R]]) -> None:
-        deadline = within_lease(self._ground.options.clock, creations[0].mutation.deadline)
+        deadline = within_lease(self._context.options.clock, creations[0].mutation.deadline)
         await self._shared_creates.carry_out([each.cas for each in creations], deadline)
 
         async def finish(creation: _Creation[R]) -> None:
@@ -141,19 +141,19 @@ class ZnodeTable(Generic[R]):
         await asyncio.gather(*(finish(creation) for creation in creations if not creation.cas.is_done))
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
-        ground = self._ground
+        context = self._context
         as_topic(topic)
-        parent = ground.places.subscribers(topic)
+        parent = context.places.subscribers(topic)
         what = f"reading the subscriptions of {RecordKey(topic)}"
-        async for subscriber, found, guard in scan_children(ground.bridge, ground.options, parent, what):
+        async for subscriber, found, guard in scan_children(context.bridge, context.options, parent, what):
             key = RecordKey(topic, subscriber)
-            yield subscriber, ground.versioned(key, ground.places.subscription(key).path, found, guard)
+            yield subscriber, context.versioned(key, context.places.subscription(key).path, found, guard)
 
     async def count_of(self, topic: Topic) -> int:
-        ground = self._ground
+        context = self._context
         as_topic(topic)
         what = f"counting the subscriptions of {RecordKey(topic)}"
-        (number,) = await count_children(ground.bridge, ground.options, [ground.places.subscribers(topic)], what)
+        (number,) = await count_children(context.bridge, context.options, [context.places.subscribers(topic)], what)
         return number or 0
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
@@ -162,7 +162,7 @@ class ZnodeTable(Generic[R]):
     async def records(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
-        async with aclosing(self._tree_scan.pages(prefix, start_after, self._ground.options.page_rows)) as pages:
+        async with aclosing(self._tree_scan.pages(prefix, start_after, self._context.options.page_rows)) as pages:
             async for page in pages:
                 yield [(item.key, item.outcome) for item in page]
 
@@ -171,12 +171,12 @@ class ZnodeTable(Generic[R]):
         async with aclosing(self._listing.found(prefix, None)) as found:
             await shares.take(found)
         # Packing very many names takes long, and must not block the event loop.
-        return await asyncio.to_thread(shares.ranges, self._ground.kind.name, prefix or b"", parts, rows_min)
+        return await asyncio.to_thread(shares.ranges, self._context.kind.name, prefix or b"", parts, rows_min)
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
         topics = listed_topics(keys.listed or b"")
         found = ((topic, {self._record_name: number}) for topic, number in topics)
-        async with aclosing(self._tree_scan.pages_of(found, self._ground.options.page_rows)) as pages:
+        async with aclosing(self._tree_scan.pages_of(found, self._context.options.page_rows)) as pages:
             async for page in pages:
                 yield [(item.key, item.outcome) for item in page]
 
@@ -184,4 +184,4 @@ class ZnodeTable(Generic[R]):
         return sum((await self._listing.count()).values())
 
     def _mutation(self, key: RecordKey, doing: str, deadline: Deadline | None) -> Mutation[R]:
-        return Mutation(self._ground, key, self._place_of(key), doing, deadline)
+        return Mutation(self._context, key, self._place_of(key), doing, deadline)

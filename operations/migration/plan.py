@@ -10,7 +10,7 @@ from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError, LayoutMissingError, OperationError, exit_code_of
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import Layout, MetadataStore, MetadataUrl, open_metadata
-from hedwig.metadata.contract.changes import ChangesUntoldError
+from hedwig.metadata.contract.changes import ChangesUnsupportedError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
 from hedwig.metadata.freezing import read_freeze
 from hedwig.metadata.migration.run import Migration, MigrationError
@@ -75,7 +75,7 @@ class MigrationPlan:
             try:
                 await changes.begin()
                 await changes.end()
-            except ChangesUntoldError:
+            except ChangesUnsupportedError:
                 changes = None
         return "everything" if changes is None else "what changed last"
 

@@ -23,7 +23,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.bulk.comparison import BUCKETS, StoreDigest
-from hedwig.metadata.contract.changes import ChangesLostError, ChangesUntoldError
+from hedwig.metadata.contract.changes import ChangesLostError, ChangesUnsupportedError
 from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.freezing import FreezeLostError, StoreFreeze, read_freeze
 from hedwig.metadata.migration.run import Migration
@@ -83,7 +83,7 @@ class MigrationRun:
         if followed is not None:
             try:
                 await followed.begin()
-            except ChangesUntoldError as exc:
+            except ChangesUnsupportedError as exc:
                 self._do_without(exc)
         try:
             yield
@@ -148,7 +148,7 @@ class MigrationRun:
                 break
             except ChangesLostError as exc:
                 self._note_loss(exc)
-            except ChangesUntoldError as exc:
+            except ChangesUnsupportedError as exc:
                 self._do_without(exc)
         self.caught_up += self._migration.reconciler.mended - mended
         if self._followed is None and catches_up:

@@ -138,7 +138,7 @@ async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
     store = await clients.open(place, StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1, clock=clock))
     topic = Topic(names(b"listed"))
     await _fill(store, topic)
-    lane = store._backend._reader  # type: ignore[attr-defined]
+    thread = store._backend._reader  # type: ignore[attr-defined]
 
     listing = aiter(store.subscriptions.read_subscriptions(topic))
 
@@ -147,7 +147,7 @@ async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
 
     async def wait_for_a_page() -> None:
         free = threading.Event()
-        other = asyncio.create_task(lane.run("read on", lambda _: free.wait()))
+        other = asyncio.create_task(thread.run("read on", lambda _: free.wait()))
         page = asyncio.create_task(next_page())
         await asyncio.sleep(0)
         clock.ahead_s += 0.75 * TIMEOUT_S

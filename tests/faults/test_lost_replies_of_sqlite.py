@@ -129,8 +129,8 @@ async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -
     """Limit the pages of the file, as a full disk does: SQLite takes the whole transaction back, and says so."""
     told: dict[str, dict[str, Any]] = {}
     async with await open_metadata(f"sqlite://{path}") as store:
-        lane = store._backend.writer  # type: ignore[attr-defined]
-        await lane.run("limit", lambda connection: connection.execute("PRAGMA max_page_count = 30").fetchall())
+        thread = store._backend.writer  # type: ignore[attr-defined]
+        await thread.run("limit", lambda connection: connection.execute("PRAGMA max_page_count = 30").fetchall())
 
         async def write(number: int) -> None:
             topic = f"topic-{number}"
@@ -146,7 +146,7 @@ async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -
         errors = [fact for fact in told.values() if "error" in fact]
         assert errors
         assert all(fact["definite"] and "full" in fact["error"] for fact in errors), "surely not applied"
-        await lane.run("lift", lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
+        await thread.run("lift", lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
         await write(10**6)
         assert "version" in told["topic-1000000"]
     await _assert_as_told(path, told)

@@ -100,6 +100,6 @@ class ModelWay:
 
 def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
     """Return the metadata store that is reached over `way`."""
-    lane = cast(SqliteThread, way)
+    thread = cast(SqliteThread, way)
     layout = Layout(kind="sqlite", store_id="model")
-    return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, lane, lane, options), options)
+    return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, thread, thread, options), options)

@@ -253,7 +253,7 @@ class NativeDriver:
 
     async def _carry_out(self, action: Action) -> Any:
         """Return the outcome of an action on a row. Raises the failures that the driver seam names."""
-        self._cluster.lane(action.region.server).submit(action)
+        self._cluster.batcher(action.region.server).submit(action)
         return await self._outcome(action)
 
     async def _carry_out_all(self, actions: Sequence[Action]) -> list[Any]:
@@ -264,7 +264,7 @@ class NativeDriver:
         outcomes: list[Any] = []
         try:
             for server, of_server in by_server.items():
-                self._cluster.lane(server).submit_all(of_server)
+                self._cluster.batcher(server).submit_all(of_server)
             # Wait one after the other, without a task for each. The outcomes of a batch arrive together.
             for action in actions:
                 try:

@@ -20,7 +20,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.contract.changes import ChangedRecord, ChangesLostError, ChangesUntoldError
+from hedwig.metadata.contract.changes import ChangedRecord, ChangesLostError, ChangesUnsupportedError
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.zookeeper.records.paths import Paths, is_record_path, record_at
@@ -61,7 +61,7 @@ class ZookeeperChanges:
             self._watch.begin()
             (refusal,) = await self._bridge.send(deadline, watch_tree(self._watch.root))
             if isinstance(refusal, ZookeeperError):
-                raise ChangesUntoldError(
+                raise ChangesUnsupportedError(
                     f"ZooKeeper at {self._bridge.hosts} cannot watch a whole tree, as servers from release 3.6 on can "
                     f"({type(refusal).__name__})"
                 )

@@ -67,14 +67,14 @@ _FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
 
 
 class TreeScan:
-    """Scans for the records of `grounds`, each by the name of its node, in the order in which they are given."""
+    """Scans for the records of `contexts`, each by the name of its node, in the order in which they are given."""
 
-    def __init__(self, grounds: Mapping[str, TableContext[Any]], listing: Listing) -> None:
+    def __init__(self, contexts: Mapping[str, TableContext[Any]], listing: Listing) -> None:
         """`listing` lists topics that have any of these."""
-        self._grounds = grounds
+        self._contexts = contexts
         self._listing = listing
-        ground = next(iter(grounds.values()))
-        self._bridge, self._places, self._options = ground.bridge, ground.places, ground.options
+        context = next(iter(contexts.values()))
+        self._bridge, self._places, self._options = context.bridge, context.places, context.options
         self._what = f"reading the records under {self._places.topics}"
 
     async def pages(
@@ -168,10 +168,10 @@ class TreeScan:
         if not wanted:
             return met
         for nodes, (guard, found) in zip(wanted, await reading(self._options, self._what, attempt), strict=True):
-            for (name, ground, key), node in zip(nodes.records, found, strict=True):
+            for (name, context, key), node in zip(nodes.records, found, strict=True):
                 # None: the record vanished after the walk found it.
                 if node is not None:
-                    met.append(_scanned(ground, key, f"{nodes.parent}/{name}", node, guard))
+                    met.append(_scanned(context, key, f"{nodes.parent}/{name}", node, guard))
         return met
 
     async def _subscribers(self, parcel: _Parcel) -> Iterator[ChildNames]:
@@ -184,27 +184,27 @@ class TreeScan:
     def _nodes(self, topic: Topic, records: Mapping[str, int], subscribers: Iterator[ChildNames]) -> Iterator[_Nodes]:
         """Iterate over the nodes to read of a topic. If it has subscriptions, `subscribers` yields their names next."""
         own = [
-            (name, ground, RecordKey(topic))
-            for name, ground in self._grounds.items()
+            (name, context, RecordKey(topic))
+            for name, context in self._contexts.items()
             if name in records and name != _SUBSCRIBERS
         ]
         if own:
             yield _Nodes(self._places.topic(topic), own)
         if records.get(_SUBSCRIBERS):
-            ground = self._grounds[_SUBSCRIBERS]
+            context = self._contexts[_SUBSCRIBERS]
             named = ((name, subscriber_of(name)) for name in next(subscribers))
-            known = [(name, ground, RecordKey(topic, who)) for name, who in named if who is not None]
+            known = [(name, context, RecordKey(topic, who)) for name, who in named if who is not None]
             yield _Nodes(self._places.subscribers(topic), known)
 
     async def _many(self, topic: Topic) -> AsyncGenerator[list[ScannedRecord], None]:
         """Iterate over the subscriptions of a topic with many of them."""
-        ground = self._grounds[_SUBSCRIBERS]
+        context = self._contexts[_SUBSCRIBERS]
         parent = self._places.subscribers(topic)
         what = f"reading the subscriptions of {RecordKey(topic)}"
         run: list[ScannedRecord] = []
         async for subscriber, node, guard in scan_children(self._bridge, self._options, parent, what):
             key = RecordKey(topic, subscriber)
-            run.append(_scanned(ground, key, self._places.subscription(key).path, node, guard))
+            run.append(_scanned(context, key, self._places.subscription(key).path, node, guard))
             if len(run) >= _FEW:
                 yield run
                 run = []
@@ -216,5 +216,5 @@ async def _one_by_one(found: Iterable[tuple[Topic, Mapping[str, int]]]) -> _Foun
         yield each
 
 
-def _scanned(ground: TableContext[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
-    return ScannedRecord(ground.kind, key, outcome_of(lambda: ground.versioned(key, path, node, guard)))
+def _scanned(context: TableContext[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
+    return ScannedRecord(context.kind, key, outcome_of(lambda: context.versioned(key, path, node, guard)))

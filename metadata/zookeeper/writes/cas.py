@@ -343,7 +343,7 @@ class DeleteCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        lanes: DeleteBatches,
+        deletes: DeleteBatches,
         place: RecordPath,
         codec: Codec[R],
         token: bytes,
@@ -351,7 +351,7 @@ class DeleteCas(_Cas[R]):
         hints: ZnodeVersion | None,
     ) -> None:
         super().__init__(bridge, place, codec, token)
-        self._lanes = lanes
+        self._deletes = deletes
         self._expected = expected
         self._guard = None if hints is None else hints.guard
         self._lost: DeleteTicket | None = None
@@ -368,7 +368,7 @@ class DeleteCas(_Cas[R]):
                     continue
             ticket = DeleteTicket(self._place, self._expected[1], self._guard, deadline)
             try:
-                if await self._lanes.delete(ticket):
+                if await self._deletes.delete(ticket):
                     return None
             except OutcomeUnknownError:
                 self._doubt = True

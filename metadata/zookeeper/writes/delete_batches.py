@@ -2,9 +2,9 @@
 
 Every delete moves the guard of its neighbours. Of deletes sent side by side, one would win, and all others would look
 and try again. The number of requests would grow with the square of the number of deletes. So the deletes under one
-parent queue in a lane. Those that arrive while one transaction is under way go into the next.
+parent wait in one queue. Those that arrive while one transaction is under way go into the next.
 
-A delete may use a later guard than its caller saw, if every step in between was an answered transaction of this lane.
+A delete may use a later guard than its caller saw, if every step in between was an answered transaction of this queue.
 Such transactions are known to have created nothing. After one step by another writer the guard does not match.
 """
 
@@ -30,7 +30,7 @@ _PATH_CHARS_MAX: Final = 128 * 1024
 
 
 class DeleteTicket:
-    """One delete on its way through a lane.
+    """One delete on its way through a queue.
 
     `guard` is the caller's at first, then the one that was sent. `mark` is the content of the parent if the delete was
     applied; it is None before the delete is sent.
@@ -48,12 +48,12 @@ class DeleteTicket:
 
 
 class DeleteBatches:
-    """The lanes of one open store. A lane exists while it has deletes to send."""
+    """The queues of one open store. A queue exists while it has deletes to send."""
 
     def __init__(self, bridge: Bridge, tokens: Tokens) -> None:
         self._bridge = bridge
         self._tokens = tokens
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, _Queue] = {}
         self._runs: set[asyncio.Task[None]] = set()
 
     async def delete(self, ticket: DeleteTicket) -> bool:
@@ -63,15 +63,15 @@ class DeleteBatches:
         Raises: as Bridge.send.
         """
         parent = ticket.place.parent
-        lane = self._lanes.get(parent)
-        if lane is None:
-            lane = self._lanes[parent] = _Lane(self._bridge, self._tokens)
-            lane.add(ticket)
-            run = asyncio.create_task(self._run(parent, lane))
+        queue = self._queues.get(parent)
+        if queue is None:
+            queue = self._queues[parent] = _Queue(self._bridge, self._tokens)
+            queue.add(ticket)
+            run = asyncio.create_task(self._run(parent, queue))
             self._runs.add(run)
             run.add_done_callback(self._runs.discard)
         else:
-            lane.add(ticket)
+            queue.add(ticket)
         try:
             async with asyncio.timeout(ticket.deadline.remaining_s()):
                 return await ticket.answer
@@ -85,14 +85,14 @@ class DeleteBatches:
         """Wait for the transactions under way. Close the bridge first, so that they end at once."""
         await asyncio.gather(*self._runs)
 
-    async def _run(self, parent: str, lane: "_Lane") -> None:
+    async def _run(self, parent: str, queue: "_Queue") -> None:
         try:
-            await lane.run()
+            await queue.run()
         finally:
-            del self._lanes[parent]
+            del self._queues[parent]
 
 
-class _Lane:
+class _Queue:
     """The deletes under one parent: one transaction under way, the others waiting."""
 
     def __init__(self, bridge: Bridge, tokens: Tokens) -> None:

@@ -38,7 +38,7 @@ class TableContext(Generic[R]):
     """What every operation of one table works with."""
 
     bridge: Bridge
-    lanes: DeleteBatches
+    deletes: DeleteBatches
     places: Paths
     options: StoreOptions
     tokens: Tokens
@@ -67,14 +67,14 @@ class Mutation(Generic[R]):
     """One write or delete, with one deadline, and one token for all of its attempts."""
 
     def __init__(
-        self, ground: TableContext[R], key: RecordKey, place: RecordPath, doing: str, deadline: Deadline | None
+        self, context: TableContext[R], key: RecordKey, place: RecordPath, doing: str, deadline: Deadline | None
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._key = key
         self._place = place
-        self._what = f"{doing} the {ground.kind.noun} of {key}"
-        self._attempts = Attempts(ground.options, self._what, deadline)
-        self._token = ground.tokens.new()
+        self._what = f"{doing} the {context.kind.noun} of {key}"
+        self._attempts = Attempts(context.options, self._what, deadline)
+        self._token = context.tokens.new()
 
     @property
     def deadline(self) -> Deadline:
@@ -95,9 +95,9 @@ class Mutation(Generic[R]):
 
     def create(self, build: Build) -> CreateCas[R]:
         """Return the create of the record that `build` makes, without running it."""
-        ground = self._ground
+        context = self._context
         return CreateCas(
-            ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
+            context.bridge, context.places, self._place, context.codec, self._token, build(None), context.forecast
         )
 
     async def finish_create(self, cas: CreateCas[R]) -> Version:
@@ -113,7 +113,7 @@ class Mutation(Generic[R]):
         while version == ANY:
             sight = await self._look()
             if sight.found is None:
-                raise self._ground.kind.missing(self._key)
+                raise self._context.kind.missing(self._key)
             if await self._run(self._delete(sight.found.identity, self._hints(sight.found, sight.guard))) is None:
                 return
         expected = await self._expected(version)
@@ -132,15 +132,15 @@ class Mutation(Generic[R]):
                 return cas.version
 
     def _update(self, expected: Identity, hints: ZnodeVersion | None, build: Build, merge: bool) -> UpdateCas[R]:
-        ground = self._ground
-        return UpdateCas(ground.bridge, self._place, ground.codec, self._token, expected, hints, build, merge)
+        context = self._context
+        return UpdateCas(context.bridge, self._place, context.codec, self._token, expected, hints, build, merge)
 
     def _delete(self, expected: Identity, hints: ZnodeVersion | None) -> DeleteCas[R]:
-        ground = self._ground
-        return DeleteCas(ground.bridge, ground.lanes, self._place, ground.codec, self._token, expected, hints)
+        context = self._context
+        return DeleteCas(context.bridge, context.deletes, self._place, context.codec, self._token, expected, hints)
 
     def _hints(self, found: Found, guard: int | None) -> ZnodeVersion:
-        return version_of(self._place.path, found, guard, self._ground.codec)
+        return version_of(self._place.path, found, guard, self._context.codec)
 
     async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[GuardedRead] | None:
         try:
@@ -159,16 +159,16 @@ class Mutation(Generic[R]):
 
     async def _look(self) -> GuardedRead:
         async def attempt(deadline: Deadline) -> GuardedRead:
-            return await look_closely(self._ground.bridge, self._place, deadline)
+            return await look_closely(self._context.bridge, self._place, deadline)
 
         return await self._attempts.read(attempt)
 
     def _refuse(self, sight: GuardedRead | None, *, is_new: bool = False) -> NoReturn:
-        kind = self._ground.kind
+        kind = self._context.kind
         if sight is None or sight.found is None:
             raise kind.missing(self._key)
         try:
-            current = self._ground.versioned(self._key, self._place.path, sight.found, sight.guard)
+            current = self._context.versioned(self._key, self._place.path, sight.found, sight.guard)
         except CorruptRecordError as exc:
             # The write is refused all the same, but the error cannot carry the current record.
             error = kind.exists_error if is_new else BadVersionError

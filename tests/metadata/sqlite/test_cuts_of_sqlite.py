@@ -87,11 +87,11 @@ async def test_a_read_that_does_not_end_in_time_leaves_nothing_uncertain(tmp_pat
         (False, MetadataUnavailableError, ExitCode.UNAVAILABLE),
         (True, UncertainStateError, ExitCode.OUTCOME_UNKNOWN),
     ):
-        lane = SqliteThread("slow", connect(str(tmp_path / "store.db"), options), options, writes=writes)
+        thread = SqliteThread("slow", connect(str(tmp_path / "store.db"), options), options, writes=writes)
         with pytest.raises(MetadataUnavailableError) as caught:
-            await lane.run("look", lambda _: goes_on.wait(30))
+            await thread.run("look", lambda _: goes_on.wait(30))
         goes_on.set()
-        await lane.close()
+        await thread.close()
         goes_on.clear()
         assert type(caught.value) is expected
         assert exit_code_of(caught.value) is code

@@ -9,7 +9,7 @@ import pytest
 
 from hedwig.errors import LayoutMissingError, MetadataUnavailableError
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
-from hedwig.metadata.sqlite.reading import ReadOnlyLane
+from hedwig.metadata.sqlite.reading import ReadOnlyThread
 
 
 @pytest.fixture
@@ -32,30 +32,30 @@ def _write(connection: sqlite3.Connection) -> None:
 
 def test_what_is_changed_while_it_is_read_is_not_believed(path: Path) -> None:
     async def read() -> None:
-        lane = ReadOnlyLane("reading", str(path), StoreOptions())
+        thread = ReadOnlyThread("reading", str(path), StoreOptions())
         try:
-            assert await lane.run("count", _count) == 0
+            assert await thread.run("count", _count) == 0
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 _write(other)
                 # That is in the log alone: what is read is as it was.
-                assert await lane.run("count", _count) == 0
+                assert await thread.run("count", _count) == 0
             with pytest.raises(MetadataUnavailableError, match="begun to write"):
-                await lane.run("count", _count)
+                await thread.run("count", _count)
         finally:
-            await lane.close()
+            await thread.close()
 
     asyncio.run(read())
 
 
 def test_changes_of_others_that_have_it_open_are_seen(path: Path) -> None:
     async def read(other: sqlite3.Connection) -> None:
-        lane = ReadOnlyLane("reading", str(path), StoreOptions())
+        thread = ReadOnlyThread("reading", str(path), StoreOptions())
         try:
-            assert await lane.run("count", _count) == 1
+            assert await thread.run("count", _count) == 1
             other.execute("DELETE FROM persistence")
-            assert await lane.run("count", _count) == 0
+            assert await thread.run("count", _count) == 0
         finally:
-            await lane.close()
+            await thread.close()
 
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         _write(other)
@@ -64,9 +64,9 @@ def test_changes_of_others_that_have_it_open_are_seen(path: Path) -> None:
 
 def test_reading_leaves_nothing_beside_the_file(path: Path) -> None:
     async def read() -> None:
-        lane = ReadOnlyLane("reading", str(path), StoreOptions())
-        assert await lane.run("count", _count) == 0
-        await lane.close()
+        thread = ReadOnlyThread("reading", str(path), StoreOptions())
+        assert await thread.run("count", _count) == 0
+        await thread.close()
 
     asyncio.run(read())
     assert list(path.parent.iterdir()) == [path]

@@ -31,10 +31,10 @@ def run_in_file(path: str) -> Execute:
 
 def run_in_memory(store: MetadataStore) -> Execute:
     """Return a function that executes one statement on the only connection there is, past everything built on it."""
-    lane = store._backend.writer  # type: ignore[attr-defined]
+    thread = store._backend.writer  # type: ignore[attr-defined]
 
     async def execute(statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = await lane.run(
+        rows: list[tuple[Any, ...]] = await thread.run(
             "probe", lambda connection: connection.execute(statement, values).fetchall()
         )
         return rows

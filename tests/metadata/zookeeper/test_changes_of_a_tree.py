@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevServers
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
+from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError, ChangesUnsupportedError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.testing import samples
 from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
@@ -378,7 +378,7 @@ async def test_releases_that_have_no_such_watches_say_so_and_are_used_on(tmp_pat
             changes = store.changes()
             assert changes is not None
             for number in range(2):
-                with pytest.raises(ChangesUntoldError, match=r"from release 3\.6 on"):
+                with pytest.raises(ChangesUnsupportedError, match=r"from release 3\.6 on"):
                     await changes.begin()
                 await _create(store, Topic(b"t-%d" % number))
                 with pytest.raises(ChangesLostError):

@@ -46,7 +46,7 @@ class Cluster:
         self._identity = identity
         self._links = Links(self._lost, route, identity.user)
         self.registry = make_registry(self._links)
-        self._lanes: dict[Server, Batcher] = {}
+        self._batchers: dict[Server, Batcher] = {}
         self._locations: dict[str, Locations] = {}
         self._meta: Region | None = None
         self._master: Server | None = None
@@ -81,12 +81,12 @@ class Cluster:
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
         raise NowhereError(table)
 
-    def lane(self, server: Server) -> Batcher:
+    def batcher(self, server: Server) -> Batcher:
         """Return the batcher for actions on rows to a region server."""
-        found = self._lanes.get(server)
+        found = self._batchers.get(server)
         if found is None:
             link = self._links.to(server, DATA)
-            found = self._lanes[server] = Batcher(link, self._clock, self._in_flight_max, self._gathering)
+            found = self._batchers[server] = Batcher(link, self._clock, self._in_flight_max, self._gathering)
         return found
 
     async def data_connection(self, server: Server, deadline: Deadline, *, in_blocks: bool = False) -> Connection:
@@ -163,8 +163,8 @@ class Cluster:
         for locations in self._locations.values():
             await locations.close()
         await self._links.close()
-        for lane in self._lanes.values():
-            await lane.close()
+        for batcher in self._batchers.values():
+            await batcher.close()
 
     async def _ask_meta(
         self,
