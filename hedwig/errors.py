@@ -5,6 +5,14 @@
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
     ├── OperationError                          a command or job cannot go on: one line, and an exit code
+    │   ├── BenchmarkError (of benchmarks)      something could not be measured
+    │   ├── DevError (of cli.dev)               a server cannot be started or stopped
+    │   │   ├── NotAnsweringError               it runs, but did not answer before the deadline
+    │   │   ├── NotReadyError                   it does not do its work yet
+    │   │   └── UnknownServerError              there is none of that name
+    │   ├── EndpointError (of operations)       an admin endpoint did not answer properly
+    │   │   └── RefusedError                    it refused the request
+    │   └── JobError (of pipeline)              a job cannot go on
     ├── ConfigurationError                      a URL or option that cannot work
     │   └── MissingExtraError                   an extra that is not installed; says which one to install
     ├── ExportFileError                         a file that is no complete export of metadata; says what is wrong
@@ -43,17 +51,28 @@
     │   └── MetadataUnavailableError            the store could not be asked: surely not applied
     │       ├── MetadataForbiddenError          the store forbids it: a retry does not help
     │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
-    └── LedgerError
-        ├── NoSuchLedgerError                   never created, or deleted
-        ├── LedgerFencedError                   an append to a ledger that was taken over from its writer
-        ├── LedgerClosedError                   an append to a ledger that was sealed
-        ├── EntryOrderError                     an append out of turn, or behind one that failed
-        ├── CorruptEntryError                   stored bytes are damaged; names the file and the offset
-        ├── LedgerStoreLockedError              another process uses the directory
-        └── LedgerStoreUnavailableError         the store could not do it: surely not stored
-            ├── LedgerStoreClosedError          it was closed
-            ├── LedgerStoreFullError            no space is left; reads go on, and appends once there is space
-            └── LedgerWriteError                the disk failed in the middle: the outcome is not known
+    ├── LedgerError
+    │   ├── NoSuchLedgerError                   never created, or deleted
+    │   ├── LedgerFencedError                   an append to a ledger that was taken over from its writer
+    │   ├── LedgerClosedError                   an append to a ledger that was sealed
+    │   ├── EntryOrderError                     an append out of turn, or behind one that failed
+    │   ├── CorruptEntryError                   stored bytes are damaged; names the file and the offset
+    │   ├── LedgerStoreLockedError              another process uses the directory
+    │   └── LedgerStoreUnavailableError         the store could not do it: surely not stored
+    │       ├── LedgerStoreClosedError          it was closed
+    │       ├── LedgerStoreFullError            no space is left; reads go on, and appends once there is space
+    │       └── LedgerWriteError                the disk failed in the middle: the outcome is not known
+    ├── ChangesLostError (of metadata)          some changes are unknown: begin again
+    ├── ChangesUnsupportedError                 the store cannot report changes
+    ├── CopyConflictError                       the store holds another record than the one to be copied
+    ├── FreezeLostError                         another process has changed the freeze of the store
+    ├── MigrationError                          a migration cannot begin or go on
+    ├── StoreFrozenError                        the store is frozen, or its records were moved
+    ├── NotFrozenError (of hub)                 a hub was to freeze, but the store is not frozen
+    ├── StillFrozenError                        a hub was to thaw, but the store is still frozen
+    ├── OtherSparkError (of pipeline)           the release of PySpark does not fit
+    ├── RowsNotWrittenError                     some rows were not written
+    └── TargetFrozenError                       the target of a job was frozen meanwhile
 
 `definite` says whether the operation surely did not happen. UncertainStateError, UncertainAnswerError and
 LedgerWriteError are not definite: a caller that catches one must read before it decides anything.
