@@ -276,7 +276,7 @@ async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
 
     Raises click.ClickException if the hub does not start, or ends by itself; the text names its log.
     """
-    log = directory / "hedwig.hub.logs.log"
+    log = directory / "hub.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *(

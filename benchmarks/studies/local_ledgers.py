@@ -161,7 +161,7 @@ def _resident() -> int:
 _REOPEN: Final = """
 import asyncio, time
 from pathlib import Path
-from hedwig.benchmarks import local_ledgers as bench
+from hedwig.benchmarks.studies import local_ledgers as bench
 from hedwig.hub.ledgers import LocalLedgerStore
 
 async def main():

@@ -70,7 +70,7 @@ class HubProcess:
         self._directory = directory
         self._settings = settings
         self._admin_port = 0 if has_admin else -1
-        self._log = directory / "hedwig.hub.logs.log"
+        self._log = directory / "hub.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
         self.admin = ""

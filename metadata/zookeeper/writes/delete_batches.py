@@ -136,8 +136,13 @@ class _Queue:
                 self._refuse(batch, results.index(refusal))
 
     def _next_batch(self) -> list[DeleteTicket]:
-        """Take as many waiting deletes as can go under one guard, and set that guard in them."""
+        """Take as many waiting deletes as can go under one guard, and set that guard in them.
+
+        Deletes of one node go one after the other. Together they are refused; each that is refused looks, finds the
+        node, and is back before the next transaction. So none would ever be done.
+        """
         batch: list[DeleteTicket] = []
+        paths: set[str] = set()
         later: deque[DeleteTicket] = deque()
         chars = 0
         while self._waiting and len(batch) < _DELETES_MAX:
@@ -146,10 +151,13 @@ class _Queue:
                 continue  # Given up by its caller before it was sent.
             if self._guard_since is not None and self._guard_since <= ticket.guard:
                 ticket.guard = self._guard
-            chars += len(ticket.place.path)
-            if batch and (ticket.guard != batch[0].guard or chars > _PATH_CHARS_MAX):
+            path = ticket.place.path
+            is_full = chars + len(path) > _PATH_CHARS_MAX
+            if batch and (is_full or path in paths or ticket.guard != batch[0].guard):
                 later.append(ticket)
                 continue
+            chars += len(path)
+            paths.add(path)
             batch.append(ticket)
         self._waiting.extendleft(reversed(later))
         return batch
