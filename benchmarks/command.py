@@ -1,4 +1,4 @@
-"""The command of a suite: it prepares a run, carries it out, and shows what came out."""
+"""The command of a suite: it prepares a run, runs it, and shows its results."""
 
 import sys
 import tempfile
@@ -42,7 +42,10 @@ def _measure(
     resume: bool = False,
     **asked: Any,
 ) -> None:
-    """Carry out what is asked for. `path`: the result's file, or the run's directory of a suite that has those."""
+    """Prepare and run what the user asked for.
+
+    Args: path - the result's file, or the run's directory if the suite keeps each run in a directory.
+    """
     if resume and path is None:
         raise click.UsageError(f"--resume goes on with the file that {suite.file_option} names: give that too")
     started = datetime.now(UTC)
@@ -79,7 +82,10 @@ def _measure(
 
 
 def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
-    """Return a new folder in `data`, which is made, or in the system's one. Raises ClickException: it cannot be."""
+    """Return a new folder in `data`, which is made if missing, or in the system's folder for temporary files.
+
+    Raises: ClickException - the folder cannot be made.
+    """
     try:
         if data is not None:
             data.mkdir(parents=True, exist_ok=True)
@@ -92,14 +98,14 @@ def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
 
 
 def _end(result: Result, path: Path, *, as_json: bool) -> None:
-    """Print what a run came to, write its report, say where both are, and end the process if it was interrupted.
+    """Print the result of a run, write its report, say where both are, and end the process if it was interrupted.
 
-    The report of a run that has a directory of its own goes there, any other one beside the result, named after it.
+    A run with a directory of its own has its report there. Any other report goes beside the result, named after it.
     """
     show_result(result, as_json=as_json)
     click.echo(f"written to {path}", err=True)
     if result.measurements:
-        # Also of a run that was interrupted: the report says so.
+        # An interrupted run gets a report too, which says that it was interrupted.
         is_in_own = path.name == OF_A_RUN
         place = path.parent if is_in_own else path.with_name(f"{path.stem.removesuffix('.json')}-report")
         try:

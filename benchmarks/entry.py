@@ -1,4 +1,4 @@
-"""Where hedwig-bench begins: also without its extra, of which it then says how to install it."""
+"""The entry point of hedwig-bench. Without its extra it says how to install that."""
 
 from hedwig.extras import starting
 

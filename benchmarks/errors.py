@@ -1,4 +1,4 @@
-"""What ends a benchmark."""
+"""The error that ends a benchmark."""
 
 from hedwig.errors import OperationError
 
@@ -6,4 +6,4 @@ __all__ = ["BenchmarkError"]
 
 
 class BenchmarkError(OperationError):
-    """Something could not be measured: one line that says what, and why."""
+    """Something could not be measured. Its text is one line that says what, and why."""

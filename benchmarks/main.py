@@ -25,7 +25,7 @@ class _MissingExtra(click.ClickException):
 
 
 class _Program(click.Group):
-    """The root of the commands: without an extra that one needs, it ends with 2."""
+    """The root of the commands. The exit code is 2 if a command needs an extra that is not installed."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -1,1 +1,1 @@
-"""Charts: pictures that are drawn of measurements, each kind from a table of what is to be in it."""
+"""Charts: pictures of measurements, each kind drawn from a table of what it shows."""

@@ -1,4 +1,4 @@
-"""All kinds of charts: curves, small curves in a grid, bars, factors, and what happens second by second."""
+"""All kinds of charts: curves, small curves in a grid, bars, factors, and panels second by second."""
 
 import math
 import re
@@ -31,7 +31,7 @@ __all__ = [
 
 _ZEROS: Final = re.compile(r"\.0+(?!\d)")
 _STRIP: Final = 0.08
-"""The height of a wall's mark, as a share of the axes: below all curves, one above the other."""
+"""The height that one curve's wall marks take, as a share of the axes. The marks stand below all curves, in rows."""
 _COLUMNS: Final = 3
 _PANEL_IN: Final = 2.55
 _ROW_IN: Final = 0.34
@@ -40,7 +40,7 @@ _DARK: Final = "#1a1a1a"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A figure, with the lowest and highest of its rounds. `is_hollow`: it is not what it seems, as the chart says."""
+    """A figure, with the lowest and highest of its rounds. `is_hollow`: read it with care, as the chart explains."""
 
     x: float
     y: float
@@ -51,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """Where a side could not be measured, and what kept it from that, in a word or two."""
+    """Where a side could not be measured, and in a word or two what prevented it."""
 
     x: float
     kind: str
@@ -59,7 +59,7 @@ class Wall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """What is measured of a side."""
+    """The measurements of one side."""
 
     side: str
     points: Sequence[Point]
@@ -70,7 +70,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """How one direction is drawn. `ticks`: where, and what is written there; by default as its numbers are."""
+    """How one axis is drawn. `ticks`: positions with their texts; without any, they are chosen from the numbers."""
 
     label: str
     is_log: bool = True
@@ -81,7 +81,7 @@ class Axis:
 def curves_chart(
     name: str, title: str, subtitle: str, curves: Sequence[Curve], palette: Palette, x: Axis, y: Axis
 ) -> Chart | None:
-    """Draw curves; None if there is neither a point nor a wall in them."""
+    """Draw curves; return None if they have neither a point nor a wall."""
     drawn = [curve for curve in curves if curve.points or curve.walls]
     if not drawn:
         return None
@@ -96,7 +96,10 @@ def curves_chart(
 def grid_chart(
     name: str, title: str, subtitle: str, cells: Sequence[tuple[str, Sequence[Curve]]], palette: Palette
 ) -> Chart | None:
-    """Draw small charts of curves beside each other, each under its name; both axes are logarithmic."""
+    """Draw small charts of curves beside each other, each under its name, with logarithmic axes.
+
+    Returns None if there are no cells.
+    """
     if not cells:
         return None
     rows = math.ceil(len(cells) / _COLUMNS)
@@ -115,7 +118,7 @@ def grid_chart(
 
 
 def _draw_curves(axes: "Axes", curves: Sequence[Curve], palette: Palette, x: Axis, y: Axis, *, size: float) -> None:
-    """Draw curves, their walls below them; `size` is that of marks and words, 1 by default."""
+    """Draw curves, with their walls below them; `size` scales marks and words, 1 is full size."""
     values: list[float] = []
     for curve in curves:
         points = [point for point in curve.points if point.y > 0 or not y.is_log]
@@ -184,10 +187,10 @@ def _scale_x(axes: "Axes", places: Sequence[float], x: Axis) -> None:
 
 
 def _scale_y(axes: "Axes", values: Sequence[float], y: Axis, *, below: float) -> None:
-    """Set the limits, with room for walls below all values, and ticks at round numbers."""
+    """Set the limits, and put ticks at round numbers; `below` is the share of the height kept for walls."""
     low, high = min(values), max(values)
     if y.is_log:
-        # Never less than from 1 to 4, in which noise would look like change.
+        # The axis spans at least a factor of 4. In a smaller span noise would look like change.
         widen = max(1.25, 2 * math.sqrt(low / high))
         low, high = low / widen, high * widen
         axes.set_yscale("log")
@@ -203,7 +206,7 @@ def _scale_y(axes: "Axes", values: Sequence[float], y: Axis, *, below: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A case of a side. `value`: None where it met a wall, which `note` then names."""
+    """A case of a side. `value` is None if the side met a wall; `note` names the wall."""
 
     group: str
     label: str
@@ -217,7 +220,7 @@ class Bar:
 def bars_chart(
     name: str, title: str, subtitle: str, bars: Sequence[Bar], palette: Palette, form: Callable[[float], str]
 ) -> Chart | None:
-    """Draw bars from 0 on, those of one group together under its name; None if there are none."""
+    """Draw bars from 0 on, those of one group together under its name; return None if there are no bars."""
     if not bars:
         return None
     rows: list[str | Bar] = []
@@ -252,9 +255,9 @@ def bars_chart(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """By what factor the second side was better in a case with so many topics; below 1, worse.
+    """The factor by which the second side was better in a case with `topics` topics; below 1, it was worse.
 
-    low, high: of single rounds. is_sure: beyond the noise.
+    low, high: the lowest and highest factor of single rounds. is_sure: the factor is beyond the noise.
     """
 
     case: str
@@ -268,7 +271,10 @@ class Factor:
 def factors_chart(
     name: str, subtitle: str, sides: tuple[str, str], factors: Sequence[Factor], palette: Palette
 ) -> Chart | None:
-    """Draw by what factor one side was better, a line for each case, a dot for each number of topics."""
+    """Draw by what factor the second side was better: a line for each case, a dot for each number of topics.
+
+    Returns None if there are no factors.
+    """
     if not factors:
         return None
     first, second = sides
@@ -311,7 +317,7 @@ def factors_chart(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a panel: places and values. `is_stepped`: each value holds for its whole second."""
+    """A line of a panel: positions and values. `is_stepped`: each value holds for its whole second."""
 
     colour: str
     points: Sequence[tuple[float, float]]
@@ -321,7 +327,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One of several axes below each other. `nothing`: where a logarithmic one has its 0."""
+    """One of several axes below each other. `nothing`: where a logarithmic axis shows 0."""
 
     text: str
     lines: Sequence[Line]
@@ -339,9 +345,10 @@ def panels_chart(
     ticks: Sequence[tuple[float, str]] = (),
     sides: Sequence[tuple[str, str]] = (),
 ) -> Chart | None:
-    """Draw what happens in time: panels below each other over the same seconds; None if there is nothing to draw.
+    """Draw panels below each other over the same seconds; return None if there is nothing to draw.
 
-    marks: moments, with what happened then. ticks: what is written below the last panel. sides: names and colours.
+    Args: marks - moments, with what happened then; ticks - positions, with what is written there below the last panel;
+        sides - names and colours.
     """
     places = [x for panel in panels for line in panel.lines for x, _ in line.points]
     if not places:
@@ -375,7 +382,7 @@ def panels_chart(
 
 def _scale_panel(axes: "Axes", panel: Panel) -> None:
     if not panel.is_log:
-        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # A line that is even all the time would lie on the border.
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # A constant line would lie on the border.
         return
     axes.set_yscale("log")
     low, high = axes.get_ylim()

@@ -1,4 +1,4 @@
-"""What charts are drawn with: one style, whatever the machine's own is, and pictures alike to the byte."""
+"""The tools that draw charts. The style does not depend on the machine; the same input gives the same bytes."""
 
 import math
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """How one side is drawn: no two sides differ by their colour alone."""
+    """How one side is drawn. Sides also differ by their markers, so that no two differ by colour alone."""
 
     colour: str
     marker: str
@@ -72,7 +72,7 @@ _MORE: Final = (
 
 @dataclass(slots=True)
 class Palette:
-    """Which side is drawn how: the same one always alike, within a report."""
+    """How each side is drawn. A side keeps its ink within a report."""
 
     _given: dict[str, Ink] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Palette:
 
 @dataclass(slots=True)
 class Picture:
-    """A picture that is being drawn; `chart` is there once it is done."""
+    """A picture that is being drawn; `chart` returns it once it is done."""
 
     figure: "Figure"
     name: str
@@ -98,21 +98,21 @@ class Picture:
         return float(self.figure.get_size_inches()[1])
 
     def axes(self, left: float, bottom_in: float, width: float, height_in: float) -> "Axes":
-        """Return new axes; across they are placed by shares of the width, and in height by inches."""
+        """Return new axes, placed by shares of the width across, and by inches in height."""
         return self.figure.add_axes((left, bottom_in / self.height, width, height_in / self.height))
 
     def name_side(self, text: str, colour: str) -> None:
-        """Write a side's name in its colour at the top, from the right on."""
+        """Write a side's name in its colour at the top, to the left of the names before."""
         place: dict[str, Any] = {"ha": "right", "va": "top", "fontweight": "bold", "fontsize": 10}
         written = self.figure.text(self._sides, 1 - 0.62 / self.height, text, color=colour, **place)
         self._sides -= written.get_window_extent().width / self.figure.bbox.width + 0.02
 
     def chart(self) -> Chart:
-        """Return what is drawn."""
+        """Return the drawn picture as a chart."""
         from PIL import Image
 
         drawn, written = BytesIO(), BytesIO()
-        # Whoever draws the same with another release of matplotlib shall get another picture only if it looks so.
+        # Without this, matplotlib writes its release into the file, and another release changes the bytes.
         self.figure.savefig(drawn, format="png", metadata={"Software": None})
         with Image.open(drawn) as image:
             few = image.convert("RGB").quantize(_COLOURS_MAX, dither=Image.Dither.NONE)
@@ -123,13 +123,16 @@ class Picture:
 
 @contextmanager
 def picture(name: str, title: str, subtitle: str, width: float, height: float) -> Iterator[Picture]:
-    """Give an empty picture of so many inches under a title. Raises MissingExtraError - matplotlib is not installed."""
+    """Give an empty picture under a title, its size in inches.
+
+    Raises: MissingExtraError - matplotlib is not installed.
+    """
     with needed("benchmarks", "reports need the library"):
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     with mpl.rc_context():
-        # What somebody likes his own pictures to look like would make ours differ from machine to machine.
+        # A user's own settings of matplotlib would make pictures differ from machine to machine.
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
@@ -140,7 +143,7 @@ def picture(name: str, title: str, subtitle: str, width: float, height: float) -
 
 
 def ladder_ticks(low: float, high: float) -> list[float]:
-    """Return where a logarithmic axis has its ticks: at round numbers, the fewer the wider it is."""
+    """Return the ticks of a logarithmic axis: round numbers, fewer on a wider axis."""
     steps = next(steps for width, steps in _STEPS if high / low < width)
     powers = [10.0**power for power in range(_SMALLEST_POWER, _LARGEST_POWER)]
     return [step * power for power in powers for step in steps if low <= step * power <= high]

@@ -1,4 +1,4 @@
-"""What charts show of measurements: medians of rounds, percentiles of all their times, and where sides met walls."""
+"""Charts of measurements: medians of rounds, percentiles of all their times, and where sides met walls."""
 
 import math
 import statistics
@@ -19,7 +19,7 @@ from hedwig.histograms import PERCENTILES, Histogram
 __all__ = ["Sweep", "case_sections", "curves_of", "percentile_chart", "percentile_table", "sweep_charts"]
 
 _STEPS: Final = 12
-"""Points of a curve for each factor of ten by which less is left beyond it."""
+"""Points of a percentile curve for each factor of ten: 12 from p90 to p99, and 12 from p99 to p99.9."""
 _DEEPEST: Final = 4.0
 _BEYOND: Final = 10
 _TICKS: Final = ((0.0, "0"), (-math.log10(0.5), "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"))
@@ -34,7 +34,10 @@ def curves_of(
     *,
     side: Side = lambda each: each.driver,
 ) -> list[Curve]:
-    """Return a curve for each side: medians of the rounds, and the walls of cases that have no figure."""
+    """Return a curve for each side: medians of the rounds, and the walls that its cases met.
+
+    A point is hollow if a round did not reach its offered rate.
+    """
     curves = []
     for name in dict.fromkeys(map(side, measurements)):
         points, walls = [], []
@@ -54,7 +57,7 @@ def curves_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A row of a table of charts: `y` of each side against `x`, as far as `of` takes the measurements."""
+    """A row of a table of charts: `y` of each side against `x`, for the measurements that `of` selects."""
 
     name: str
     title: str
@@ -70,7 +73,7 @@ class Sweep:
 def sweep_charts(
     sweeps: Sequence[Sweep], measurements: Sequence[Measurement], palette: Palette, subtitle: str, *, side: Side
 ) -> list[Chart]:
-    """Return the charts of a table's rows that there are measurements for."""
+    """Return the charts of the rows that have measurements."""
     charts = [
         curves_chart(
             each.name,
@@ -89,9 +92,10 @@ def sweep_charts(
 def percentile_chart(
     name: str, title: str, subtitle: str, groups: Sequence[Sequence[Measurement]], palette: Palette, *, side: Side
 ) -> Chart | None:
-    """Draw response times, each side's rounds together; at an offered rate, service times dotted.
+    """Draw response times, each side's rounds together; at an offered rate, also service times, dotted.
 
-    Sides that did not keep an offered rate up are left out, and named: their times are those of a queue that grows.
+    Sides that did not reach the offered rate are left out, and named in the subtitle. Their times are those of a
+    growing queue.
     """
     curves: list[Curve] = []
     behind = []
@@ -118,7 +122,7 @@ def percentile_chart(
 
 
 def _points(histogram: Histogram) -> list[Point]:
-    """Return the curve of a histogram, as far as ten of its times lie beyond a percentile."""
+    """Return the curve of a histogram, up to the last percentile that ten of its times lie beyond."""
     if not histogram.count:
         return []
     deepest = min(_DEEPEST, max(0.0, math.log10(histogram.count / _BEYOND)))
@@ -130,7 +134,7 @@ def _points(histogram: Histogram) -> list[Point]:
 
 
 def percentile_table(title: str, measurements: Sequence[Measurement]) -> list[Table]:
-    """Return a table of the percentiles of all cases that have some; none if none has."""
+    """Return a table of the percentiles of all cases that have times, or an empty list if no case has any."""
     lines = []
     for group in alike(measurements):
         response = merged(good(group), "response")
@@ -149,9 +153,10 @@ def percentile_table(title: str, measurements: Sequence[Measurement]) -> list[Ta
 def case_sections(
     what: str, measurements: Sequence[Measurement], own: OwnFigures, *, ink_of: Side = side_words
 ) -> list[Section]:
-    """Return bars of what each closed loop came to, and the latency of all; `own`: the suite's own figures.
+    """Return two sections: bars with the figures of each closed loop, and the latency of all cases.
 
-    what: is measured. ink_of: gives the name by which a side has its colour.
+    Args: what - the suite's name in titles and file names; own - the suite's own figures; ink_of - returns the name
+        that decides a side's colour.
     """
     palette = Palette()
     groups = alike(measurements)

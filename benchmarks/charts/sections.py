@@ -1,4 +1,4 @@
-"""What a report is made of: sections with facts, charts and tables."""
+"""The parts of a report: sections with facts, charts and tables."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _BROAD: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture. `name`: of its file, without an ending. `subtitle`: what holds for all that is in it."""
+    """A picture. `name`: that of its file, without the ending. `subtitle`: what holds for everything in the picture."""
 
     name: str
     title: str
@@ -28,12 +28,12 @@ class Chart:
 
     @property
     def data(self) -> str:
-        """Return the picture as text."""
+        """Return the picture's PNG as base64 text."""
         return b64encode(self.png).decode("ascii")
 
 
 class Table(NamedTuple):
-    """Lines of text under columns. `title`: empty where there is but one table."""
+    """Lines of text under columns. `title`: empty if there is only one table."""
 
     title: str
     columns: Sequence[str]
@@ -42,9 +42,9 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a report. `facts`: what holds for all that follows, by name.
+    """A part of a report. `facts`: names with texts that hold for all that follows.
 
-    is_folded: the page shows its title only, until somebody wants to see more.
+    is_folded: the page shows only the title until a reader opens the section.
     """
 
     title: str

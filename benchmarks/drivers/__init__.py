@@ -1,1 +1,1 @@
-"""Drivers: against what a workload runs, and by which client."""
+"""Drivers: what a workload runs against, and by which client."""

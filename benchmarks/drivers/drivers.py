@@ -1,4 +1,4 @@
-"""Drivers: by which client a workload is carried out. Each takes a workload and an address, and gives a measurement."""
+"""Drivers: each runs a workload by a client of its own, against an address, and returns a measurement."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["DRIVERS", "LEDGERS", "USUAL_DRIVERS", "ZNODES", "Driver", "Generator
 LEDGERS: Final = "ledgers"
 """The driver without a hub: our ledger client alone, on the bookies."""
 ZNODES: Final = "znodes"
-"""The driver without a hub, of deliveries: each message a znode for each subscriber, in a ZooKeeper of its own."""
+"""The driver of deliveries without a hub: each message is a znode for each subscriber, in its own ZooKeeper."""
 
 _SECOND_NS: Final = 1_000_000_000
 _OPEN_S: Final = 300.0
@@ -28,7 +28,7 @@ _DRAIN_S: Final = 60.0
 _START_AHEAD_S: Final = 0.2
 _JAVA_PROBE: Final = 5_000
 _JAVA_PROBE_S: Final = 2.0
-"""A load that is to take no longer needs no probe: it is one."""
+"""A load that is to take no longer needs no probe; the probe's messages are the load."""
 _JAVA_S: Final = 900.0
 
 
@@ -36,9 +36,9 @@ _JAVA_S: Final = 900.0
 class Subject:
     """The hub that is measured: where it listens, and its process if it is on this machine.
 
-    roles: processes that work for it, by what they are.
-    ledgers: instead of a hub, the bookies, for the driver that appends to ledgers itself.
-    first_topic: where the Java program begins to count its topics, for names that nobody has used.
+    roles: processes that work for the hub, by their kind.
+    ledgers: the bookies, instead of a hub, for the driver that appends to ledgers itself.
+    first_topic: number of the Java program's first topic, so that its topics have unused names.
     """
 
     address: str
@@ -49,15 +49,15 @@ class Subject:
 
 
 class Driver(Protocol):
-    """Carries a workload out in processes of its own."""
+    """Runs a workload in processes of its own."""
 
     @property
     def name(self) -> str:
-        """Return the word that results use for it."""
+        """Return the word that results use for this driver."""
         ...
 
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
-        """Carry a workload out as round `number`. Raises BenchmarkError - it could not be, and why."""
+        """Run a workload as round `number`. Raises BenchmarkError - the workload could not run, and why."""
         ...
 
 
@@ -65,8 +65,8 @@ class Driver(Protocol):
 class GeneratorDriver:
     """Generator processes with one of our targets.
 
-    drain_s: how long to wait, in the end, for what is under way.
-    They are `raw`, `client` of hedwig.client, `ledgers` of the ledger client, `znodes` of messages in ZooKeeper.
+    drain_s: how long to wait, in the end, for the operations in flight.
+    The targets are `raw`, `client` (hedwig.client), `ledgers` (the ledger client) and `znodes` (messages in ZooKeeper).
     """
 
     name: str
@@ -74,7 +74,7 @@ class GeneratorDriver:
     drain_s: float = _DRAIN_S
 
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
-        """Carry a workload out as round `number`."""
+        """Run a workload as round `number`."""
         is_alone = workload.subscribers or subject.ledgers is not None
         processes = 1 if is_alone else min(self.processes, workload.in_flight)
         measurement = Measurement(workload=workload, driver=self.name, round=number, generator_processes=processes)
@@ -91,7 +91,7 @@ class GeneratorDriver:
                 start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
                 for generator in generators:
                     generator.tell({"start_ns": start_ns})
-                # Beyond the load and its drain, time to compute the summary of millions of operations.
+                # Besides the load and its drain, allow time to compute the summary of millions of operations.
                 deadline = time.monotonic() + 3 * (workload.seconds + self.drain_s) + 60
                 summary = merged([Summary.from_json(each.hear("summary", deadline)) for each in generators])
         measurement.take(summary, is_delivery=Operation.DELIVER in workload.mix)
@@ -114,14 +114,15 @@ class GeneratorDriver:
 class JavaDriver:
     """The benchmark program of the original Java client: it publishes, or makes first subscriptions.
 
-    It is told a number of messages, not a time; without one, a short run tells how many fill the time. It names its
-    topics itself, and tells the mean and the 99th percentile in whole milliseconds, no histogram.
+    The program takes a number of messages, not a time. For a workload without one, a short run shows how many messages
+    fill the time. The program names its topics itself. It reports the mean and the 99th percentile in whole
+    milliseconds, and no histogram.
     """
 
     name: str = "java"
 
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
-        """Carry a workload out as round `number`."""
+        """Run a workload as round `number`."""
         measurement = Measurement(workload=workload, driver=self.name, round=number)
         benchmark = self._benchmark(workload, subject, self._messages(workload, subject))
         try:
@@ -163,7 +164,7 @@ class JavaDriver:
             return running.result(_JAVA_S)
 
     def _whole(self, messages: int, topics: int) -> int:
-        """Return a number of messages that the program takes: the same for each topic, and at least two."""
+        """Return a number of messages that the program accepts: the same for each topic, and at least two."""
         return topics * max(2, round(messages / topics))
 
     def _benchmark(self, workload: Workload, subject: Subject, messages: int) -> JavaBenchmark:
@@ -191,7 +192,7 @@ class JavaDriver:
 
 
 def _said_last(error: Exception) -> str:
-    """Return what the program said of its end: the first line that tells of an exception, else its last one."""
+    """Return why the program ended: the first line of its output that names an exception, else its last line."""
     lines = [line.strip() for note in getattr(error, "__notes__", ()) for line in note.splitlines() if line.strip()]
     told = [line for line in lines if "Exception" in line] or lines[-1:]
     return f": {told[0]}" if told else ""

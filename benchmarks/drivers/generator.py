@@ -1,7 +1,7 @@
-"""A generator process: carries one share of a workload out, away from the process that measures.
+"""A generator process: runs one share of a workload, apart from the process that measures.
 
-It speaks lines of JSON with the process that started it: reads a plan, says that it is ready, reads when to begin, and
-says what came out. A line with `error` takes the place of either.
+It exchanges lines of JSON with the process that started it. It reads a plan, writes that it is ready, reads when to
+begin, and writes its summary. If it fails, it writes a line with `error` instead.
 """
 
 import gc
@@ -35,7 +35,7 @@ _TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
 
 
 def main() -> None:
-    """Read a plan from standard input, and carry it out."""
+    """Read a plan from standard input, and run it."""
     converse(_carry_out)
 
 
@@ -60,7 +60,7 @@ async def _carry_out(plan: Mapping[str, Any]) -> None:
     gc.collect()
     gc.freeze()
     if plan["driver"] == "raw":
-        gc.disable()  # It makes no cycles, so a collection would only be a pause of ours.
+        gc.disable()  # The load makes no cycles, so a collection would only add a pause of the generator.
     say({"ready": True})
     recording = await load.run((await hear_later())["start_ns"])
     gc.enable()

@@ -1,1 +1,1 @@
-"""The load: workloads, open and closed loops, what they record, and the processes that make it."""
+"""The load: workloads, open and closed loops, their recordings, and the processes that generate load."""

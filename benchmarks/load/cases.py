@@ -1,4 +1,4 @@
-"""What is measured at once: a workload, by a driver, on a kind of hub or store."""
+"""A case, the unit of measurement: a workload, by a driver, on a kind of hub or store."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,12 +8,12 @@ from hedwig.benchmarks.load.workloads import Workload
 __all__ = ["EMBEDDED", "Case"]
 
 EMBEDDED: Final = "embedded"
-"""A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
+"""A standalone hub on the embedded store: the default of measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload, the name of the driver that carries it out, and what kind of hub and stores it is for."""
+    """A workload, the name of the driver that runs it, and the kind of hub and stores that it needs."""
 
     workload: Workload
     driver: str

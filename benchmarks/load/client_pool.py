@@ -1,4 +1,4 @@
-"""The clients of a benchmark run: one process for each driver or backend, which stays for the next case."""
+"""The clients of a benchmark run: one process for each driver or backend, which is kept for the next case."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _OPEN_S: Final = 180.0
 
 
 class ClientPool:
-    """Clients by name, started by `start` and connected when they are first asked for. `with` ends them."""
+    """Clients by name; `start` starts each one, and it connects, when it is first needed. `with` ends them."""
 
     def __init__(self, start: Callable[[str], GeneratorProcess]) -> None:
         self._start = start
@@ -39,7 +39,7 @@ class ClientPool:
         return self._kept[name][0]
 
     def end(self, name: str) -> None:
-        """End the client of that name, if there is one; what it was doing need not be known."""
+        """End the client of that name, if there is one, even if it is busy."""
         if name in self._kept:
             _, stack = self._kept.pop(name)
             stack.close()

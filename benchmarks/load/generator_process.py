@@ -1,4 +1,4 @@
-"""A generator process, seen from the process that measures."""
+"""A generator process, as the measuring process handles it."""
 
 import contextlib
 import json
@@ -23,9 +23,9 @@ _END_S: Final = 15.0
 class GeneratorProcess:
     """A generator that `with` starts with its plan, and ends.
 
-    `command` starts another program that speaks the same lines.
+    `command` starts another program that exchanges the same lines.
 
-    Raises: BenchmarkError - it failed, or said nothing in time.
+    Raises: BenchmarkError - the generator failed, or did not answer in time.
     """
 
     def __init__(self, plan: Mapping[str, Any], command: Sequence[str] = ()) -> None:
@@ -41,7 +41,7 @@ class GeneratorProcess:
             self.tell(self._plan)
         except BaseException:
             if self._process is not None:
-                self._process.kill()  # Ctrl-C comes at any time, and without an object nobody else would.
+                self._process.kill()  # Ctrl-C comes at any time, and the caller gets no object to end it with.
             raise
         return self
 
@@ -53,7 +53,7 @@ class GeneratorProcess:
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=CHECKOUT,
-                # Ctrl-C is for the process that measures, which ends this one.
+                # Ctrl-C must reach only the measuring process, which ends this one.
                 start_new_session=True,
             )
         self._reader.start()
@@ -66,8 +66,9 @@ class GeneratorProcess:
         self._process.kill()
         self._process.wait(_END_S)
         self._reader.join(_END_S)
-        # A line that it did not take is still in the pipe's buffer, as after Ctrl-C within `tell`. Raised in place of
-        # what ends this, a broken pipe would be taken by click for that of standard output: exit 1, without a word.
+        # A line that the generator did not read may still be in the buffer, as after Ctrl-C within `tell`. A broken
+        # pipe raised here would hide the real error. Click would take it for that of standard output, and exit with 1
+        # without a message.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
@@ -77,19 +78,19 @@ class GeneratorProcess:
         return self._process.pid
 
     def tell(self, values: Mapping[str, Any]) -> None:
-        """Send it a line."""
+        """Send the generator a line."""
         assert self._process is not None
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(values) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            return  # It has ended; what it said last tells why.
+            return  # The generator has ended; its last line tells why.
 
     def hear(self, what: str, deadline: float, *, on_progress: Callable[[Any], None] = lambda _: None) -> Any:
-        """Wait until it says `what`, until the monotonic time `deadline` at the latest; return what that is.
+        """Wait for the line with the member `what`, until the monotonic time `deadline`; return the member's value.
 
-        on_progress: gets what it says meanwhile of how far it is.
+        on_progress: gets each progress report that comes before.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Ctrl-C at moments when it would leave something behind."""
+"""Ctrl-C at moments when it would leave a process behind."""
 
 import signal
 import threading
@@ -15,9 +15,9 @@ _INTERRUPTS: Final = (signal.SIGINT, *_ENDING)
 
 @contextmanager
 def interrupt_when_told_to_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does: whoever ends a run that way must not leave its servers behind.
+    """Let SIGTERM and SIGHUP do what Ctrl-C does, so that a run that they end leaves no servers behind.
 
-    What is ignored stays so: a run that was started with nohup is to outlive its terminal.
+    Signals that are ignored stay ignored: a run that was started with nohup is to outlive its terminal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,7 +35,7 @@ def interrupt_when_told_to_end() -> Iterator[None]:
 def interrupt_later() -> Iterator[None]:
     """Hold Ctrl-C back, and raise KeyboardInterrupt at the end if it came.
 
-    Starting a process takes a while in which it runs already, and an exception would leave nobody who knows it.
+    A process that is being started runs before its caller has it. An exception in between would leave it running.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # Signals are not handled here.
@@ -45,7 +45,7 @@ def interrupt_later() -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         came.append(number)
 
-    # The others too, where they do what Ctrl-C does.
+    # Hold the other signals too, where they do what Ctrl-C does.
     held = [each for each in _INTERRUPTS if signal.getsignal(each) is signal.default_int_handler]
     for each in held:
         signal.signal(each, note)

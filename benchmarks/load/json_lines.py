@@ -1,4 +1,4 @@
-"""What a process of the benchmark says to the one that started it, and hears from it: lines of JSON."""
+"""Lines of JSON, which a process of the benchmark exchanges with the process that started it."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ __all__ = ["converse", "end_with_listener", "hear", "hear_later", "say"]
 
 
 def converse(carry_out: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]) -> None:
-    """Have `carry_out` do what the first line says, on the fastest event loop there is.
+    """Run `carry_out` with the first line, on the fastest event loop available.
 
-    Whatever it fails with is told to the process that started this one, and ends this one with status 1.
+    If it fails, report the error to the process that started this one, and exit with status 1.
     """
     raise_descriptor_limit()
     try:
@@ -35,16 +35,16 @@ def converse(carry_out: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 
 
 def end_with_listener() -> None:
-    """End this process, whatever it is doing, once the one that started it has gone: that may have been killed.
+    """End this process at once when the process that started it has gone; that one may have been killed.
 
-    Else a fill goes on for as long as it takes, beside whatever is measured next.
+    Otherwise a fill would continue to its end, beside the next measurement.
     """
     threading.Thread(target=_end_with_listener, name="listener", daemon=True).start()
 
 
 def _end_with_listener() -> None:
     poll = select.poll()
-    # What can be read is for others to read. That nobody can write any more is always told.
+    # Other code reads the input, so register for no events: poll always reports that the writer has closed the pipe.
     poll.register(sys.stdin.fileno(), 0)
     poll.poll()
     os._exit(1)
@@ -60,7 +60,7 @@ def hear() -> Mapping[str, Any]:
 
 
 async def hear_later() -> Mapping[str, Any]:
-    """Return the next line, and let others go on until it comes."""
+    """Return the next line, without blocking the event loop until it comes."""
     return await asyncio.to_thread(hear)
 
 

@@ -1,4 +1,4 @@
-"""The load loop: begins operations when their time has come, and notes when each began and finished."""
+"""The load loop: it begins operations at their time, and records when each began and finished."""
 
 import asyncio
 import contextlib
@@ -15,39 +15,39 @@ __all__ = ["Load", "Observer", "Target"]
 
 _SECOND_NS: Final = 1_000_000_000
 _TICK_S: Final = 0.001
-"""How often an open loop looks for operations whose time has come; event loops count in milliseconds."""
+"""The shortest sleep of an open loop before it looks for due operations; event loops count in milliseconds."""
 _UNFINISHED: Final = "unfinished"
 
 
 class Observer(Protocol):
-    """Who is told what became of operations."""
+    """Receives the outcomes of operations."""
 
     def answered(self, number: int, error: str | None) -> None:
-        """Take note that the hub has answered, with success or with an error."""
+        """Record the answer to an operation: success, or an error."""
         ...
 
     def delivered(self, number: int) -> None:
-        """Take note that one subscriber has received the message of an operation."""
+        """Record that one subscriber has received the message of an operation."""
         ...
 
     def refused(self, number: int) -> None:
-        """Take note that an attempt of an operation came too late, others were faster; it is tried again."""
+        """Record that an attempt of an operation was refused, because another caller was faster; it is repeated."""
         ...
 
     def lost(self) -> None:
-        """Take note that the hub cannot be reached any more, so that there is no use in going on."""
+        """End the load, since the hub cannot be reached any more."""
         ...
 
 
 class Target(Protocol):
-    """Carries operations out against a hub, over some client. It uses the event loop that runs it."""
+    """Runs operations against a hub or a store, over some client. It uses the event loop that runs it."""
 
     async def open(self, observer: Observer) -> None:
         """Connect, and attach the subscribers of the workload."""
         ...
 
     def begin(self, number: int, operation: Operation, topic: int) -> None:
-        """Begin an operation. The observer is told later, never before this returns."""
+        """Begin an operation. Report to the observer later, never before this returns."""
         ...
 
     async def close(self) -> None:
@@ -58,9 +58,9 @@ class Target(Protocol):
 class Load:
     """One share of a workload on one target.
 
-    Operations carry local numbers 0, 1, 2 …; with several shares, share i of n takes the workload's numbers i, i + n, …
-    A round has topics of its own where these are drawn.
-    Times come from `now_ns`, monotonic and the same clock in all processes.
+    Operations carry local numbers 0, 1, 2 … With several shares, share i of n takes the workload's numbers i, i + n, …
+    Where topics are drawn, each round has draws of its own.
+    Times come from `now_ns`, which is monotonic and the same clock in all processes.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Load:
         self._changed = asyncio.Event()
 
     async def run(self, start_ns: int) -> Recording:
-        """Carry the share out, from `start_ns` on; return once all is finished or the time to wait for it is over."""
+        """Run the share from `start_ns` on; return once all operations have finished, or the drain time is over."""
         self._recording.start_ns = start_ns
         self._end_ns = start_ns + round(self._workload.seconds * _SECOND_NS)
-        # Event loops round their timers, so one sleep may end early: then the first operations would lie outside.
+        # Event loops round their timers, so one sleep may end early. The first operations would begin before the load.
         while (ahead_ns := start_ns - self._now_ns()) > 0:  # noqa: ASYNC110 (the time is the event)
             await asyncio.sleep(ahead_ns / _SECOND_NS)
         if self._workload.is_open_loop:
@@ -108,10 +108,10 @@ class Load:
         self._give_up()
         return self._recording
 
-    # ------------------------------------------------------------------------------------------ what the target tells
+    # ---------------------------------------------------------------------------------------- what the target reports
 
     def answered(self, number: int, error: str | None) -> None:
-        """Take note of an answer; an error finishes the operation, whatever else it waited for."""
+        """Record an answer; an error finishes the operation, even if deliveries are outstanding."""
         if error is None:
             self._step(number)
         elif self._pending[number] > 0:
@@ -120,7 +120,7 @@ class Load:
             self._step(number)
 
     def delivered(self, number: int) -> None:
-        """Take note of a delivery."""
+        """Record a delivery."""
         recording = self._recording
         now = self._now_ns()
         if not 0 <= number < len(self._pending) or self._pending[number] <= 0:
@@ -131,7 +131,7 @@ class Load:
         self._step(number)
 
     def refused(self, _: int) -> None:
-        """Take note of a refusal."""
+        """Record a refusal."""
         self._recording.refused_ns.append(self._now_ns())
 
     def lost(self) -> None:
@@ -161,7 +161,7 @@ class Load:
         return at_ns < self._end_ns and (self._count_max is None or len(self._pending) < self._count_max)
 
     async def _run_closed(self) -> None:
-        """Begin as many as may be in flight; from then on each that finishes begins the next."""
+        """Begin as many operations as may be in flight; from then on each that finishes begins the next."""
         self._changed.clear()
         while self._in_flight < self._in_flight_max and self._is_due(now := self._now_ns()):
             self._begin(now, now)
@@ -171,7 +171,7 @@ class Load:
             self._recording.missed = self._count_max - len(self._pending)
 
     async def _run_open(self) -> None:
-        """Begin each operation at its time; those that find the limit in flight reached begin late, or are missed."""
+        """Begin each operation at its time; while the limit in flight is reached, operations are late or missed."""
         step_ns = _SECOND_NS * self._shares / self._workload.rate_per_s
         first_ns = self._recording.start_ns + _SECOND_NS * self._share / self._workload.rate_per_s
         while True:
@@ -210,7 +210,7 @@ class Load:
         self._target.begin(number, operation, self._topic_of(overall))
 
     def _give_up(self) -> None:
-        """Count what has not finished by now as failed, with the time that it has taken so far."""
+        """Count unfinished operations as failed, with the time that they have taken so far."""
         now = self._now_ns()
         for number, left in enumerate(self._pending):
             if left > 0:

@@ -1,4 +1,4 @@
-"""What one generator process noted, and its summary, which can be merged with those of others."""
+"""The recording of one generator process, and its summary, which can be merged with those of others."""
 
 from array import array
 from collections import Counter, defaultdict
@@ -13,15 +13,15 @@ __all__ = ["Recording", "Second", "Summary", "merged"]
 
 _SECOND_NS: Final = 1_000_000_000
 _SERIES_DIGITS: Final = 2
-"""Of the histograms of single seconds: there are many, and each is read for its stalls only."""
+"""Precision of the histograms of single seconds: there are many, and each is read for its stalls only."""
 
 
 @dataclass(slots=True)
 class Second:
     """What happened in one second after the start: operations that finished, and how long they took.
 
-    failed: operations that ended in a failure then; where what fails is tried again until it is done, such attempts.
-    refused: attempts that others were faster than, by when that was told; each is tried again.
+    failed: operations that failed in this second; if the load repeats failures until they succeed, failed attempts.
+    refused: attempts refused in this second because another caller was faster; each is repeated.
     """
 
     finished: int = 0
@@ -57,16 +57,15 @@ class Second:
 class Summary:
     """The numbers of one or more shares of a workload.
 
-    count: operations that finished well inside the window; `begin_ns` and `end_ns` are its borders.
-    errors: operations that failed, by reason, once the window had begun: also those that began before it.
-    throughout: operations that were under way all through the window, begun before it and done after it, or never.
-    refusals: attempts that others were faster than, in the window; each is tried again.
-    offered, missed: operations that should have begun in all, and those of them that did not.
-    late_us_max: how late the generator itself was at most, with room in flight.
-    service, response: from when an operation began, and from when it should have begun, to its end. A closed loop has
-        no second one but the first.
-    delivery: from when a message should have been published to each of its receptions.
-    series_width_s: so many seconds stand together in `series`, under the first one.
+    count: operations that succeeded inside the window; `begin_ns` and `end_ns` are its borders.
+    errors: operations that failed after the window had begun, by reason; some of them began before the window.
+    throughout: operations in flight all through the window: begun before it, and done after it or never.
+    refusals: attempts in the window that were refused because another caller was faster; each is repeated.
+    offered, missed: operations that should have begun, and those of them that did not begin.
+    service, response: times from when an operation began, and from when it should have begun, to its end. In a closed
+        loop the two are the same.
+    delivery: times from when a message should have been published to each of its receptions.
+    series_width_s: each entry of `series` covers this many seconds, under the number of the first one.
     """
 
     begin_ns: int
@@ -130,7 +129,7 @@ class Summary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` made, or the Java program, whose seconds stand alone."""
+        """Read the output of `to_json`, or of the Java program, whose series has an entry for each second."""
         return cls(
             errors=Counter(values["errors"]),
             service=Histogram.decode(values["service"]),
@@ -156,7 +155,7 @@ _PLAIN: Final = (
 
 
 class Recording:
-    """When each operation should have begun, began and finished; nothing is computed while the load runs."""
+    """The times at which each operation should have begun, began and finished; computes nothing while the load runs."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -172,14 +171,15 @@ class Recording:
         self.unexpected_deliveries = 0
 
     def summarize(self) -> Summary:
-        """Return the numbers of the window: what follows the warm-up, to the end; see `_window`.
+        """Return the numbers of the window, which lasts from the end of the warm-up to the end; see `_window`.
 
-        An operation belongs to the window by the time at which it should have begun, as to how long it took, and by the
-        time at which it finished, as to how many there were. In a closed loop the end of one is the beginning of
-        another, and with the window's: only the other is in it.
+        The times of an operation are in the window if it should have begun there. It is counted if it finished there.
+        In a closed loop one operation ends when another begins. If that is when the window begins, only the other
+        operation is in it.
 
-        Two kinds that began before the window are told of all the same, or a caller that had no answer in all of it
-        would be in no number: those that failed once it had begun, and those that were under way all through it.
+        Two kinds that began before the window are counted too: operations that failed after it had begun, and
+        operations in flight all through it. Otherwise a caller without an answer in the whole window would be in no
+        number.
         """
         begin_ns, end_ns = self._window()
         summary = Summary(begin_ns=begin_ns, end_ns=end_ns, missed=self.missed)
@@ -218,11 +218,12 @@ class Recording:
         return summary
 
     def _window(self) -> tuple[int, int]:
-        """Return the borders of what counts.
+        """Return the borders of the window.
 
-        A closed loop with a number of operations has them where the first one began that is no warm-up, and where the
-        last one was done. Those that failed count up to when they began: a single one that is given up, or refused
-        after the store's own deadline, would else make many times as long what all others needed.
+        In a closed loop with a number of operations, the window begins when the first operation after the warm-up
+        began. It ends when the last operation was done; a failed one counts with the time at which it began.
+        Otherwise one operation that is given up, or fails only at the store's deadline, would stretch the window to
+        many times what the others needed.
         """
         workload = self._workload
         if workload.is_bounded:

@@ -1,4 +1,4 @@
-"""Callers: the tasks that carry operations out on an asynchronous client, one operation after the other each."""
+"""Callers: tasks that run operations on an asynchronous client, each of them one operation after the other."""
 
 import asyncio
 from collections import deque
@@ -12,13 +12,13 @@ from hedwig.benchmarks.load.workloads import Operation
 __all__ = ["CarryOut", "Workers"]
 
 CarryOut: TypeAlias = Callable[[int, int, Operation, int], Awaitable[None]]
-"""Carries an operation out: the place of its caller, its number, what it is, and its topic."""
+"""Runs an operation. Its arguments are the place of the caller, and the operation's number, kind and topic."""
 
 
 class Workers:
     """At most `count` tasks, made when they are needed, so that an operation costs no task of its own.
 
-    Whatever an operation raises is its outcome: the text of a BenchmarkError, of others the name of their class.
+    The error that an operation raises is its outcome: the text of a BenchmarkError, of others the name of the class.
     """
 
     def __init__(self, count: int, carry_out: CarryOut) -> None:
@@ -30,11 +30,11 @@ class Workers:
         self._idle: list[asyncio.Future[None]] = []
 
     def open(self, observer: Observer) -> None:
-        """Tell outcomes to `observer` from now on."""
+        """Report outcomes to `observer` from now on."""
         self._observer = observer
 
     def begin(self, number: int, operation: Operation, topic: int) -> None:
-        """Have an operation carried out by the caller that is free next."""
+        """Queue an operation for the next free caller."""
         self._waiting.append((number, operation, topic))
         if self._idle:
             waiter = self._idle.pop()
@@ -44,7 +44,7 @@ class Workers:
             self._workers.append(asyncio.create_task(self._work(len(self._workers))))
 
     async def close(self) -> None:
-        """Give up what is still under way."""
+        """Cancel the operations still in flight."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)

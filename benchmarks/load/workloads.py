@@ -1,4 +1,4 @@
-"""Workloads: what is done, how often, and on which topics; not by whom, and not against what."""
+"""Workloads: which operations run, how often, and on which topics. They name no client and no server."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ __all__ = ["FILL", "RESTART", "Among", "Choice", "Operation", "Workload", "subsc
 
 FILL: Final = "fill"
 RESTART: Final = "restart"
-"""Names of what is done once to a store of each size: it is filled, and its server is killed and started again."""
+"""Names of what a run does once to a store of each size: fill it, and kill and restart its server."""
 
 _DRAWN: Final = 1 << 16
 
 
 class Operation(StrEnum):
-    """One thing that is done to one topic, and when it counts as finished."""
+    """An operation on one topic, and when it counts as finished."""
 
     PUBLISH = "publish"
     """A message; finished when the hub has acknowledged it."""
@@ -29,37 +29,37 @@ class Operation(StrEnum):
     SUBSCRIBE_AND_CLOSE = "subscribe-and-close"
     """A new durable subscription, then detached; finished when the hub has acknowledged both."""
     OWN = "own"
-    """The hub becomes the owner of a topic, for a request that changes nothing: a subscriber that the topic does not
-    have is unsubscribed. Finished when the owner says that there is none."""
+    """The hub becomes the owner of a topic through a request that changes nothing: it unsubscribes an unknown
+    subscriber. Finished when the owner answers that there is no such subscription."""
     READ = "read"
     """A metadata record is read."""
     CREATE = "create"
     """A metadata record that must not exist; finished when the store has acknowledged it."""
     UPDATE = "update"
-    """A whole metadata record, if it is at the version last seen; acknowledged."""
+    """A whole metadata record is written, if it is at the version last seen; acknowledged."""
     PARTIAL_UPDATE = "partial-update"
-    """The part of a metadata record that changes often, and nothing else of it, on the same condition; acknowledged."""
+    """Only the part of a metadata record that changes often is written, on the same condition; acknowledged."""
     CONTENDED_UPDATE = "contended-update"
-    """A metadata record is read, and written at the version read; when others were faster, again at the version that
-    they left, until it is done."""
+    """A metadata record is read, and written at the version read. If another caller was faster, the write is repeated
+    at the version that the other one left, until it is done."""
     COMMAND = "command"
-    """A command of hedwig-admin over a whole store, in a process of its own; finished when that has ended."""
+    """A command of hedwig-admin over a whole store, in a process of its own; finished when the process has ended."""
     CLAIM = "claim"
-    """The owner of a topic is read, and a new one written if it is still the one read, or still none; when others were
-    faster, again at the version that they left, until it is done."""
+    """The owner of a topic is read, and a new one written if the owner, or its absence, is unchanged. If another caller
+    was faster, the write is repeated at the version that the other one left, until it is done."""
     READ_OWNER = "read-owner"
     """The owner of a topic is read from the store; it must have one."""
     CONSUME = "consume"
-    """The consume pointer of a subscription is written at the version that its hub knows; one write of a subscription
-    after the other."""
+    """The consume pointer of a subscription is written at the version that its hub knows. Writes of one subscription
+    follow one another."""
     CREATE_SUBSCRIPTION = "create-subscription"
     """A subscription that must not exist, on a topic that does; acknowledged by the store."""
     DELETE_SUBSCRIPTION = "delete-subscription"
     """A subscription that exists, at the version of its creation; acknowledged by the store."""
     READ_SUBSCRIPTIONS = "read-subscriptions"
-    """All subscriptions of a topic are read; they must be as many as were made."""
+    """All subscriptions of a topic are read; there must be as many as were made."""
     LIST_PAGE = "list-page"
-    """The next thousand topics behind some topic are listed; behind the last one those from the beginning."""
+    """The next thousand topics behind some topic are listed; behind the last topic, the list starts over."""
     RECREATE = "recreate"
     """The ledger ranges of a topic are deleted at the version known, and created anew; both acknowledged."""
 
@@ -68,15 +68,15 @@ class Choice(StrEnum):
     """Which topic an operation goes to."""
 
     TURNS = "turns"
-    """Each in turn, in an order that the seed decides: with as many operations as topics, each topic once."""
+    """Each in turn, in an order that the seed decides. With as many operations as topics, each topic comes once."""
     UNIFORM = "uniform"
-    """Any, as likely as any other, and drawn anew for each operation; each load and each round has draws of its own."""
+    """Drawn for each operation, all topics equally likely. Each load and each round has draws of its own."""
     ZIPF = "zipf"
-    """Drawn as those, but the lower a topic's number, the likelier: the same topics are popular in all loads."""
+    """Drawn like UNIFORM, but the lower a topic's number, the likelier: the same topics are popular in all loads."""
 
 
 class Among(StrEnum):
-    """To which of a store's topics the operations go."""
+    """Which of a store's topics the operations go to."""
 
     ALL = "all"
     OWNED = "owned"
@@ -84,35 +84,34 @@ class Among(StrEnum):
     UNOWNED = "unowned"
     """Those that never had one, each once."""
     LATEST = "latest"
-    """Claims go to those that never had an owner, each once; what else is done, to those that got theirs last: the
-    topic chosen first is the newest."""
+    """Claims go to topics that never had an owner, each once. All other operations go to the topics that got their
+    owner last; the topic chosen first is the newest."""
     CONTENDED = "contended"
-    """The first `keys` of those with an owner, each shared by as many of the operations in flight as any other."""
+    """The first `keys` topics with an owner; the operations in flight share them evenly."""
     WIDE = "wide"
     """Topics with `wide` subscriptions each, beside the usual ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What to do.
+    """The operations to run, and how.
 
-    name: the measurement that it belongs to.
+    name: the measurement that the workload belongs to.
     mix: operations with their weights.
-    topics, prefix: on the topics `prefix`-00000000 and so on.
+    topics, prefix: the topics are `prefix`-00000000 and so on.
     message_bytes: the size of a message's body.
-    subscribers: so many are attached to each topic before, and receive.
-    consume_every: a subscriber tells the hub what it has consumed after so many messages; 0: never.
+    subscribers: number of subscribers attached to each topic before the load; they receive.
+    consume_every: a subscriber tells the hub what it has consumed every N messages; 0: never.
     rate_per_s: the offered load, with times counted from when an operation should have begun; 0: closed loop, an
         operation begins when one before it has finished.
     in_flight: unfinished operations at most, over all connections.
-    connections: so many carry the operations, each its share of the topics.
-    operations: how many in all; 0: as many as there is time for.
-    seconds, warmup_s: how long it goes on, and how much of that does not count; with `operations`, a closed loop ends
-        with them if they are done before, and has no warm-up by time.
-    warmup_share: of the operations of a closed loop with a number of them: so many of those that began do not count,
-        the first ones.
-    among, keys, wide: to which topics of a store operations go.
-    sample, first: in turns, only to `sample` topics, those from place `first` on in the order; 0: to all.
+    connections: number of connections that carry the operations, each for its share of the topics.
+    operations: number of operations; 0: as many as there is time for.
+    seconds, warmup_s: duration of the load, and how much of it does not count. With `operations`, a closed loop has no
+        warm-up by time, and ends earlier if its operations are done.
+    warmup_share: in a closed loop with a number of operations, the share of them that does not count: the first ones.
+    among, keys, wide: which topics of a store the operations go to.
+    sample, first: with TURNS, only `sample` topics are used, from place `first` on in the order; 0: all topics.
     seed: decides the order of topics and of operations.
 
     Raises: ValueError - a value is out of its range.
@@ -164,21 +163,21 @@ class Workload:
 
     @property
     def is_open_loop(self) -> bool:
-        """Say whether operations begin when their time has come, whatever became of those before."""
+        """Say whether operations begin at their time, even if earlier ones have not finished."""
         return self.rate_per_s > 0
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether it is a closed loop that ends with a number of operations."""
+        """Say whether the workload is a closed loop that ends after a number of operations."""
         return self.operations > 0 and not self.is_open_loop
 
     def topic_chooser(self, round_number: int = 0) -> Callable[[int], int]:
-        """Return what tells the topic of an operation by its number, however many there are.
+        """Return a function that gives the topic of an operation by its number, without end.
 
-        A topic is told by its place among those that are drawn from: among all, or among those with an owner.
-        In turns the order is the seed's. What is drawn is different for each name, load and round: a load must not find
-        in memory what the one before it has just used. It does not depend on what is measured, so that all backends
-        get the same topics in a round.
+        It gives the topic's place among the topics that may be chosen: all of them, or those with an owner.
+        With TURNS the seed decides the order. Otherwise the draws differ for each name, load and round, so that a load
+        does not find in memory what the load before it has just used. The draws do not depend on the driver or the
+        backend, so that all backends get the same topics in a round.
         """
         if self.choice is Choice.TURNS:
             order = list(range(self._drawn))
@@ -192,11 +191,14 @@ class Workload:
 
     @property
     def _drawn(self) -> int:
-        """Return from how many topics is drawn; what is popular among them all must not be two at once to others."""
+        """Return how many topics to choose from: only half of them have an owner.
+
+        A draw from more numbers than there are such topics would make some of them twice as popular.
+        """
         return (self.topics + 1) // 2 if self.among in (Among.OWNED, Among.LATEST) else self.topics
 
     def operation_chooser(self) -> Callable[[int], Operation]:
-        """Return what tells the kind of an operation by its number; the same for the same seed."""
+        """Return a function that gives the kind of an operation by its number; the same for the same seed."""
         kinds = [Operation(name) for name in self.mix]
         if len(kinds) == 1:
             only = kinds[0]
@@ -210,7 +212,7 @@ class Workload:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` made; members that came later than this program are left out."""
+        """Read the output of `to_json`; drop members that a later version of this program has added."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
         choice, among = Choice(given.get("choice", Choice.TURNS)), Among(given.get("among", Among.ALL))
@@ -218,10 +220,10 @@ class Workload:
 
 
 def topic_name(prefix: str, topic: int) -> bytes:
-    """Return the name of a topic by its number; all of a workload are of one length."""
+    """Return the name of a topic by its number; all names of a workload have the same length."""
     return f"{prefix}-{topic:08d}".encode()
 
 
 def subscriber_name(subscriber: int) -> bytes:
-    """Return the id of a subscriber by its number; all are of one length."""
+    """Return the id of a subscriber by its number; all ids have the same length."""
     return f"subscriber-{subscriber:010d}".encode()

@@ -1,1 +1,1 @@
-"""The machine: processors, memory, disks and Java heaps, sampled while something is measured."""
+"""The machine: processors, memory, disks and Java heaps, sampled during a measurement."""

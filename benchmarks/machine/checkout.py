@@ -1,4 +1,4 @@
-"""Where Hedwig is imported from: processes that a benchmark starts import it from there, too."""
+"""The path from which Hedwig is imported; processes that a benchmark starts import it from there, too."""
 
 from pathlib import Path
 from typing import Final

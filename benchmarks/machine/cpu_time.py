@@ -13,14 +13,14 @@ __all__ = ["CpuTimes", "CpuTimesBeside", "cpu_s_between", "cpu_s_of"]
 _OF_A_PROCESS = 2
 _AGAIN_NS: Final = 5_000_000
 _OFF_MAX: Final = 0.05
-"""Of a window: so far may the nearest look be from its border. What was used inside would else be a guess."""
+"""Share of a window by which the nearest look may be off its border; beyond that the time used would be a guess."""
 
 
 def cpu_s_of(pid: int) -> float | None:
     """Return the processor time of a process and all of its threads so far, None if it has ended.
 
-    Source: Linux's dynamic clocks, whose number is the complement of the process id, and three bits for the kind. What
-    /proc tells comes in ticks of 10 ms.
+    Source: Linux's dynamic clocks, whose number is the complement of the process id, and three bits for the kind.
+    /proc reports only ticks of 10 ms.
     """
     try:
         return time.clock_gettime((~pid << 3) | _OF_A_PROCESS)
@@ -29,7 +29,7 @@ def cpu_s_of(pid: int) -> float | None:
 
 
 def cpu_s_between(begin_ns: int, end_ns: int, roles: Sequence[Sequence[int]]) -> list[float | None]:
-    """Wait from now until the monotonic time `end_ns`; return the time that the processes of each role used inside.
+    """Wait until the monotonic time `end_ns`; return the time that the processes of each role used since `begin_ns`.
 
     A role has None if it has no processes, or one of them ended.
     """
@@ -39,11 +39,11 @@ def cpu_s_between(begin_ns: int, end_ns: int, roles: Sequence[Sequence[int]]) ->
 
 
 class CpuTimes:
-    """What the processes of each role had used, at the moments at which somebody had a look.
+    """What the processes of each role had used, at the moments of the caller's looks.
 
-    For windows of which nobody knows when they begin and end until they are over: those of a number of operations.
-    What it holds is less than 3 MB for three roles: from 8,192 looks on these are thinned (`Downsampled`).
-    In windows that took so many, the time that is then taken as evenly used is a four-thousandth part.
+    It is for windows whose borders are known only afterwards: those of a number of operations.
+    For three roles it holds less than 3 MB: from 8,192 looks on they are thinned (`Downsampled`).
+    In a window with that many looks, the part between two looks, taken as evenly used, is a four-thousandth of it.
     """
 
     def __init__(self, roles: Sequence[Sequence[int]]) -> None:
@@ -52,20 +52,20 @@ class CpuTimes:
         self._last_ns = 0
 
     def look(self) -> None:
-        """Read it now."""
+        """Read the processor times now."""
         self._last_ns = time.monotonic_ns()
         self._looks.add((self._last_ns, [_sum(pids) for pids in self._roles]))
 
     def look_again(self) -> None:
-        """Read it now, if the last look is some milliseconds ago."""
+        """Read the processor times now, if the last look is some milliseconds ago."""
         if time.monotonic_ns() - self._last_ns >= _AGAIN_NS:
             self.look()
 
     def between(self, begin_ns: int, end_ns: int) -> list[float | None]:
         """Return the time that the processes of each role used between two monotonic times.
 
-        A role has None if it has no processes, or one of them ended. All have, if the borders were not seen, or only
-        from so far that it would not be what was used inside.
+        A role has None if it has no processes, or one of them ended. All roles have None if a border lies outside the
+        looks, or too far from the nearest one to tell what was used inside.
         """
         before, after = self._moment(begin_ns, end_ns - begin_ns), self._moment(end_ns, end_ns - begin_ns)
         return [
@@ -73,7 +73,7 @@ class CpuTimes:
         ]
 
     def _moment(self, at_ns: int, window_ns: int) -> list[float | None]:
-        """Return what each role had used at a moment, as even between the looks before and after it."""
+        """Return what each role had used at a moment, by interpolation between the looks before and after it."""
         looks = list(self._looks)
         place = bisect.bisect_left(looks, at_ns, key=_moment_of)
         if place in (0, len(looks)):
@@ -89,7 +89,7 @@ class CpuTimes:
 
 
 class CpuTimesBeside(Periodic):
-    """Has a look at processor times every so often in `with`."""
+    """Looks at processor times every `interval_s` in `with`."""
 
     def __init__(self, roles: Sequence[Sequence[int]], interval_s: float) -> None:
         self._times = CpuTimes(roles)
@@ -99,7 +99,7 @@ class CpuTimesBeside(Periodic):
         self._times.look()
 
     def between(self, begin_ns: int, end_ns: int) -> list[float | None]:
-        """Return the time that the processes of each role used, as `CpuTimes` does; to be asked after `with`."""
+        """Return the time that the processes of each role used, as `CpuTimes` does; call it after `with`."""
         return self._times.between(begin_ns, end_ns)
 
 

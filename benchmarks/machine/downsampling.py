@@ -1,4 +1,4 @@
-"""Samples of hours in the memory of minutes: the more there are, the farther apart."""
+"""Samples of many hours in bounded memory: the more samples there are, the farther apart are those that are kept."""
 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Downsampled(Generic[T]):
-    """What was added, in its order: all of it below `samples_max`, from then on every second, fourth, eighth … one.
+    """The added samples in their order: all of them below `samples_max`, then every second, fourth, eighth … one.
 
-    The first and the newest are always among them. Those that were taken at even intervals lie as evenly as before, and
-    once some are left out, two neighbours are apart by 2 ÷ `samples_max` of the whole time at most. So who looks for
-    the samples around a border of nearly all of that time is off by a four-thousandth part of it, and no more.
+    The first and the newest sample are always kept. Samples taken at even intervals remain evenly spaced. Once some are
+    dropped, two neighbours are at most 2 ÷ `samples_max` of the whole time apart. So if a window spans nearly all of
+    that time, the samples around its border are off by at most a four-thousandth of it.
     """
 
     def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
@@ -26,7 +26,7 @@ class Downsampled(Generic[T]):
         self._every = 1
 
     def add(self, sample: T) -> None:
-        """Keep a sample, until there are too many of its kind."""
+        """Add a sample; it is kept until samples are thinned."""
         if self._added % self._every == 0:
             self._kept.append(sample)
             self._newest = []

@@ -33,7 +33,7 @@ _BLOCK: Final = b"\1" * 4096
 
 
 def environment(directory: Path) -> dict[str, Any]:
-    """Return what a result depends on, as JSON; `directory` is on the disk that hubs write to."""
+    """Return the environment that a result depends on, as JSON; `directory` is on the disk that hubs write to."""
     return {
         "cpu": _cpu(),
         "cpus": os.cpu_count(),
@@ -53,7 +53,7 @@ def environment(directory: Path) -> dict[str, Any]:
 
 
 def sync_rate(directory: Path, seconds: float = _SYNC_S) -> float:
-    """Return how many appends of 4 KiB, each synced before the next, the disk of a directory takes in a second."""
+    """Return how many appends of 4 KiB per second the disk of a directory takes, each synced before the next."""
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         count = 0
@@ -68,7 +68,7 @@ def sync_rate(directory: Path, seconds: float = _SYNC_S) -> float:
 def flushes_per_sync(directory: Path) -> float | None:
     """Return how many flushes the disk of a directory counts for each synced append, None if it counts none at all.
 
-    About 1 where its counter tells of every sync, as loads that write need it for a proof.
+    The value is about 1 if the counter shows every sync. Loads that write need that as a proof of durability.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
@@ -111,7 +111,7 @@ def _sqlite() -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    """Return what git says about this checkout, None outside of one."""
+    """Return git's output about this checkout, None outside of one."""
     try:
         run = subprocess.run(["git", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):

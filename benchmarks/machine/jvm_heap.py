@@ -1,7 +1,7 @@
-"""What is known from outside of the heap of a Java virtual machine: its bound, what is alive in it, that it was full.
+"""The heap of a Java virtual machine, seen from outside: its bound, its live bytes, and whether it was full.
 
-What a machine holds of the system's memory says little: with the serial collector that is as much of the heap as the
-collector has touched so far, whether anything is left in it or not.
+The system's memory that a machine holds says little. With the serial collector it is the part of the heap that the
+collector has touched so far, whether or not live objects remain in it.
 """
 
 import re
@@ -32,14 +32,14 @@ _TELL_S: Final = 10.0
 _KIB: Final = 1 << 10
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _GENERATION: Final = re.compile(r"total (\d+)K, used (\d+)K")
-"""A part of the heap. What stands for classes is told as `used …, committed …`."""
+"""A part of the heap. The memory of classes does not match: it is reported as `used …, committed …`."""
 _OLD_GENERATION: Final = re.compile(r"tenured generation\s+total (\d+)K, used (\d+)K")
 _FULL_SHARE: Final = 0.97
 _FULL: Final = "java.lang.OutOfMemoryError"
 
 
 def find_jcmd() -> Path:
-    """Return the program that asks virtual machines. Raises BenchmarkError - Java is here without it; DevError."""
+    """Return the path of jcmd. Raises BenchmarkError - Java is here without it; DevError - there is no Java."""
     jcmd = Path(find_java()).resolve().with_name("jcmd")
     if not jcmd.exists():
         raise BenchmarkError(f"there is no jcmd beside {find_java()}: what lives in a heap needs a JDK, not a JRE")
@@ -47,7 +47,7 @@ def find_jcmd() -> Path:
 
 
 def live_heap_bytes(pid: int) -> int:
-    """Have a machine collect its garbage, and return how much it could not collect.
+    """Have a machine collect its garbage, and return how many bytes remain.
 
     Raises: BenchmarkError - it did not do so in time.
     """
@@ -56,7 +56,7 @@ def live_heap_bytes(pid: int) -> int:
 
 
 def used_heap_bytes(pid: int) -> int:
-    """Return how much of its heap a machine uses, garbage included. Raises BenchmarkError - it did not say in time."""
+    """Return how much of its heap a machine uses, garbage included. Raises BenchmarkError - no answer in time."""
     parts = _GENERATION.findall(_ask(pid, "GC.heap_info", _TELL_S))
     if not parts:
         raise BenchmarkError(f"the virtual machine {pid} says nothing of its heap that we understand")
@@ -64,9 +64,10 @@ def used_heap_bytes(pid: int) -> int:
 
 
 def full_heap(pid: int) -> str | None:
-    """Have a machine collect its garbage, and say how full the part for what stays is if that is full; else None.
+    """Have a machine collect its garbage; return how full the old generation is if it is full, else None.
 
-    Then each further object that stays takes a collection of the whole heap, during which nothing else is done.
+    With a full old generation, each further object that stays takes a collection of the whole heap, during which the
+    machine does no other work.
 
     Raises: BenchmarkError - it did not do so in time.
     """
@@ -75,7 +76,7 @@ def full_heap(pid: int) -> str | None:
 
 
 def has_full_heap(pids: Iterable[int]) -> bool:
-    """Say whether the heap of one of these machines is full, as far as they say so; each collects its garbage."""
+    """Say whether the heap of one of these machines is full, as far as they answer; each collects its garbage."""
     for pid in pids:
         with suppress(OperationError):
             if full_heap(pid) is not None:
@@ -84,7 +85,7 @@ def has_full_heap(pids: Iterable[int]) -> bool:
 
 
 def fullness(heap_info: str) -> str | None:
-    """Return how full the old generation is, as the serial collector tells it, if it is full; else None."""
+    """Return how full the old generation is, as the serial collector reports it, if it is full; else None."""
     found = _OLD_GENERATION.search(heap_info)
     if found is None or int(found[2]) < _FULL_SHARE * int(found[1]):
         return None
@@ -93,7 +94,7 @@ def fullness(heap_info: str) -> str | None:
 
 
 def heap_max_bytes(pid: int) -> int | None:
-    """Return how large a machine's heap may become, None if it was not told so, or has ended."""
+    """Return how large a machine's heap may become, None if no flag says so, or the machine has ended."""
     bounds = [flag.removeprefix("-Xmx").lower() for flag in flags_of(pid) if flag.startswith("-Xmx")]
     if not bounds:
         return None
@@ -102,7 +103,7 @@ def heap_max_bytes(pid: int) -> int | None:
 
 
 def out_of_memory(log: Path) -> list[str]:
-    """Return the lines of a log that tell of a heap that was full, each different one once."""
+    """Return the different lines of a log that report a full heap, each once."""
     try:
         with log.open(errors="replace") as lines:
             return list(dict.fromkeys(line[line.index(_FULL) :].strip() for line in lines if _FULL in line))

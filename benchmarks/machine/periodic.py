@@ -1,4 +1,4 @@
-"""Something done every so often in a thread, beside a measurement."""
+"""Samples taken at an interval in a thread, beside a measurement."""
 
 import threading
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""A command and all that it starts, as one: how much memory they hold together at most."""
+"""The peak memory of a command together with all processes that it starts."""
 
 from pathlib import Path
 from typing import Final
@@ -11,10 +11,10 @@ _INTERVAL_S: Final = 0.5
 
 
 class TreeMemory(Periodic):
-    """Adds up, twice a second, what a process and its descendants hold; pages that several share count once.
+    """Adds up, twice a second, the memory of a process and its descendants; shared pages count once.
 
-    The kernel divides a page among those who have it (`Pss` in /proc/PID/smaps_rollup), so children that were forked
-    do not count what they share with their parent anew.
+    The kernel divides a page among the processes that have it (`Pss` in /proc/PID/smaps_rollup). So forked children do
+    not count again the pages that they share with their parent.
     """
 
     def __init__(self, pid: int) -> None:
@@ -27,11 +27,11 @@ class TreeMemory(Periodic):
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return a process and all that it has started, those that are orphans by now left out."""
+    """Return a process and its descendants, without processes that have become orphans."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            # The second field is the program's name, which may contain anything; the others follow its parenthesis.
+            # The second field is the program's name, which may contain any text; the others follow its parenthesis.
             parent = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
         except (OSError, IndexError):
             continue

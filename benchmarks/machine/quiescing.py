@@ -1,4 +1,4 @@
-"""Waiting until servers have nothing left to do: what a fill leaves behind is not to be paid for by the next load."""
+"""Waiting until servers are idle, so that the next load does not pay for work that a fill leaves behind."""
 
 import time
 from collections import deque
@@ -18,7 +18,7 @@ _TICK_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Quiescing:
-    """How long it took, and how many processors were still busy in the last moments."""
+    """How long the wait took, and how many processors were still busy in its last moments."""
 
     seconds: float
     cores: float
@@ -27,9 +27,9 @@ class Quiescing:
 def settle(
     pids: Sequence[int], *, cores_max: float = CORES_MAX, calm_s: float = CALM_S, seconds_max: float = SECONDS_MAX
 ) -> Quiescing:
-    """Wait until processes together have used no more than `cores_max` processors for `calm_s`, or for `seconds_max`.
+    """Wait until processes together have used at most `cores_max` processors for `calm_s`; wait at most `seconds_max`.
 
-    Those that have ended use none.
+    Processes that have ended use none.
     """
     began = time.monotonic()
     seen: deque[tuple[float, dict[int, float]]] = deque()

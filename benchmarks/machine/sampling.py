@@ -1,4 +1,4 @@
-"""What processes use, sampled from outside while they work: memory, processor time, bytes written."""
+"""The memory, processor time and bytes written of processes, sampled from outside while they work."""
 
 import os
 import time
@@ -20,7 +20,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a process holds and has used since it started. Sizes in bytes."""
+    """The memory that a process holds, and what it has used since it started. Sizes are in bytes."""
 
     rss_bytes: int
     cpu_s: float
@@ -28,10 +28,10 @@ class Usage:
 
 
 def usage_of(pid: int) -> Usage | None:
-    """Return what a process uses now, None if it has ended."""
+    """Return the usage of a process now, None if it has ended."""
     place = Path("/proc", str(pid))
     try:
-        # The second field is the program's name, which may contain anything; the others follow its parenthesis.
+        # The second field is the program's name, which may contain any text; the others follow its parenthesis.
         stat = (place / "stat").read_text().rpartition(")")[2].split()
         resident = int((place / "statm").read_text().split()[1])
         io = dict(line.split(": ") for line in (place / "io").read_text().splitlines())
@@ -45,11 +45,11 @@ def usage_of(pid: int) -> Usage | None:
 
 
 class Sampler(Periodic):
-    """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up.
+    """Samples processes by role, four times a second in `with` and at its end; the processes of a role add up.
 
-    Beyond 34 minutes samples are thinned (`Downsampled`), which bounds them: those of five roles take some 10 MB
-    at most, however many hours they are of. The most memory that a role was seen with is of all samples.
-    flushes: returns how often the disk was flushed by now, if that is to be known beside them; None: it is not known.
+    After 34 minutes samples are thinned (`Downsampled`), which bounds them. Those of five roles take at most some
+    10 MB, however many hours they cover. The highest memory of a role is that of all samples, also the dropped ones.
+    flushes: returns how often the disk was flushed so far; None: not known.
     """
 
     def __init__(self, processes: Mapping[str, list[int]], *, flushes: Callable[[], int | None] = lambda: None) -> None:
@@ -64,7 +64,7 @@ class Sampler(Periodic):
         found: dict[str, Usage] = {}
         for role, pids in self._processes.items():
             parts = [usage for pid in pids if (usage := usage_of(pid)) is not None]
-            # A role one of whose processes has ended has no total any more: it would seem to shrink.
+            # A role with an ended process has no total any more: the total would seem to shrink.
             if parts and len(parts) == len(pids):
                 found[role] = _sum(parts)
                 self._rss_bytes_max[role] = max(found[role].rss_bytes, self._rss_bytes_max.get(role, 0))
@@ -73,27 +73,27 @@ class Sampler(Periodic):
             self._flushed.add((time.monotonic_ns(), flushes))
 
     def cores(self, role: str, begin_ns: int, end_ns: int) -> float | None:
-        """Return the processors that a role kept busy on average in between, None if it was not seen twice."""
+        """Return how many processors a role kept busy on average in between, None with fewer than two samples."""
         seen = self._seen(role)
         return _rate([(at, usage.cpu_s) for at, usage in seen], begin_ns, end_ns)
 
     def written_bytes_per_s(self, role: str, begin_ns: int, end_ns: int) -> float | None:
-        """Return the rate at which a role wrote to disks in between, None if it was not seen twice."""
+        """Return the rate at which a role wrote to disks in between, None with fewer than two samples."""
         seen = self._seen(role)
         return _rate([(at, usage.written_bytes) for at, usage in seen], begin_ns, end_ns)
 
     def flushes_per_s(self, begin_ns: int, end_ns: int) -> float | None:
-        """Return how often a second the disk was flushed in between, None if that is not known."""
+        """Return how often per second the disk was flushed in between, None if that is not known."""
         return _rate(list(self._flushed), begin_ns, end_ns)
 
     def rss_bytes_max(self, role: str) -> int | None:
-        """Return the most memory that a role was seen with."""
+        """Return the highest memory of a role in any sample."""
         return self._rss_bytes_max.get(role)
 
     def series(self, start_ns: int, width_s: int = 1) -> dict[int, dict[str, Any]]:
         """Return the last sample of each second after `start_ns`, by its number; per role as JSON.
 
-        width_s: so many seconds stand together, under the first one.
+        width_s: each entry covers this many seconds, under the number of the first one.
         """
         found: dict[int, dict[str, Any]] = {}
         for at_ns, usages in self._samples:
@@ -107,9 +107,9 @@ class Sampler(Periodic):
 
 
 def _rate(seen: Sequence[tuple[int, float]], begin_ns: int, end_ns: int) -> float | None:
-    """Return how fast a number grew a second, from the last sample before the beginning to the first after the end.
+    """Return how fast a number grew per second, from the last sample before the beginning to the first after the end.
 
-    Where there is none, the nearest inside is taken; None if that leaves no time.
+    If there is no such sample, use the nearest one inside. None if no time remains between the two samples.
     """
     if not seen:
         return None

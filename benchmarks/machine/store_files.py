@@ -1,4 +1,4 @@
-"""The files of a store that count: those that its servers would read if they were started again."""
+"""The files of a store that count: those that its servers would read if they were restarted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,26 +10,26 @@ _BLOCK_BYTES: Final = 512
 _SNAPSHOT: Final = "snapshot"
 _LOG: Final = "log"
 _WHOLE: Final = b"\0\0\0\1/"
-"""How a snapshot ends that was written to its end. Source: ZooKeeper's SnapStream.isValidSnapshot."""
+"""The last bytes of a complete snapshot. Source: ZooKeeper's SnapStream.isValidSnapshot."""
 _DISCARDED: Final = frozenset({"oldWALs", "archive"})
-"""What HBase needs no more, and its master removes some minutes later."""
+"""Folders that HBase does not need any more; its master removes their files some minutes later."""
 
 
 def disk_bytes(directory: Path) -> int:
-    """Return what the files below a servers' data directory occupy that a start would read."""
+    """Return how many bytes are occupied by the files below a servers' data directory that a start would read."""
     return sum(occupied(file) for file in kept_files(directory))
 
 
 def kept_files(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, without HBase's discarded ones and without what ZooKeeper keeps of its past.
+    """Yield the files below a directory, without HBase's discarded files and ZooKeeper's old snapshots and logs.
 
-    ZooKeeper, as it comes, never removes old snapshots and logs.
+    By default ZooKeeper never removes old snapshots and logs.
     """
     try:
         inside = sorted(directory.iterdir())
         folders = [each for each in inside if each.is_dir() and not each.is_symlink()]
     except OSError:
-        return  # Folders come and go while the servers work.
+        return  # Servers make and remove folders while they work.
     files = [each for each in inside if each not in folders]
     past = _past([each for each in files if _zxid(each) is not None])
     yield from (each for each in files if each not in past)
@@ -41,8 +41,9 @@ def kept_files(directory: Path) -> Iterator[Path]:
 def _past(files: list[Path]) -> set[Path]:
     """Return which snapshots and logs of a folder a start would not read.
 
-    It takes the newest whole snapshot, and the logs from the one on that holds the snapshot's beginning: a snapshot is
-    written while changes go on, so all of them since are done again. Source: ZooKeeper's FileSnap and FileTxnLog.
+    A start takes the newest whole snapshot, and the logs from the one that holds the snapshot's beginning. Changes
+    continue while a snapshot is written, so the start applies all of them again.
+    Source: ZooKeeper's FileSnap and FileTxnLog.
     """
     snapshots = sorted((each for each in files if _is(each, _SNAPSHOT) and _is_whole(each)), key=_order)
     if not snapshots:
@@ -86,4 +87,4 @@ def occupied(file: Path) -> int:
     try:
         return file.lstat().st_blocks * _BLOCK_BYTES
     except OSError:
-        return 0  # Logs come and go while the servers work.
+        return 0  # Servers make and remove logs while they work.

@@ -1,4 +1,4 @@
-"""How many requests the stores under hubs serve, by their own counters, second by second."""
+"""How many requests the stores below hubs serve each second, by their own counters."""
 
 import contextlib
 import itertools
@@ -21,12 +21,13 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class StoreLoad(Periodic):
-    """Counters of ZooKeeper, the region server and hubs, asked every second in `with` and at its end.
+    """Counters of ZooKeeper, the region server and hubs, read every second in `with` and at its end.
 
-    zookeeper: its port; the counter `zookeeper` is that of packets received, pings included. hbase_info: the port of
-    the region server's own page, which may tell anew rarely; `hbase` are calls, `hbase_rows` the actions on
-    rows in them. hubs: admin endpoints, host:port; `claims` are topics that these hubs became owner of. Whoever does
-    not answer is left out until it does.
+    zookeeper: its port. The counter `zookeeper` counts packets received, pings included.
+    hbase_info: the port of the region server's own page, which may rarely update. `hbase` counts calls, `hbase_rows`
+        the actions on rows in them.
+    hubs: admin endpoints, host:port. `claims` counts topics that these hubs claimed.
+    A sample leaves out servers that do not answer.
     """
 
     def __init__(self, *, zookeeper: int, hbase_info: int, hubs: Sequence[str]) -> None:
@@ -37,7 +38,7 @@ class StoreLoad(Periodic):
         super().__init__("store load", _INTERVAL_S)
 
     def per_s(self, counter: str, begin_ns: int, end_ns: int) -> float | None:
-        """Return the mean rate of a counter between two moments, from the samples around them; None without any."""
+        """Return the mean rate of a counter between two moments, from the samples around them; None without samples."""
         seen = self._changes(counter)
         before = [each for each in seen if each[0] <= begin_ns] or seen[:1]
         after = [each for each in seen if each[0] >= end_ns] or seen[-1:]
@@ -59,7 +60,7 @@ class StoreLoad(Periodic):
         return {(at_ns - start_ns) // _SECOND_NS: counters for at_ns, counters in self._samples if at_ns >= start_ns}
 
     def _changes(self, counter: str) -> list[tuple[int, float]]:
-        """Return when a counter was seen anew; of one that its server tells rarely, only the first of equal values."""
+        """Return the samples of a counter; of HBase's, which rarely update, only the first of equal values."""
         found: list[tuple[int, float]] = []
         for at_ns, counters in self._samples:
             if counter in counters and not (

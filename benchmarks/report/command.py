@@ -35,7 +35,7 @@ def report(results: tuple[Path, ...], output: Path) -> None:
 
 
 def _measured(path: Path) -> Result:
-    """Return a result. Raises BenchmarkError - there is none, or nothing was measured."""
+    """Return the result at `path`. Raises BenchmarkError - there is none, or nothing was measured."""
     result = Result.read(path)
     if not result.measurements:
         raise BenchmarkError(f"{path} has no measurements: the run was ended before there were any")

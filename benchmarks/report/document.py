@@ -1,4 +1,4 @@
-"""A document that holds tables of results: between two marks stands what this program wrote, and nothing else."""
+"""A document that holds tables of results. Between its two marks stands only what this program wrote."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +20,17 @@ def section(results: Sequence[tuple[str, Result]]) -> str:
 
 
 def write_into(document: Path, results: Sequence[tuple[str, Result]]) -> None:
-    """Put results into a document. Raises BenchmarkError - it has no marks."""
+    """Put results into a document. Raises BenchmarkError - the document has no marks."""
     before, shown, after = parts(document)
     if shown != (wanted := section(results)):
         document.write_text(before + wanted + after)
 
 
 def parts(document: Path) -> tuple[str, str, str]:
-    """Return a document up to its results, the results, and what follows. Raises BenchmarkError - it has no marks."""
+    """Return the text before the results, the results, and the text after them.
+
+    Raises: BenchmarkError - the document has no marks.
+    """
     text = document.read_text()
     before, begin, rest = text.partition(_BEGIN)
     shown, end, after = rest.partition(_END)

@@ -1,4 +1,4 @@
-"""The files of a report: its page, and the pictures."""
+"""The files of a report: its page and its pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ _NAME: Final = "report"
 
 
 def write_report(results: Sequence[tuple[str, Result]], output: Path) -> list[Path]:
-    """Write the report of named results; return what was written, the page first.
+    """Write the report of named results; return the written files, the page first.
 
-    Args: output - a directory, or the page, whose name then ends with .html.
+    Args: output - a directory, or a page, whose name ends with .html.
     Raises: BenchmarkError - `output` cannot be a page, or it cannot be written; MissingExtraError.
     """
     try:

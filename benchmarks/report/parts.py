@@ -1,4 +1,4 @@
-"""A report of some results: each part with its terms above and its tables below, those that fit each other together."""
+"""A report of some results. Each part has its terms above and its tables below; results that fit share a part."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _HOW: Final = (
 
 
 def report_page(results: Sequence[tuple[str, Result]]) -> Page:
-    """Return the report of named results. Raises BenchmarkError - a result is of no program that we know."""
+    """Return the report of named results. Raises BenchmarkError - a result is of an unknown program."""
     parts = _together(results)
     sections: list[Section] = []
     for names, result in parts:
@@ -50,9 +50,10 @@ def _part(names: str, result: Result, *, is_only: bool) -> list[Section]:
 
 
 def _together(results: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
-    """Return the results, those that go on where another one left off as one with it.
+    """Return the results, merged where one continues another.
 
-    They must hold for the same terms, and have no case in common: two runs of one case are to be compared, not mixed.
+    Merged results hold for the same terms and have no case in common. Two runs of one case are to be compared, not
+    mixed.
     """
     found: list[tuple[str, Result]] = []
     for name, result in results:
@@ -84,7 +85,7 @@ def _cases(result: Result) -> set[str]:
 
 
 def _named_apart(sections: Sequence[Section]) -> list[Section]:
-    """Return sections of which no two charts have the same name, since each becomes a file."""
+    """Return the sections with charts renamed so that no two share a name, since each chart becomes a file."""
     used: dict[str, int] = {}
     found = []
     for section in sections:

@@ -17,11 +17,11 @@ from hedwig.benchmarks.suites.registry import suite_of
 __all__ = ["markdown", "show_result", "terms"]
 
 _WIDTH: Final = 200
-"""Of a table that goes into a file or a pipe."""
+"""The width of a table that goes into a file or a pipe."""
 
 
 def terms(result: Result) -> list[str]:
-    """Return what holds for all numbers of a result: the lines that stand above its table."""
+    """Return the lines that stand above a result's table: what holds for all of its numbers."""
     machine = result.environment
     commit = machine["commit"] or "no commit"
     dirty = " with changes" if machine["is_dirty"] else ""
@@ -57,7 +57,7 @@ def _print_tables(result: Result, console: Console) -> None:
     for term in terms(result):
         console.print(term, highlight=False, markup=False)
     for name, columns, lines in suite_of(result.program).tables(result.measurements):
-        # A column of notes that nobody needed would only take width.
+        # An empty column of notes would only take width.
         shown = [index for index, title in enumerate(columns) if title != "notes" or any(line[index] for line in lines)]
         table = Shown(title=name or None, title_justify="left")
         for index in shown:

@@ -1,4 +1,4 @@
-"""What stands above all numbers of a report: durability, heaps, machine, versions, commit and seed of each result."""
+"""The facts above all numbers of a report: durability, heaps, machine, versions, commit and seed of each result."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ _REACHED: Final = " is reached: "
 
 
 def facts(names: str, result: Result) -> list[tuple[str, str]]:
-    """Return what holds for all numbers of a result, by name."""
+    """Return the facts that hold for all numbers of a result, each with its name."""
     machine = result.environment
     found = [("Result", f"{names}: {result.program}, started {result.started}")]
     if not result.is_complete:
@@ -49,7 +49,7 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
 
 
 def details(result: Result) -> list[Section]:
-    """Return what one needs to repeat a run: what each workload does, its sizes, the virtual machines' flags."""
+    """Return what a reader needs to repeat a run: what each workload does, sizes, the virtual machines' flags."""
     tables = [
         Table(title, columns, lines)
         for title, columns, lines in (
@@ -67,10 +67,10 @@ def details(result: Result) -> list[Section]:
 
 
 def _durabilities(terms: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what an acknowledged write has survived in each kind of stage, and whatever else holds for these.
+    """Return what an acknowledged write has survived in each kind of stage, and what else holds for that stage.
 
-    How a backend is reached, which is much to say, has a line of its own; and what was said of one kind of stage is
-    not said again of the next.
+    How a backend is reached takes many words, so it has a line of its own. A clause that one kind of stage has shown
+    is not repeated for the next.
     """
     found: list[tuple[str, str]] = []
     told: set[str] = set()

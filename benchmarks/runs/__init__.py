@@ -1,1 +1,1 @@
-"""Runs: results as files, their figures, and going on where a run was ended."""
+"""Runs: results as files, their figures, and resuming a run that was ended."""

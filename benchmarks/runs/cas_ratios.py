@@ -1,4 +1,4 @@
-"""What the measurements of updates say in a few ratios: the native driver against the gateway and the Java client."""
+"""A few ratios of the measurements of updates: the native driver against the gateway and the Java client."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ _NATIVE, _GATEWAY, _JAVA = "native", "gateway", "java"
 
 
 def per_core(measurement: Measurement) -> float | None:
-    """Return how many operations one busy processor of the client does in a second."""
+    """Return how many operations one busy processor of the client does per second."""
     used = measurement.values.get("client_cpu_s")
     return measurement.count / used if used else None
 
@@ -24,9 +24,9 @@ def ratio(
     beside: Mapping[int, Measurement],
     value: Callable[[Measurement], float | None],
 ) -> str:
-    """Return the geometric mean of the rounds' ratios to what is beside them in the same round, and their range.
+    """Return the geometric mean of the ratios to the measurement beside it in the same round, and their range.
 
-    value: of a rate, or of what else may be averaged. Percentiles may not: `percentile_ratio`.
+    value: returns a rate, or another figure that may be averaged. Percentiles may not: see `percentile_ratio`.
     """
     pairs = [(value(mine), value(other)) for mine, other in _pairs(good, beside)]
     ratios = [mine / other for mine, other in pairs if mine and other]
@@ -36,10 +36,10 @@ def ratio(
 def percentile_ratio(
     good: Sequence[Measurement], beside: Mapping[int, Measurement], name: str, percentile: float
 ) -> str:
-    """Return the ratio of a percentile of all rounds' times together, and the range of what it is in single rounds.
+    """Return the ratio of a percentile over all rounds' times together, and the range of its ratios in single rounds.
 
-    Only rounds that both have are in it, and only percentiles that there are enough operations for. There is none if
-    the times of some round are of a part of the callers, while others waited.
+    It uses only rounds that both sides have, with enough operations for the percentile. The result is a dash if the
+    times of some round are those of only a part of the callers, while others waited.
     """
     both = _pairs(good, beside)
     if any(mine.lacks_waits or other.lacks_waits for mine, other in both):
@@ -68,7 +68,7 @@ def _shown(whole: float, ratios: Sequence[float]) -> str:
 
 
 def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
-    """Return what is compared, and the ratio; nothing of drivers that were not measured."""
+    """Return the title and the ratio of each comparison, without drivers that were not measured."""
     done = [
         each for each in measurements if each.workload.name == Operation.UPDATE and each.wall is None and each.count
     ]

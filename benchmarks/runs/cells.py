@@ -15,13 +15,13 @@ _SHOWN: Final = (50.0, 99.0, 99.9)
 
 
 def median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
-    """Return the middle of a value over rounds, a dash if none has it."""
+    """Return the median of a value over rounds, a dash if no round has it."""
     found = [each for measurement in good if (each := value(measurement)) is not None]
     return form.format(statistics.median(found)) if found else "–"
 
 
 def median_value(good: Sequence[Measurement], name: str, form: str) -> str:
-    """Return the middle over rounds of one of the single figures, a dash if none has it."""
+    """Return the median over rounds of one of the single figures, a dash if no round has it."""
     return median(good, lambda measurement: measurement.values.get(name), form)
 
 
@@ -35,7 +35,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def percentiles(histogram: Histogram) -> str:
-    """Return the percentiles that tables show, as far as there are enough times, and the maximum, in milliseconds."""
+    """Return the percentiles that tables show and the maximum, in ms; leave out percentiles with too few times."""
     found = histogram.percentiles_us(_SHOWN)
     shown = [ms(us) if is_enough(histogram.count, percentile) else "–" for percentile, us in found.items()]
     return " / ".join([*shown, ms(histogram.max_us)])

@@ -1,4 +1,4 @@
-"""One command of hedwig-admin, in a process of its own: how it ended, how long it took, and what it held at most."""
+"""One command of hedwig-admin in a process of its own: how it ended, how long it took, and its peak memory."""
 
 import os
 import subprocess
@@ -26,13 +26,13 @@ finally:
     with open("/proc/self/status") as status, open(peak, "w") as told:
         told.write(next(line.split()[1] for line in status if line.startswith("VmHWM:")))
 """
-"""The process tells its own peak: that which wait4 tells of a child begins with what its parent held."""
+"""The process reports its own peak. The peak that wait4 reports for a child begins with the memory of its parent."""
 _LOOK_EVERY_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRun:
-    """A command that has ended. `rss_bytes_max`: the most of its memory that was resident at any time."""
+    """A command that has ended. `rss_bytes_max` is the peak of its resident memory."""
 
     code: int
     seconds: float
@@ -44,9 +44,9 @@ class CommandRun:
 def run_command(arguments: Sequence[str], output: Path, deadline_s: float) -> CommandRun:
     """Run hedwig-admin to its end, with `output` as its standard output.
 
-    Settings of the user (environment, saved contexts) do not count.
+    The user's settings (environment, saved contexts) do not apply.
 
-    Raises: BenchmarkError - it did not end in time, and is killed then; or somebody else killed it.
+    Raises: BenchmarkError - it did not end in time, and was killed; or another process killed it.
     """
     talk, peak = (output.with_name(f"{output.name}.{what}") for what in ("talk", "peak"))
     peak.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def run_command(arguments: Sequence[str], output: Path, deadline_s: float) -> Co
                 env=environment,
             )
         try:
-            # Only wait4 tells what one child used, and it has no timeout.
+            # Only wait4 reports what one child used, and it has no timeout.
             while True:
                 pid, status, used = os.wait4(process.pid, os.WNOHANG)
                 if pid:

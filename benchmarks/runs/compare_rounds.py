@@ -21,19 +21,19 @@ __all__ = [
 ]
 
 LEAST: Final = 0.02
-"""Differences below this share are not told, however alike the rounds: windows and clocks are not truer than that."""
+"""Smaller differences are not reported, however alike the rounds: windows and clocks are not more exact than that."""
 _PAIRS_MIN: Final = 3
 _T: Final = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
 )
-"""What Student's t does not exceed in 97.5 % of cases, for 1, 2, … 20 degrees of freedom."""
+"""The value that Student's t does not exceed in 97.5 % of cases, for 1, 2, … 20 degrees of freedom."""
 _T_LIMIT: Final = 1.960
 _DIGITS_MAX: Final = 6
 
 
 class Verdict(StrEnum):
-    """What the second side is to the first."""
+    """How the second side relates to the first."""
 
     MORE = "more"
     LESS = "less"
@@ -45,12 +45,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How a figure of the second side relates to the same of the first.
+    """How a figure of the second side relates to the same figure of the first.
 
-    ratio: the second divided by the first, as it is told: that of the rounds, unless there is one `over_all`; None if a
-        round is not above 0.
-    of_rounds: the same, each the geometric mean of its rounds.
-    low, high: that of the rounds is between them in 95 of 100 such cases; None if that cannot be told.
+    ratio: the second divided by the first, as reported: the ratio of the rounds, unless there is one `over_all`; None
+        if a round is not above 0.
+    of_rounds: the ratio of the geometric means of the rounds.
+    low, high: the ratio of the rounds is between them in 95 of 100 such cases; None if unknown.
     how: how the verdict was found, in words.
     """
 
@@ -63,10 +63,10 @@ class Difference:
 
 
 def differ(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Difference:
-    """Compare what a figure of two sides was in single rounds.
+    """Compare the values of a figure in the single rounds of two sides.
 
-    Rounds differ by factors, and each side has a noise of its own: the interval is Welch's, of the logarithms. It is
-    put around what it is the interval of, the ratio of geometric means, which lies within the rounds' ratios always.
+    Rounds differ by factors, and each side has a noise of its own. So the interval is Welch's, of the logarithms.
+    It lies around the ratio of the geometric means, which is always within the rounds' ratios.
     """
     if not all(value > 0 and math.isfinite(value) for value in (*first_rounds, *second_rounds)):
         return Difference(
@@ -82,10 +82,10 @@ def differ(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Dif
 
 
 def differ_in_rounds(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Difference | None:
-    """Compare two figures whose rounds alternated on one machine, one of the first with the one beside it; else None.
+    """Compare two figures whose rounds alternated on one machine, round by round; None if the rounds do not pair up.
 
-    What a round's neighbours had in common, such as other work on the machine, is in both figures of a ratio and so
-    not in the ratio. Two ratios would tell next to nothing of their noise: at least three are needed.
+    Conditions that neighbouring rounds share, such as other work on the machine, affect both figures and so not their
+    ratio. Two ratios would say almost nothing about their noise, so at least three are needed.
     """
     rounds = len(first_rounds)
     if rounds != len(second_rounds) or rounds < _PAIRS_MIN or min(*first_rounds, *second_rounds) <= 0:
@@ -96,12 +96,12 @@ def differ_in_rounds(first_rounds: Sequence[float], second_rounds: Sequence[floa
 
 
 def over_all(difference: Difference, ratio: float) -> Difference:
-    """Return what is told of a percentile, by the ratio of that of all times of each side, from merged histograms.
+    """Return the difference of a percentile, with the ratio over all times of each side, from merged histograms.
 
-    The mean of percentiles is the percentile of nothing, so the rounds' ratios only say how far rounds go and whether
-    there is a difference at all. The ratio over all may lie anywhere beside their interval, since a round with a long
-    tail has more of the slowest times than its share of the rounds. Where it does not lie on the side that the rounds
-    are on, by `LEAST` as they must, they disagree, and nothing is concluded.
+    The mean of percentiles is not a percentile. So the rounds' ratios only say how far rounds vary, and whether there
+    is a difference at all. The ratio over all times may lie outside their interval, since a round with a long tail has
+    more than its share of the slowest times. If that ratio is not on the rounds' side of 1 by at least `LEAST`, the
+    two disagree, and the verdict is MIXED.
     """
     if difference.ratio is None:
         return difference
@@ -118,20 +118,20 @@ def over_all(difference: Difference, ratio: float) -> Difference:
 
 
 def middle(ratios: Sequence[float]) -> float:
-    """Return the geometric mean of ratios, or of what ratios are made of: twice and half as much come to the same."""
-    # Not beyond its values, as the logarithms' rounding would have it now and then.
+    """Return the geometric mean of ratios, or of the values that they divide: twice and half as much cancel out."""
+    # Keep it within the values; rounding of the logarithms could otherwise put it outside.
     return min(max(statistics.geometric_mean(ratios), min(ratios)), max(ratios))
 
 
 def undecided(difference: Difference, verdict: Verdict, how: str) -> Difference:
-    """Return a difference that nothing is concluded from."""
+    """Return the difference without interval, with a verdict that concludes nothing."""
     return replace(difference, low=None, high=None, verdict=verdict, how=how)
 
 
 def bound_words(ratio: float) -> str:
-    """Return an end of an interval with so many digits that it stands on the right side of 1.
+    """Return an end of an interval, with enough digits to stand on the right side of 1.
 
-    What is far out says only that nothing is known.
+    A bound that is far from 1 only says that nothing is known, so it gets no digits.
     """
     if not 0.01 <= ratio < 1000:
         return "0" if ratio < 1 else "over 1,000"
@@ -156,8 +156,8 @@ def _judged(ratio: float, width: float) -> Difference:
 def _half_width(first: Sequence[float], second: Sequence[float]) -> float:
     """Return how far the logarithm of a ratio of means may be off, to either side.
 
-    Welch's degrees of freedom are an estimate; of few rounds on one side and more on the other it is too high at times,
-    so that there it is the least that they can be.
+    Welch's degrees of freedom are an estimate. With different numbers of rounds it is sometimes too high, so the
+    minimum is used there.
     """
     parts = [(_variance(values), len(values) - 1) for values in (first, second)]
     total = sum(variance for variance, _ in parts)
@@ -175,7 +175,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _t(freedom: float) -> float:
-    """Return Student's t, between the whole degrees of freedom by their inverses, in which it is nearly straight."""
+    """Return Student's t, interpolated over the inverses of the degrees of freedom, in which it is nearly linear."""
     inverses = [0.0, *(1 / degrees for degrees in range(len(_T), 0, -1))]
     values = [_T_LIMIT, *reversed(_T)]
     wanted = min(1 / freedom, 1.0)

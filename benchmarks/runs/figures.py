@@ -1,4 +1,4 @@
-"""What is compared of a measurement: the rate where that is what was looked for, else times, or memory."""
+"""The compared figures of a measurement: the rate, or times if the rate was offered and kept up, or memory."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -28,22 +28,22 @@ __all__ = [
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 SECONDS_MIN: Final = 1.0
-"""A closed loop whose round was shorter than that decides nothing: one pause of a collector would be in all of it."""
+"""A shorter round of a closed loop decides nothing: one pause of a garbage collector could fill it."""
 FAILED_MAX: Final = 0.01
-"""Sides of which a larger share of the operations failed are not compared: what fails may be quick."""
+"""Sides with a larger share of failed operations are not compared: operations that fail may be quick."""
 _JUDGED_BY: Final = (99.0, 90.0, 50.0)
-"""Of the percentiles that there are enough operations for, the one that queues show in most, first."""
+"""Percentiles in the order of preference; queues show most in the first. One with too few operations is skipped."""
 RATE: Final = "operations/s"
 _GROWTH: Final = "bytes_per_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of all rounds together, and what it was in each.
+    """A figure of all rounds together, and its value in each round.
 
-    form: how it is written. words: what a second side is called that has more of it, and one that has less.
-    is_more_worse: so that a change for the worse can be told from one for the better.
-    is_percentile: its value is that of merged histograms, of which it takes more to make one of several runs together.
+    form: the format of its values. words: the word for a second side that has more of it, and for one that has less.
+    is_more_worse: whether a higher value is a change for the worse.
+    is_percentile: its value is that of merged histograms; to join several runs takes their histograms.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Figure:
     is_percentile: bool = False
 
     def text(self) -> str:
-        """Return the figure, and between what its rounds lie."""
+        """Return the figure, and the range of its rounds."""
         middle = self.form.format(self.value)
         if len(self.rounds) < 2:
             return middle
@@ -64,26 +64,26 @@ class Figure:
 
 
 OwnFigures: TypeAlias = Callable[[Sequence[Measurement]], list[Figure]]
-"""Gives what of some good rounds is compared instead of rates and times; nothing where these are."""
+"""Returns the figures of good rounds to compare instead of rates and times; none if these are compared."""
 
 
 def no_figures(_: Sequence[Measurement]) -> list[Figure]:
-    """Return nothing: rates and times are compared."""
+    """Return no figures: rates and times are compared."""
     return []
 
 
 def is_too_short(judged_by: Figure, rounds: Sequence[Measurement]) -> bool:
-    """Say whether a round of a closed loop was over so soon that its rate and times tell nothing of a side."""
+    """Say whether a round of a closed loop was too short for its rate and times to say anything about a side."""
     return (judged_by.name == RATE or judged_by.is_percentile) and any(
         not each.workload.is_open_loop and each.seconds < SECONDS_MIN for each in rounds
     )
 
 
 def figures(rounds: Sequence[Measurement], *, own: OwnFigures, are_times_first: bool) -> list[Figure]:
-    """Return the figures of the good ones of some rounds, that first by which two sides are compared.
+    """Return the figures of the good rounds; the first one decides the comparison of two sides.
 
-    own: a suite's own figures of them, which take the place of the usual ones if there are any.
-    are_times_first: the rate was offered, and kept up by both sides, so that it says nothing.
+    own: returns a suite's own figures of them, which replace the usual ones if there are any.
+    are_times_first: both sides kept up with an offered rate, so the rate says nothing.
     """
     measured = good(rounds)
     if not measured:
@@ -110,10 +110,10 @@ def _usual(measured: Sequence[Measurement], *, are_times_first: bool) -> list[Fi
 
 
 def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> Difference:
-    """Return how a figure of the second side relates to the same of the first.
+    """Return how a figure of the second side relates to the same figure of the first.
 
-    Of a percentile it is the ratio of the two values, which are those of merged histograms: what a reader gets who
-    divides them. are_side_by_side: the rounds alternated on one machine, each of the first with the one beside it.
+    For a percentile it has the ratio of the two values, which are those of merged histograms: a reader who divides them
+    gets the same. are_side_by_side: the rounds alternated on one machine, so they are compared in pairs.
     """
     in_rounds = differ_in_rounds(first.rounds, second.rounds) if are_side_by_side else None
     found = in_rounds or differ(first.rounds, second.rounds)
@@ -121,7 +121,7 @@ def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> D
 
 
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
-    """Return the difference of a figure of two sides, measured apart, and what the second side is, in a word."""
+    """Return the difference of a figure of two sides measured apart, and a word for the second side."""
     found = difference_of(first, second, are_side_by_side=False)
     words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
     return found, words.get(found.verdict, found.verdict.value)
@@ -138,7 +138,7 @@ def less(
     form: str,
     words: tuple[str, str] = _TIMES,
 ) -> Figure:
-    """Return a figure of which less is better."""
+    """Return a figure whose lower values are better."""
     rounds = tuple(value(each) for each in measured)
     return Figure(name=name, value=statistics.median(rounds), rounds=rounds, form=form, words=words, is_more_worse=True)
 
@@ -154,13 +154,13 @@ def _growth(measured: Sequence[Measurement]) -> list[Figure]:
 def percentile_figures(
     measured: Sequence[Measurement], name: str, *, what: str | None = None, form: str = "{:,.2f}"
 ) -> list[Figure]:
-    """Return percentiles of the merged histograms; none for which single rounds have too few times."""
+    """Return percentiles of the merged histograms, without those for which a round has too few times."""
     if not all(name in each.histograms for each in measured):
         return []
     fewest = min(each.histograms[name].count for each in measured)
     asked = [percentile for percentile in PERCENTILES if is_enough(fewest, percentile)]
     total = merged(measured, name).percentiles_us(asked)
-    # One question for all percentiles of a histogram: each walks through its buckets.
+    # Ask for all percentiles of a histogram in one call: each call walks through its buckets.
     by_round = [each.histograms[name].percentiles_us(asked) for each in measured]
     return [
         Figure(

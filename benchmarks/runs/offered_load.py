@@ -1,4 +1,4 @@
-"""Whether a load that was offered was kept up, or a queue grew behind it."""
+"""Whether an offered load was kept up, or a queue grew behind it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,24 +10,25 @@ from hedwig.histograms import Histogram
 __all__ = ["is_kept_up", "queue_growth"]
 
 _REACHED: Final = 0.98
-"""The share of the offered load from which on it counts as reached."""
+"""The share of the offered load from which it counts as reached."""
 _STALL_S: Final = 0.1
 _STALL_SHARE: Final = 0.05
-"""A stall in which a window happens to end may hold back so much of it, and yet no queue grows."""
+"""Share of a window that a stall at its end may hold back without a growing queue."""
 _STALLED: Final = 4
 _GROWTH: Final = 2
 _GROWTH_MS: Final = 10.0
-"""Times that double by less than that, of a millisecond or so, are a busy disk rather than a queue."""
+"""Times of about 1 ms that double, but grow by less than this, come from a busy disk rather than a queue."""
 _QUARTERS: Final = 4
 _COUNT_MIN: Final = 20
 
 
 def is_kept_up(workload: Workload, done_per_s: float, seconds: float, response: Histogram | None) -> bool:
-    """Say whether as much was done in a window as was offered, but for what was on its way when it ended.
+    """Say whether as much was done in a window as was offered, apart from operations in flight at its end.
 
-    A window that follows a warm-up begins with as much on its way as it ends with; without one, that is what comes in
-    a usual response time. A stall at the very end leaves more behind, but has left the usual response time alone, while
-    in a queue that grows all through the window half of the operations wait for half of what is behind, or longer.
+    A window that follows a warm-up begins with as many operations in flight as it ends with. Without a warm-up, the
+    operations of one usual response time are in flight at the end.
+    A stall at the very end leaves more behind, but does not change the usual response time. If a queue grows all
+    through the window, half of the operations wait at least for half of what is behind.
 
     Args: done_per_s - operations, over all of the window. response - None where a driver has no histogram.
     """
@@ -45,7 +46,7 @@ def is_kept_up(workload: Workload, done_per_s: float, seconds: float, response: 
 def queue_growth(workload: Workload, series: Mapping[int, Mapping[str, Any]]) -> tuple[float, float] | None:
     """Return the median response times of the window's second and last quarter, ms, if the last is twice as long.
 
-    None as well if the window has too few whole seconds to tell, or too little was finished in one of the quarters.
+    None as well if the window has too few whole seconds, or too few operations finished in one of the quarters.
     """
     whole = range(math.ceil(workload.warmup_s), math.floor(workload.seconds))
     quarter = len(whole) // _QUARTERS

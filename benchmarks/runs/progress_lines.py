@@ -1,4 +1,4 @@
-"""Lines on standard error that say how far a run is; on a terminal those of a moment replace each other."""
+"""Lines on standard error that say how far a run is; on a terminal, temporary lines replace each other."""
 
 import contextlib
 import shutil
@@ -12,32 +12,32 @@ _ERASE = "\r\x1b[2K"
 
 
 def say(line: str) -> None:
-    """Say a line that stays."""
+    """Write a line that stays."""
     click.echo(line, err=True)
 
 
 def say_below(line: str) -> None:
-    """Say a line that tells more of the one before."""
+    """Write a line that adds to the one before."""
     say(f"    {line}")
 
 
 class ProgressLines:
-    """Says lines. A terminal that is gone, as after its connection was lost, is no reason to end."""
+    """Writes lines. It ignores that the terminal is gone, as after its connection was lost."""
 
     def __init__(self) -> None:
         self._is_held = False
 
     def say(self, line: str) -> None:
-        """Say a line that stays."""
+        """Write a line that stays."""
         self._write(f"{line}\n")
         self._is_held = False
 
     def say_for_now(self, line: str) -> None:
-        """Say a line that holds until the next one."""
+        """Write a line that stands until the next one."""
         if not sys.stderr.isatty():
             self.say(line)
             return
-        # A line that is broken cannot be taken back.
+        # A line that wraps cannot be replaced.
         self._write(line[: shutil.get_terminal_size().columns - 1])
         self._is_held = True
 

@@ -1,4 +1,4 @@
-"""Results: what a run measured, kept in a file, and read again."""
+"""Results: the measurements of a run, written to a file and read again."""
 
 import errno
 import json
@@ -33,39 +33,39 @@ _FORMAT: Final = 1
 OF_A_RUN: Final = "result.json"
 """The name of the result file in the directory of a run."""
 _COMPRESSED: Final = ".xz"
-"""How the names of files end that are compressed, such as those that are kept for good."""
+"""The suffix of compressed files, such as the results that are kept for good."""
 _REPEATED: Final = frozenset({"fill", "takeover"})
-"""Workloads in which what failed is tried again until it is done: what they count are attempts, not operations."""
+"""Workloads that repeat failures until they succeed: the failures that they count are attempts, not operations."""
 FILLED_ANEW: Final = "filled anew"
 LEFT_BEHIND: Final = "left behind"
 WARM_UP: Final = "warm-up"
 _NOTED: Final = (WARM_UP, FILLED_ANEW, LEFT_BEHIND)
-"""What is reported under these names are sentences that a reader of the numbers must know."""
+"""Names in `reported` whose values are sentences that a reader of the numbers must know."""
 _KINDS_MAX: Final = 3
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _THROUGHOUT: Final = "under_way_throughout"
 _SERVED_SHARE: Final = 0.8
-"""Of those in flight: where files do not say it, fewer callers than that at work are told of."""
+"""Share of the callers; if a file lacks the number without answer, an estimate of fewer served callers is reported."""
 _LONG_SHARE: Final = 0.25
-"""Of a window: with times beyond that it is not told from files that do not say it."""
+"""Share of a window; with longer times than that, the number of callers without answer is not estimated."""
 _BUSY: Final = 0.9
-"""Of a processor: a generator that needs more may itself be what was measured."""
+"""Share of a processor; a generator that uses more may itself be the limit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Measurement:
     """One workload on one driver, once.
 
-    count: what was counted, in `seconds`; of deliveries, the receptions.
-    on: what kind of hub and stores it ran on.
-    reported: what a driver says itself, where it gives no histogram; in its own words.
+    count: what the measurement counts in `seconds`: operations, records of a fill, or receptions of deliveries.
+    on: the kind of hub and stores that it ran on.
+    reported: figures in the driver's own words, if it gives no histogram; and notes.
     values: single figures, such as bytes for each topic.
     hub_cores, generator_cores: processors kept busy, on average.
     series: by second after the start: finished, failed, refused, deliveries, response, hub and generator. Files of
-        older versions tell of refusals in all only.
-    wall: why it could not be measured; all else is then what was seen until then.
-    started, started_s: when it began, what was prepared for it included: by the clock, in UTC, and in seconds since the
-        command that measured it began. None in files of older versions.
+        older versions have only the total of refusals.
+    wall: why it could not be measured; all other fields are then what was seen until that moment.
+    started, started_s: when it began, its preparation included: by the clock, in UTC, and in seconds since the command
+        that measured it began. None in files of older versions.
     """
 
     workload: Workload
@@ -97,12 +97,12 @@ class Measurement:
 
     @property
     def operations_per_s(self) -> float:
-        """Return the rate of operations also where receptions are counted."""
+        """Return the rate of operations, even if `count` is of receptions."""
         return self.values.get("operations_per_s", self.rate_per_s)
 
     @property
     def is_offered_load_reached(self) -> bool | None:
-        """Say whether a fixed rate was kept up without a queue that grows; None in a closed loop, which offers none."""
+        """Say whether a fixed rate was kept up without a growing queue; None in a closed loop, which offers no rate."""
         if not self.workload.is_open_loop:
             return None
         if self.missed or self.wall is not None:
@@ -113,7 +113,7 @@ class Measurement:
 
     @property
     def operations(self) -> int:
-        """Return how many operations of the window were done; of a fill, how many batches."""
+        """Return how many operations of the window were done; for a fill, how many batches."""
         service = self.histograms.get("service")
         return self.count if service is None else service.count
 
@@ -121,9 +121,10 @@ class Measurement:
     def callers_without_answer(self) -> int:
         """Return how many callers of a closed loop were waiting for one answer all through the window.
 
-        Files of older versions do not tell, and lack what these waited. There it is reckoned: of the callers that had
-        answers, as many were waiting at a time as came in a second, times how long each took (Little's law). Where some
-        took a large part of the window that says nothing: the last ones had no others beside them any more.
+        Files of older versions lack this number, and the times that these callers waited. For them it is estimated by
+        Little's law: the callers with answers that were waiting at a time are the answers per second, times the mean
+        duration. If some operations took a large part of the window, the estimate says nothing, since the last of them
+        had no others beside them. The result is then 0.
         """
         workload, service = self.workload, self.histograms.get("service")
         if workload.is_open_loop:
@@ -139,21 +140,21 @@ class Measurement:
 
     @property
     def lacks_waits(self) -> bool:
-        """Say whether the times are those of some callers only, while others waited: so it was in older versions."""
+        """Say whether the times are only those of some callers, while others waited, as in files of older versions."""
         return _THROUGHOUT not in self.values and self.callers_without_answer > 0
 
     @property
     def failed(self) -> int:
-        """Return how many operations failed, whatever became of them later."""
+        """Return how many operations failed, even if a later attempt succeeded."""
         return sum(self.errors.values())
 
     @property
     def are_failures_repeated(self) -> bool:
-        """Say whether what failed was tried again until it was done, so that failures are in the times already."""
+        """Say whether failures were repeated until they succeeded, so that the times include them already."""
         return self.workload.name in _REPEATED
 
     def notes(self) -> list[str]:
-        """Return what a reader of the numbers must know."""
+        """Return the sentences that a reader of the numbers must know."""
         found: list[str] = []
         if self.wall is not None:
             found.append(self.wall)
@@ -180,7 +181,7 @@ class Measurement:
         return f"its queue grew, and the median response with it from {growth[0]:,.1f} to {growth[1]:,.1f} ms"
 
     def take(self, summary: Summary, *, is_delivery: bool) -> None:
-        """Take over what generators noted."""
+        """Add the summary of the generators."""
         self.seconds = summary.seconds
         self.count = summary.deliveries if is_delivery else summary.count
         if is_delivery and summary.seconds > 0:
@@ -244,7 +245,7 @@ _PLAIN: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """All measurements of one run, with the terms that they share."""
+    """All measurements of one run, with the terms that they have in common."""
 
     program: str
     started: str
@@ -254,9 +255,9 @@ class Result:
     is_complete: bool = False
 
     def write(self, path: Path) -> None:
-        """Write the file, as a whole or not at all; one whose name says so is compressed.
+        """Write the whole file or none of it; compress it if its name ends in `.xz`.
 
-        Raises: BenchmarkError - it cannot be written, as on a disk that is full; what was there before is whole.
+        Raises: BenchmarkError - it cannot be written, as on a full disk; the file that was there before is intact.
         """
         content = (json.dumps(self.to_json(), indent=1) + "\n").encode()
         if path.suffix == _COMPRESSED:
@@ -284,7 +285,7 @@ class Result:
     def read(cls, path: Path) -> Self:
         """Read a file, or that of a run's directory, compressed or not.
 
-        Raises: BenchmarkError - it is not there, or no result of a version that we know.
+        Raises: BenchmarkError - it is not there, or is not a result of a known version.
         """
         if path.is_dir():
             plain, compressed = path / OF_A_RUN, path / f"{OF_A_RUN}{_COMPRESSED}"
@@ -316,12 +317,12 @@ def _write_whole(path: Path, content: bytes) -> None:
         partial.replace(path)
     except OSError:
         with suppress(OSError):
-            partial.unlink()  # On a full disk half a result is only in the way.
+            partial.unlink()  # On a full disk half a result only takes up space.
         raise
 
 
 def _way_out(path: Path, error: OSError) -> str:
-    """Return what to do about a file that cannot be written, and what there is to go on with."""
+    """Return what the user can do about a file that cannot be written, and which file the run can be resumed from."""
     advice = "make room on its disk" if error.errno in _FULL else "see that it can be written"
     if not path.is_file():
         return f"{advice}, and begin again"
@@ -329,7 +330,7 @@ def _way_out(path: Path, error: OSError) -> str:
 
 
 def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
-    """Return groups of measurements that differ in nothing but their round, in the order of their first ones."""
+    """Return groups of measurements that differ only in their round, in the order of their first ones."""
     groups: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         groups.setdefault(_kind_of(measurement), []).append(measurement)
@@ -337,7 +338,7 @@ def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
 
 
 def failure_words(rounds: Sequence[Measurement]) -> str | None:
-    """Return how many operations of some rounds failed, and with what, the most frequent first; None if none did."""
+    """Return how many operations of some rounds failed, and their errors, the most frequent first; None without any."""
     errors: Counter[str] = sum((each.errors for each in rounds), Counter())
     failed, operations = sum(errors.values()), sum(each.operations for each in rounds)
     if not failed:
@@ -352,7 +353,7 @@ def failure_words(rounds: Sequence[Measurement]) -> str | None:
 
 
 def is_measured(measurements: Sequence[Measurement], other: Measurement) -> bool:
-    """Say whether there is one that differs in nothing, its round included, and that met no wall."""
+    """Say whether one of the measurements equals `other` in case and round, and met no wall."""
     kind = _kind_of(other)
     return any(each.round == other.round and each.wall is None and _kind_of(each) == kind for each in measurements)
 

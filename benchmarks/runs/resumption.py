@@ -1,4 +1,4 @@
-"""Going on with a run that was ended: only on the same machine, and everything else that differs is kept with it."""
+"""Resuming a run that was ended: only on the same machine. All other differences are recorded in the result."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ __all__ = ["later_words", "note_resumption", "resumed"]
 
 _GIB: Final = 1 << 30
 _MEMORY_SHARE: Final = 0.02
-"""Kernels keep a little for themselves, not always as much."""
+"""Kernels reserve a little memory for themselves, and not always the same amount."""
 _MACHINE: Final = {
     "cpu": "processor",
     "cpus": "processors",
@@ -23,7 +23,7 @@ _SHORT: Final = 12
 
 
 def resumed(result: Result, before: Result, other: str) -> Result:
-    """Return a run that has what one before has measured; what met a wall is to be measured again.
+    """Return the result of the earlier run to go on with; it drops measurements that met a wall, to repeat them.
 
     Args: other - the option by which the user may begin another run.
     Raises: BenchmarkError - they cannot be one run.
@@ -37,10 +37,10 @@ def resumed(result: Result, before: Result, other: str) -> Result:
 
 
 def note_resumption(before: Result, environment: Mapping[str, Any], other: str) -> None:
-    """Take note in a result that a run goes on in this environment.
+    """Record in a result that a run goes on in this environment.
 
     Args: other - what the user may give to begin another run.
-    Raises: BenchmarkError - it was begun on another machine, whose figures would stand beside those of this one.
+    Raises: BenchmarkError - the run began on another machine, whose figures would stand beside those of this one.
     """
     if differences := list(_machine_differences(before.environment, environment)):
         raise BenchmarkError(
@@ -49,15 +49,15 @@ def note_resumption(before: Result, environment: Mapping[str, Any], other: str) 
         )
     versions = {name: environment[name] for name in _VERSIONS if name in environment}
     resumed: list[dict[str, Any]] = before.environment.setdefault(_RESUMED, [])
-    # Changes may be others each time, also on the same commit.
+    # Uncommitted changes may differ each time, also on the same commit.
     is_other = versions.get("is_dirty") or _differs(before.environment, versions)
     if is_other and all(_differs(each, versions) for each in resumed):
         resumed.append(versions)
 
 
 def later_words(environment: Mapping[str, Any]) -> str:
-    """Return with what else a run was gone on with, as the end of a line that says what it began with; may be empty."""
-    # An older version kept the commits only.
+    """Return the other versions that a run was resumed with, or nothing; it ends a line on what the run began with."""
+    # An older version recorded only the commits.
     found = [f"at {commit[:_SHORT]}" for commit in environment.get("resumed_on", []) if commit]
     found += ["; ".join(_later(environment, each)) for each in environment.get(_RESUMED, [])]
     return "".join(f", gone on with {words}" for words in found)

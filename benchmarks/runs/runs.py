@@ -27,10 +27,10 @@ def carry_out(
     named: Callable[[Case], str],
     is_turned: bool = True,
 ) -> None:
-    """Measure all cases, with `is_turned` every other round in the opposite order; Ctrl-C ends it early.
+    """Measure all cases, with `is_turned` every other round in the opposite order; Ctrl-C ends the run early.
 
-    The file at `path` is written after each case. What `result` already has is not measured again; a case that met a
-    wall then is.
+    The file at `path` is written after each case. Cases that `result` already has are not measured again, unless they
+    met a wall.
     """
     total = len(planned) * rounds
     done = fresh = 0

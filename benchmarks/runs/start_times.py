@@ -1,4 +1,4 @@
-"""When measurements began, so that it can be told from a result how long a run took, and with what in between."""
+"""When measurements began, so that a result shows how long a run took, and how long the gaps between them were."""
 
 import time
 from collections.abc import Callable
@@ -11,14 +11,14 @@ __all__ = ["StartTimes"]
 
 
 class StartTimes:
-    """Notes when measurements began: by the clock, and in seconds since this was made, which nobody can set back."""
+    """Records when measurements began: by the clock, and in monotonic seconds since this object was made."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic: Final = monotonic
         self._began = monotonic()
 
     def noted(self, carry_out: Callable[[], Measurement]) -> Measurement:
-        """Carry a measurement out, and note in it when that began."""
+        """Run a measurement, and record in it when it began."""
         started, started_s = datetime.now(UTC), self._monotonic() - self._began
         measurement = carry_out()
         measurement.started = started.isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Walls: where nothing could be measured, how that came about, and whether it says anything of the backend."""
+"""Walls: where nothing could be measured, why, and whether that says anything about the backend."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from hedwig.benchmarks.runs.rounds import good
 __all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words"]
 
 OUR_LIMIT: Final = "this run's time limit"
-"""The kind of walls that a run with more patience would not have met: they say nothing of who is better."""
+"""The kind of walls that a run with more patience would not have met: they do not say which side is better."""
 ALL_FAILED: Final = "all failed"
 _NOTHING: Final = "nothing was finished in time"
 _KINDS: Final = tuple(
     (kind, re.compile(signs, re.IGNORECASE))
     for kind, signs in (
-        # Heap or memory in a text are no sign: half of all errors have one of these words in their name.
+        # The words heap and memory alone are no sign: half of all errors have one of them in their name.
         (
             "memory",
             r"java\.lang\.OutOfMemoryError|GC overhead limit|\bENOMEM\b|Cannot allocate memory|"
@@ -38,12 +38,12 @@ _KINDS: Final = tuple(
 
 
 def wall_kind(why: str) -> str:
-    """Return what kind of wall a reason tells of, in a few words."""
+    """Return the kind of wall that a reason describes, in a few words."""
     return next((kind for kind, signs in _KINDS if signs.search(why)), "failed")
 
 
 def wall_words(measurement: Measurement) -> str | None:
-    """Return why a measurement has no figure, and how far it came; None if it has one."""
+    """Return why a measurement has no figure, and how far it got; None if it has one."""
     if measurement.wall is not None:
         if wall_kind(measurement.wall) == OUR_LIMIT and measurement.count and measurement.offered:
             what = "records" if measurement.workload.name == FILL else "operations"

@@ -1,4 +1,4 @@
-"""How reports call what was measured, and write numbers."""
+"""The words of reports for measurements, and how they write numbers."""
 
 from typing import Final
 
@@ -19,12 +19,12 @@ _THOUSAND: Final = 1000
 
 
 def driver_title(driver: str) -> str:
-    """Return how a backend or a driver is called."""
+    """Return the title of a backend or a driver."""
     return _TITLES.get(driver, driver)
 
 
 def side_words(measurement: Measurement) -> str:
-    """Return on what something was measured, and by whom."""
+    """Return the driver of a measurement, and the hub and stores that it ran on."""
     on = measurement.on
     return (
         driver_title(measurement.driver)
@@ -34,7 +34,7 @@ def side_words(measurement: Measurement) -> str:
 
 
 def case_words(workload: Workload) -> str:
-    """Return what was done, to how many topics, and under which load."""
+    """Return the operations of a workload, its number of topics, and its load."""
     if Operation.COMMAND in workload.mix:
         return f"{workload.name}, {workload.topics:,} topics"
     if workload.name == "idle-connections":
@@ -50,7 +50,7 @@ def case_words(workload: Workload) -> str:
 
 
 def load_words(workload: Workload) -> str:
-    """Return how much was asked for at once, and of which keys."""
+    """Return the load of a workload, and the keys that it goes to."""
     load = f"{workload.rate_per_s:,.0f}/s offered" if workload.is_open_loop else f"{workload.in_flight:,} in flight"
     parts = [load]
     if workload.among is Among.CONTENDED:
@@ -63,7 +63,7 @@ def load_words(workload: Workload) -> str:
 
 
 def count(value: float) -> str:
-    """Return a number with as many digits as it is worth."""
+    """Return a number with as many digits as are meaningful."""
     if value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"

@@ -1,1 +1,1 @@
-"""Stores under test: the servers, the data in them, and how these are filled."""
+"""Stores under test: the servers, the data in them, and how they are filled."""

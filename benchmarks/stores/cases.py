@@ -1,4 +1,4 @@
-"""How a case of `hedwig-bench metadata` is carried out: by a client for each backend, which stays for the next case."""
+"""How a case of `hedwig-bench metadata` runs: by a client for each backend, which is kept for the next case."""
 
 import random
 import time
@@ -30,7 +30,7 @@ _PREPARE_S: Final = 300.0
 _DRAIN_S: Final = 60.0
 _START_AHEAD_S: Final = 0.05
 _FILL_INTERVAL_S: Final = 0.05
-"""A fill takes many minutes: as seldom as this its processor time is read."""
+"""How often the processor time is read during a fill, which takes many minutes."""
 _RESTART_MAX_S: Final = 600.0
 _SAMPLE: Final = 200
 _READ: Final = {
@@ -41,15 +41,15 @@ _READ: Final = {
     "all_ns": "all_read_s",
     "written_ns": "written_s",
 }
-"""What a probe tells, and how it is called in the values of a restart."""
+"""The times that a probe returns, and their names in the values of a restart."""
 MEMORY: Final = "memory at the wall"
-"""How it is called in what is reported."""
+"""The name of the servers' memory in what a measurement reports."""
 SERIES_WIDTH: Final = "series_width_s"
-"""How many seconds stand together in a series, as values call it; of most loads each stands alone, and it is absent."""
+"""The name in values of the seconds that an entry of the series covers. It is absent for most loads: one second."""
 
 
 class MetadataCases:
-    """Carries cases out on places that are up; what goes wrong is the measurement's wall. `with` ends the clients."""
+    """Runs cases on servers that are up; an error becomes the measurement's wall. `with` ends the clients."""
 
     def __init__(self, places: StoreServers, python: str) -> None:
         self._places = places
@@ -66,10 +66,10 @@ class MetadataCases:
         self._clients.__exit__(kind, error, trace)
 
     def settle(self, *, beside: str | None = None) -> dict[str, float]:
-        """Wait until no server is at work any more; return how long that took, for the values of what follows.
+        """Wait until all servers are idle; return how long that took, for the values of the next measurement.
 
-        beside: a backend whose own servers may be at work.
-        `busy_cores`: processors that were still used when it was given up; only then.
+        beside: a backend whose own servers may be busy.
+        `busy_cores`: processors that were still used when the wait was given up; only then.
         """
         servers = self._places.servers() if beside is None else self._places.idle(beside)
         if not servers:
@@ -79,14 +79,14 @@ class MetadataCases:
         return {"settling_s": settling.seconds, **busy}
 
     def measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
-        """Carry a workload out as round `number`.
+        """Run a workload as round `number`.
 
-        What it made is deleted then. If that fails, the measurement is as good as it was, and says that something is
-        left in the store.
+        The client then deletes the records that it made. If that fails, the measurement stays valid, and reports what
+        is left in the store.
         """
         measurement = self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
         if measurement.wall is not None:
-            # On servers that have just failed nothing can be tidied: the next case gets a new client.
+            # Servers that have just failed cannot be tidied: the next case gets a new client.
             self._clients.end(backend)
         elif (left := self._left_behind(backend)) is not None:
             measurement.reported[LEFT_BEHIND] = left
@@ -102,7 +102,7 @@ class MetadataCases:
     ) -> Measurement:
         """Make records; the measurement counts them, and its service times are those of batches.
 
-        on_progress: gets what `metadata_fill.fill_aloud` tells, while it is at work.
+        on_progress: gets the progress reports of `fill.fill_aloud`.
         """
         return self._walled(backend, workload, 1, lambda: self._fill(backend, workload, task, on_progress))
 
@@ -112,9 +112,9 @@ class MetadataCases:
         self._places.end(backend)
 
     def restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
-        """Kill the server with the records, start it again, and ask for a sample of topics all the while.
+        """Kill the server with the records, start it again, and meanwhile keep reading a sample of topics.
 
-        Before, uncounted, all servers collect their garbage and tell what is left: the values have it.
+        Before that, all servers collect their garbage, which is not timed. The values have the remaining bytes.
         """
         heaps, why = self._live_heaps(backend)
         measurement = self._walled(backend, workload, 1, lambda: self._restart(backend, workload, ground))
@@ -129,20 +129,20 @@ class MetadataCases:
         try:
             measurement = carry_out()
         except HedwigError as exc:
-            # What the client is still doing is not known: the next case gets a new one.
+            # The state of the client is not known: the next case gets a new one.
             self._clients.end(backend)
             measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))
         if ended := self._places.ended(backend):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
         if measurement.wall is not None:
-            # A server that lives may be as full as one that has ended: its collector works on, and nothing else does.
+            # A server that lives may be as full as one that has ended: only its collector still works.
             measurement.reported[MEMORY] = self._places.memory(backend)
             full = self._places.out_of_memory(backend) or self._places.full_heaps(backend)
             measurement.wall = "; ".join([measurement.wall, *full])
         return measurement
 
     def _left_behind(self, backend: str) -> str | None:
-        """Hear whether a load's client has deleted what it had made; return what is left of it, None if nothing is."""
+        """Wait until the client has deleted what its load made; return what is left in the store, None if nothing."""
         try:
             left: dict[str, int] = self._clients.of(backend).hear("tidied", time.monotonic() + _PREPARE_S)["left"]
         except BenchmarkError as exc:
@@ -155,7 +155,7 @@ class MetadataCases:
         return f"{count:,} subscriptions that it made may be in the store still: {why}"
 
     def _live_heaps(self, backend: str) -> tuple[dict[str, float], str | None]:
-        """Return what lives in the heaps of a backend's servers, by kind and in all; and why that is unknown, if so."""
+        """Return the live bytes in the heaps of a backend's servers, by kind and in total; or why they are unknown."""
         try:
             heaps = self._places.live_heaps(backend)
         except BenchmarkError as exc:
@@ -176,7 +176,7 @@ class MetadataCases:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns, "processes": used})
             if workload.is_bounded:
-                # When it begins and ends, the client knows.
+                # Only the client knows when the load begins and ends.
                 of_client, of_servers, of_idle = client.hear("used", _deadline(workload))
             else:
                 begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
@@ -185,11 +185,11 @@ class MetadataCases:
             summary = Summary.from_json(client.hear("summary", _deadline(workload)))
         measurement.take(summary, is_delivery=False)
         if not workload.is_open_loop:
-            # It has no load to offer: where it is the time that bounds it, nothing was missed.
+            # A closed loop offers no load: operations that did not begin in its time were not missed.
             measurement.offered, measurement.missed = measurement.offered - measurement.missed, 0
         measurement.values["refusals"] = summary.refusals
         if of_idle is not None:
-            # What they used went on beside this load, on the same processors.
+            # Idle servers used this time beside this load, on the same processors.
             measurement.values["idle_servers_cpu_s"] = of_idle
         note_used(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
         return measurement
@@ -238,7 +238,7 @@ class MetadataCases:
         return measurement
 
     def _fresh(self, ground: Dataset) -> Dataset:
-        """Return a ground with names that nobody has used."""
+        """Return a data set with a new token, so that its names are unused."""
         self._used += 1
         return replace(ground, token=f"{time.time_ns():x}-{self._used}")
 
@@ -250,7 +250,7 @@ class MetadataCases:
 
 
 def _deadline(workload: Workload) -> float:
-    """Return when a load must have told its summary: beyond the drain there is time to compute it."""
+    """Return when a load must have sent its summary: after the drain it has time to compute it."""
     return time.monotonic() + workload.seconds + 3 * _DRAIN_S
 
 
@@ -267,9 +267,9 @@ def note_used(
     of_client: float | None,
     of_servers: float | None,
 ) -> None:
-    """Note what processes used: processor seconds, memory at most, and all of it second by second.
+    """Record what processes used: processor seconds, peak memory, and the usage in each second.
 
-    Where the summary's seconds stand together, these do, too: a result of fills of hours is written after each case.
+    Entries are as wide as those of the summary's series, since a result with fills of hours is written after each case.
     """
     if of_client is not None:
         measurement.values["client_cpu_s"] = of_client
@@ -280,7 +280,7 @@ def note_used(
         measurement.values["servers_cpu_s"] = of_servers
     held = {role: sampler.rss_bytes_max(role) for role in roles}
     measurement.values |= {f"{role}_rss_bytes_max": size for role, size in held.items() if size is not None}
-    # Of an embedded store, its client's process has the memory.
+    # An embedded store uses the memory of its client's process.
     of_store = [size for role, size in held.items() if size is not None and (role != "client" or len(roles) == 1)]
     measurement.values["store_rss_bytes_max"] = sum(of_store)
     if summary.series_width_s > 1:

@@ -1,8 +1,8 @@
-"""The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and does as it is told.
+"""The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and obeys commands.
 
-It speaks lines of JSON as benchmarks.generator does. It reads where the store is, says `ready`, and then reads what to
-do: `fill` it (`machines` are those whose heaps tell when it is full), carry a `workload` out, or `probe` whether topics
-can be used; a line with none of these is the end.
+It exchanges lines of JSON as `benchmarks.drivers.generator` does. It reads the URL of the store, writes `ready`, and
+then reads commands: `fill` the store (the heaps of `machines` show when it is full), run a `workload`, or `probe`
+whether topics can be used. A line with none of these ends it.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ _PROBE_ATTEMPT_S: Final = 2.0
 
 
 def main() -> None:
-    """Read a plan from standard input, and do what follows."""
-    # What fails is told to who measures; what libraries say of it besides would stand in the middle of the progress.
+    """Read a plan from standard input, and run the commands that follow."""
+    # Failures go to the measuring process. Log lines of libraries about them would appear amid the progress.
     logging.getLogger().addHandler(logging.NullHandler())
     end_with_listener()
     converse(serve)
 
 
 async def serve(plan: Mapping[str, Any]) -> None:
-    """Open the store of a plan, and do what is read until a line asks for nothing."""
+    """Open the store of a plan, and run the commands that are read, until a line has none."""
     async with await open_metadata(plan["url"], StoreOptions(gather=True)) as store:
         say({"ready": True})
         while True:
@@ -70,7 +70,7 @@ async def _carry_out(store: MetadataStore, workload: Workload, ground: Dataset, 
     metered = _Metered(target, int(workload.warmup_share * workload.operations))
     load = Load(workload, metered if workload.is_bounded else target, round_number=number, drain_s=drain_s)
     await target.open(load)
-    gc.collect()  # Garbage of the load before is not this one's.
+    gc.collect()  # So that this load does not pay for the garbage of the one before.
     say({"ready": True})
     told = await hear_later()
     metered.times = CpuTimes(told["processes"])
@@ -91,10 +91,10 @@ def _tell_progress(progress: Mapping[str, float]) -> None:
 
 
 class _Metered:
-    """A target of a number of operations, of which nobody knows how long they take; beside it processes are metered.
+    """A target of a number of operations, whose duration is not known beforehand; it also meters processes.
 
-    The window begins with operation `first`: there the processor times are looked at, and every so often before and
-    behind, in case that there is less time than operations.
+    The window begins with operation `first`, so it reads the processor times there. It also reads them every few
+    milliseconds before and after, in case the time ends before the operations do.
     """
 
     def __init__(self, target: MetadataTarget, first: int) -> None:
@@ -124,13 +124,12 @@ async def probe(
     *,
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> Mapping[str, int | None]:
-    """Ask for owner, ledger ranges and a subscription of topics until each was read once; then write.
+    """Read owner, ledger ranges and a subscription of topics until each was read once; then write.
 
-    Topics are told by their places among those with an owner. The write is a subscription of the first topic, which is
-    made and deleted.
-    Returns: the monotonic times at which the first of all was read (`first_ns`), the last owner (`owners_ns`), the last
-        ledger ranges (`ranges_ns`), the last subscription (`subscriptions_ns`) and the last of all (`all_ns`), and at
-        which the write was done (`written_ns`); None: not within `seconds_max`.
+    `topics` are places among the topics with an owner. The write makes and deletes a subscription of the first topic.
+    Returns: the monotonic times of the first read (`first_ns`), the last owner (`owners_ns`), the last ledger ranges
+        (`ranges_ns`), the last subscription (`subscriptions_ns`), the last of all reads (`all_ns`), and the write
+        (`written_ns`). None: not within `seconds_max`.
     """
     numbers = [owned(place) for place in topics]
     first_of = [ground.subscription(number, 0) for number in numbers]
@@ -162,7 +161,7 @@ async def probe(
 
 
 async def _ended(tasks: Sequence["asyncio.Task[None]"], deadline_ns: int, now_ns: Callable[[], int]) -> int:
-    """Wait for tasks until a deadline; return how many had not ended, and are cancelled."""
+    """Wait for tasks until a deadline, and cancel the others; return how many had not ended."""
     _, late = await asyncio.wait(tasks, timeout=max(0.0, (deadline_ns - now_ns()) / _SECOND_NS))
     for task in late:
         task.cancel()
@@ -182,7 +181,7 @@ async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
 
 
 async def _write(store: Managers, ground: Dataset, number: int) -> bool:
-    """Make a subscription and delete it; one that an attempt before has left is deleted only."""
+    """Make a subscription and delete it; if an earlier attempt has left it, only delete it."""
     key = ground.new_subscription(number, 0)
     subscriptions, subscriber = store.subscriptions, _subscriber(key)
     left = await subscriptions.read(key.topic, subscriber)

@@ -1,4 +1,4 @@
-"""The servers of the stores that whole commands are measured on. Nothing forces their logs to the disk."""
+"""The servers of the stores on which whole commands are measured. Their logs are not forced to the disk."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ BACKENDS: Final = ("sqlite", "hbase", "zookeeper")
 HEAP_MB: Final = {"zookeeper": 3072, "regionserver": 1536, "hbase-master": 384}
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0, regions=16)
 _BIG_TICKS: Final = {"forceSync": "no", "tickTime": "6000"}
-"""Sessions may last two minutes: a ZooKeeper with millions of nodes stands still now and then to collect garbage."""
+"""Sessions may last two minutes, since a ZooKeeper with millions of nodes sometimes pauses to collect garbage."""
 
 Progress = Callable[[str], None]
 
@@ -23,9 +23,9 @@ Progress = Callable[[str], None]
 def store_servers(
     backends: Sequence[str], directory: Path, *, progress: Progress
 ) -> Iterator[Callable[[str, str], str]]:
-    """Start the servers that `backends` need, and end them; what is given tells the URL of a backend's store by name.
+    """Start the servers that `backends` need, and end them; yield a function from backend and store name to URL.
 
-    ZooKeeper has servers of its own, so that HBase's does not hold a node for each topic.
+    ZooKeeper has a server of its own, so that HBase's ZooKeeper does not hold a node for each topic.
     Raises: DevError - a server does not come up.
     """
     with ExitStack() as stack:

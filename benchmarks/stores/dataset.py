@@ -1,7 +1,7 @@
-"""The records that metadata workloads work on: how many, under which names, with which content.
+"""The records that metadata workloads work on: their number, names and content.
 
-Topics are numbered. Each has an empty record of ledger ranges and its subscriptions; those with an even number have an
-owner, those with an odd one never had one, until a workload claims it. Beside them are a few wide topics.
+Topics are numbered. Each has an empty record of ledger ranges and its subscriptions. Topics with an even number have an
+owner. Those with an odd number never had one, until a workload claims them. Beside them are a few wide topics.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,26 +30,26 @@ __all__ = [
 ]
 
 _BATCH: Final = 256
-"""Subscriptions and topics of a batch. ZooKeeper carries what comes together out in few transactions; HBase's client
-spreads it over calls of its own."""
+"""Subscriptions and topics of a batch. For ZooKeeper, writes made together share few transactions. HBase's client
+spreads them over calls of its own."""
 PAGE: Final = 1000
 _PREFIX: Final = "bench"
 _WIDE_RECORDS: Final = 2_000
-"""So many subscriptions at least, over all topics that have the same number: one topic alone would be a hot one."""
+"""Subscriptions at least, over all wide topics with the same number of them; a single topic would be a hot spot."""
 _WIDE_TOPICS_MAX: Final = 500
 PREDECESSOR: Final = HubInfo(host="hub-1.example.net", port=4080, ssl_port=9876, epoch=4294967297)
 FRESH: Final = replace(DATA, state=SubscriptionState(MessageSeqId(0)))
-"""A subscription to a topic to which nothing was published."""
+"""A subscription to a topic without messages."""
 SUCCESSOR: Final = HubInfo(host="hub-2.example.net", port=4080, ssl_port=9876, epoch=4294967298)
 
 
 def owned(number: int) -> int:
-    """Return the topic with an owner by its place among those."""
+    """Return the number of a topic with an owner by its place among those topics."""
     return 2 * number
 
 
 def unowned(number: int) -> int:
-    """Return the topic without an owner by its place among those."""
+    """Return the number of a topic without an owner by its place among those topics."""
     return 2 * number + 1
 
 
@@ -59,7 +59,7 @@ def wide_count(wide: int) -> int:
 
 
 class Managers(Protocol):
-    """What of a store workloads use."""
+    """The managers of a store that workloads use."""
 
     @property
     def ownership(self) -> TopicOwnershipManager: ...
@@ -75,9 +75,10 @@ class Managers(Protocol):
 class Dataset:
     """What a store holds when a workload begins.
 
-    topics, subscribers: so many, with so many subscriptions each. wide: for each number of subscriptions there are wide
-    topics. drawn: operations that need a version go to so many keys, drawn beforehand. first_claim, claims: which
-    topics without owner, by their place, may be claimed. token: makes names that nobody has used.
+    topics, subscribers: the number of topics, and of subscriptions of each.
+    drawn: the number of keys that operations with a version go to; they are drawn beforehand.
+    first_claim, claims: which topics without owner may be claimed, by their place.
+    token: makes names unique, so that no other case has used them.
     """
 
     topics: int
@@ -101,7 +102,7 @@ class Dataset:
         return RecordKey(self.topic(topic), SubscriberId(subscriber_name(subscriber)))
 
     def new_subscription(self, topic: int, number: int) -> RecordKey:
-        """Return one that no case before has used."""
+        """Return the key of a subscription that no earlier case has used."""
         return RecordKey(self.topic(topic), SubscriberId(f"new-{self.token}-{number:010d}".encode()))
 
     def wide_topic(self, wide: int, number: int) -> Topic:
@@ -109,7 +110,7 @@ class Dataset:
 
 
 class Task(Protocol):
-    """Records that are to be made. seconds_max: then it is given up."""
+    """Records to make. seconds_max: a fill that takes longer is given up."""
 
     @property
     def records(self) -> int: ...
@@ -122,10 +123,10 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillTask:
-    """What is to be made: topics from `first` up to `last`, excluded, or the wide ones of some numbers.
+    """The records of a fill: topics from `first` up to `last`, excluded, and wide topics with numbers of subscriptions.
 
-    seconds_max: then it is given up. is_released: topics are as hubs leave them when nobody uses them: without owners,
-        and with nothing published yet.
+    seconds_max: a fill that takes longer is given up.
+    is_released: topics are as hubs leave topics without clients: without owners, and without messages.
     """
 
     first: int
@@ -144,7 +145,7 @@ class FillTask:
 
     @property
     def records(self) -> int:
-        """Return how many records that is."""
+        """Return the number of records."""
         topics = self.last - self.first
         owners = 0 if self.is_released else (self.last + 1) // 2 - (self.first + 1) // 2
         return topics * (1 + self.subscribers) + owners + sum(wide_count(wide) * (1 + wide) for wide in self.wide)
@@ -152,7 +153,7 @@ class FillTask:
     def batches(self) -> Iterator["Batch"]:
         """Yield the records in batches."""
         ground = Dataset(topics=self.last, subscribers=self.subscribers, drawn=0)
-        # A batch of few topics with many subscriptions, or of many with few, is as much work.
+        # A batch of few topics with many subscriptions takes as much work as one of many topics with few.
         step = max(1, _BATCH // (1 + self.subscribers))
         for first in range(self.first, self.last, step):
             numbers = range(first, min(self.last, first + step))
@@ -170,7 +171,7 @@ class FillTask:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records that are made together: topics, owners of topics, all the same, and subscriptions."""
+    """Records that are made together: topics, owners of topics (all the same hub), and subscriptions."""
 
     topics: list[Topic]
     owned: list[Topic]
@@ -184,7 +185,7 @@ class Batch:
 
 
 def _wide_batches(ground: Dataset, wide: int) -> Iterator[Batch]:
-    """Yield wide topics, some of them in a batch, or a batch some of one's subscriptions."""
+    """Yield batches of wide topics: several topics in one batch, or the subscriptions of one topic in several."""
     step = max(1, _BATCH // wide)
     for first in range(0, wide_count(wide), step):
         topics = [ground.wide_topic(wide, number) for number in range(first, min(wide_count(wide), first + step))]

@@ -1,4 +1,4 @@
-"""Filling a store: the records that workloads need, made in batches, several of them at once."""
+"""Filling a store with the records that workloads need, in batches, several of them at once."""
 
 import asyncio
 import time
@@ -21,10 +21,10 @@ _SECOND_NS: Final = 1_000_000_000
 _BATCHES_IN_FLIGHT: Final = 6
 _PAUSE_S: Final = 0.5
 _FRUITLESS_MAX: Final = 5
-"""A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
+"""A batch that failed N times in a row, each time after the store's own deadline, will not succeed."""
 _TELL_EVERY_S: Final = 10.0
 _LOOK_EVERY_S: Final = 60.0
-"""Looking into a heap has it collected, which takes seconds if much of it lives."""
+"""A look into a heap has it collected, which takes seconds if much of it is alive."""
 
 
 async def fill_aloud(
@@ -35,10 +35,11 @@ async def fill_aloud(
     has_full_heap: Callable[[], Awaitable[bool]] | None = None,
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> tuple[Summary, str | None]:
-    """Make the records of a task as `fill` does, and tell every ten seconds how far that is.
+    """Make the records of a task as `fill` does, and report its progress every ten seconds.
 
-    That is `records` of `of`, and `per_s`, how many were made a second lately. Once it has become slow, `has_full_heap`
-    is asked now and then: a server whose heap is full goes on for hours, and that would tell nothing more of it.
+    The report has `records` of `of`, and `per_s`, how many were made per second lately. Once the fill has become slow,
+    it calls `has_full_heap` at most once a minute. A server with a full heap would go on for hours, and that would show
+    nothing new about it.
     """
     pace = FillRate()
     began_ns = now_ns()
@@ -67,9 +68,9 @@ async def fill(
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
-    Args: pace - a new one, for who wants to know meanwhile how far it is.
-    Returns: what was made until the end, with the times of batches as service times, and failed attempts as errors; and
-        why not all was made, None if it was. A record that exists already, from an attempt before, is right.
+    Args: pace - a new one, for a caller that reads the progress meanwhile.
+    Returns: a summary of the made records, with the times of batches as service times, and failed attempts as errors;
+        and why not all were made, None if all were. A record that an earlier attempt has made counts as made.
     """
     began_ns = now_ns()
     summary = Summary(begin_ns=began_ns, end_ns=began_ns, offered=task.records)
@@ -118,7 +119,7 @@ async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
 async def _make_until_done(
     store: Managers, batch: Batch, note_failed: Callable[[HedwigError], None], why_over: Callable[[], str | None]
 ) -> None:
-    """Make a batch, and tell of each attempt that fails. Raises BenchmarkError - it is over, or it fails for good."""
+    """Make a batch, and note each failed attempt. Raises BenchmarkError - the fill is over, or it cannot be made."""
     fruitless = 0
     while True:
         why = why_over()

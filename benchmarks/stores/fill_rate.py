@@ -1,4 +1,4 @@
-"""How filling a store goes: how much was made, how fast lately, and whether it has come to a standstill."""
+"""The progress of a fill: how many records were made, how fast lately, and whether it has come to a standstill."""
 
 from collections import deque
 from typing import Final
@@ -9,17 +9,17 @@ __all__ = ["FillRate", "Seconds"]
 
 _STANDSTILL_S: Final = 120
 _STANDSTILL_SHARE: Final = 0.1
-"""Of the rate of before: a server whose log is being forced, or that collects its garbage once, is back in time."""
+"""Share of the earlier rate. A server that forces its log, or collects its garbage once, recovers in time."""
 _SLOW_SHARE: Final = 1 / 3
-"""The same, of what is the end only if a heap is full: then it becomes less and less, for as long as one waits."""
+"""Share of the earlier rate below which a fill is over only if a heap is full: then the rate keeps falling."""
 _SECONDS_MAX: Final = 2_000
-"""Each has a histogram, of some 26 KB."""
+"""Entries at most; each has a histogram of some 26 KB."""
 
 
 class FillRate:
-    """What was made, told apart into what was made in the last two minutes and before. Seconds never go back.
+    """The records made in the last two minutes, and before. Seconds never go back.
 
-    Who has seen that a heap of the store is full says so in `has_full_heap`: little more is to be expected then.
+    A caller that has seen a full heap of the store sets `has_full_heap`: the fill will not make many more records.
     """
 
     def __init__(self) -> None:
@@ -38,15 +38,15 @@ class FillRate:
         self._forget(second - _STANDSTILL_S)
 
     def per_s(self, second: int) -> float:
-        """Return how many records were made a second, in the last two minutes at most."""
+        """Return how many records were made per second, over at most the last two minutes."""
         self._forget(second - _STANDSTILL_S)
         return (self.count - self._before) / max(1, min(second, _STANDSTILL_S))
 
     def standstill(self, second: int) -> str | None:
-        """Say that hardly anything is made any more, or little and with a full heap; else None.
+        """Return why the fill is at a standstill: hardly any record is made, or few and with a full heap; else None.
 
-        That is told from what was made in the last seconds before `second`, and from what was made in all seconds
-        before these, which have to be as many.
+        It compares the rate of the last seconds before `second` with the rate of all seconds before these. Those must
+        be at least as many.
         """
         rates = self._rates(second)
         if rates is None or (not self.has_full_heap and rates[0] >= _STANDSTILL_SHARE * rates[1]):
@@ -55,12 +55,12 @@ class FillRate:
         return f"{what}: {rates[0]:,.0f} records/s in the last {_STANDSTILL_S} s, and {rates[1]:,.0f}/s before that"
 
     def is_slow(self, second: int) -> bool:
-        """Say that so little is made lately that whoever can should look whether a heap is full."""
+        """Say whether the fill is so slow lately that the caller should check for a full heap."""
         rates = self._rates(second)
         return rates is not None and rates[0] < _SLOW_SHARE * rates[1]
 
     def _rates(self, second: int) -> tuple[float, float] | None:
-        """Return how many records a second were made lately, and before that; None while that was not as long."""
+        """Return the records per second lately, and before that; None while the time before is shorter."""
         since = second - _STANDSTILL_S
         if since < _STANDSTILL_S:
             return None
@@ -73,16 +73,17 @@ class FillRate:
 
 
 class Seconds:
-    """What was made second by second; once there are too many, by two, four, eight … seconds, under the first one.
+    """The records made in each second; once there are too many entries, in each two, four, eight … seconds.
 
-    So a fill of hours takes no more memory than one of half an hour: there are `seconds_max` entries at most, and their
-    width follows from the last second alone. Histograms are added up, and lose nothing.
+    An entry has the number of its first second. So a fill of hours takes no more memory than one of half an hour: there
+    are at most `seconds_max` entries, and their width depends only on the last second. Histograms are merged without
+    loss.
     """
 
     def __init__(self, seconds_max: int = _SECONDS_MAX) -> None:
         self.series: dict[int, Second] = {}
         self.width = 1
-        """So many seconds stand together by now."""
+        """The number of seconds that an entry covers by now."""
         self._seconds_max = seconds_max
 
     def note(self, second: int, records: int, took_us: int) -> None:
@@ -92,7 +93,7 @@ class Seconds:
         entry.response.record(took_us)
 
     def note_failed(self, second: int) -> None:
-        """Count an attempt that failed in a second, whatever becomes of the next one."""
+        """Count an attempt that failed in a second, even if the next one succeeds."""
         self._entry(second).failed += 1
 
     def _entry(self, second: int) -> Second:

@@ -1,4 +1,4 @@
-"""The servers that `hedwig-bench metadata` compares, on equal terms: the same heap in all, the same durability."""
+"""The servers that `hedwig-bench metadata` compares, on equal terms: the same total heap, the same durability."""
 
 import asyncio
 import shutil
@@ -53,16 +53,16 @@ UNSYNCED: Final = "unsynced"
 _REGIONS: Final = 16
 
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+"""Dev servers have only the first compiler, which starts sooner, but makes slower code than a real server runs."""
 _SESSION_MS: Final = "40000"
 LASTING_SESSIONS: Final = {"maxSessionTimeout": _SESSION_MS}
-"""What the ZooKeeper of an HBase needs for these."""
+"""The property that the ZooKeeper of an HBase needs for the sessions of `LASTING_HBASE`."""
 LASTING_HBASE: Final = {"zookeeper.session.timeout": _SESSION_MS}
-"""At the dev servers' 4 s one collection of a large heap is enough for a region server to be taken for dead, and to
-end."""
+"""The dev servers have 4 s. With that, one collection of a large heap can end a region server's session, and with it
+the server."""
 _LOG_PROVIDER: Final = "filesystem"
-"""Not the default, `asyncfs`, which is made for HDFS: on local files it forced the log nearly twice as often, and made
-some 0.6 times as many subscriptions a second."""
+"""Not the default, `asyncfs`, which is made for HDFS. On local files that forced the log nearly twice as often, and
+made about 0.6 times as many subscriptions per second."""
 _HBASE_DEFAULTS: Final = {
     "hbase.wal.provider": _LOG_PROVIDER,
     "hbase.regionserver.msginterval": "3000",
@@ -76,15 +76,16 @@ _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase"
 """The folder of servers that a backend uses."""
 _DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
 RESTARTED: Final = tuple(_DATA_SERVER)
-"""Backends whose server with the records is restarted; a gateway would only tell the same of the same server."""
+"""Backends whose server with the records is restarted. A gateway would only show the same server again."""
 
 
 class StoreServers:
     """Fresh servers and stores for some backends; `with` ends them.
 
-    heap_mb: of all virtual machines of a backend together: ZooKeeper's one server has it alone, HBase's region server
-    what its master, its ZooKeeper and a Thrift gateway leave it. SQLite has none: it works in the client's process.
-    topics_max: so many topics will be in a store at most.
+    heap_mb: the heap of all virtual machines of a backend together. ZooKeeper's only server gets all of it. HBase's
+        region server gets the rest after its master, its ZooKeeper and a Thrift gateway. SQLite has none: it works in
+        the client's process.
+    topics_max: the number of topics that a store will have at most.
     Raises in its methods: DevError, HedwigError - a server or a store does not come up; BenchmarkError.
     """
 
@@ -122,7 +123,7 @@ class StoreServers:
                 progress=progress,
                 heap_mb=heaps,
                 java_flags=dict.fromkeys(heaps, _BOTH_COMPILERS),
-                # There is no gateway of this build; it writes no log itself.
+                # This build has no gateway. The gateway writes no log itself, so its build does not matter.
                 classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3},
                 zookeeper_properties=LASTING_SESSIONS,
                 hbase_properties=_HBASE_DEFAULTS | (SYNCED_LOG if synced else UNSYNCED_LOG),
@@ -144,13 +145,13 @@ class StoreServers:
     def up_each(self) -> dict[str, str]:
         """Start the servers, and format an empty store of each backend.
 
-        Returns: backends that cannot have one, since a server or the store does not come up, and why; what started of
-            their servers is ended.
+        Returns: backends that cannot have a store, since a server or the store does not come up, and why. Their servers
+            that did start are ended.
         """
         self.clear()
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._servers:
-            find_jcmd()  # Rather now than when there is something to be asked of it.
+            find_jcmd()  # Fail now rather than at its first use.
         lost: dict[str, str] = {}
         for name, servers in self._servers.items():
             kind = "thrift2" if "hbase+thrift" in self._backends and name == "hbase" else name
@@ -158,7 +159,7 @@ class StoreServers:
                 servers.up([kind])
             except DevError as exc:
                 if not servers.status():
-                    raise  # None was begun with, so it is not a server that failed.
+                    raise  # No server was started, so it is not one of them that failed.
                 lost |= {backend: str(exc) for backend in self._backends if _SERVERS.get(backend) == name}
         for backend in self._backends:
             if backend not in lost:
@@ -171,7 +172,7 @@ class StoreServers:
         return lost
 
     def clear(self) -> None:
-        """End and remove what a run that was killed has left here: records of its would pass for those of this one."""
+        """End the servers and remove the files of a killed run, whose records would pass for those of this run."""
         if self._directory.exists():
             self._progress(f"removing what a run before has left in {self._directory}")
             self._remove([DevServers(self._directory / name) for name in sorted(set(_SERVERS.values()))])
@@ -179,7 +180,7 @@ class StoreServers:
             raise BenchmarkError(f"cannot remove {self._directory}, which a run before has left: remove it")
 
     def end(self, backend: str) -> None:
-        """End the servers of a backend that is not needed any more, unless another one needs them."""
+        """End the servers of a backend that is not needed any more, unless another backend needs them."""
         self._over.add(backend)
         name = _SERVERS.get(backend)
         if name is not None and all(each in self._over for each in self._backends if _SERVERS.get(each) == name):
@@ -187,16 +188,16 @@ class StoreServers:
                 self._servers[name].down()
 
     def _remove(self, groups: Iterable[DevServers]) -> None:
-        """End all servers, also if one of them cannot be, and remove what they and the stores have; Ctrl-C waits."""
+        """End all servers, even if one of them fails to end, and remove their files and the stores; defer Ctrl-C."""
         with interrupt_later():
             with ExitStack() as stack:
                 for servers in groups:
                     stack.callback(servers.down)
-            # Not if one did not end: by what it has here it is found the next time.
+            # Not reached if a server did not end: the next run finds it by its files here.
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def url(self, backend: str) -> str:
-        """Return where the store of a backend is; each has its own."""
+        """Return the URL of a backend's store; each backend has its own."""
         match backend:
             case "sqlite":
                 return f"sqlite://{self._directory.absolute() / 'metadata.sqlite'}"
@@ -229,17 +230,17 @@ class StoreServers:
         return [server.pid for server in status if server.pid is not None]
 
     def disk_bytes(self, backend: str) -> int:
-        """Return how much the store of a backend occupies: what a restart would read, logs included."""
+        """Return how many bytes of disk the store of a backend occupies: those a restart would read, logs included."""
         if backend == "sqlite":
             return sum(map(occupied, self._directory.glob("metadata.sqlite*")))
         return disk_bytes(self._servers[_SERVERS[backend]].directory / "data")
 
     def flushes(self) -> int | None:
-        """Return how often the disk that all stores are on was flushed by now, None if nobody counts that."""
+        """Return how often the disk of all stores was flushed so far, None if the system does not count that."""
         return flushes_of(self._directory)
 
     def live_heaps(self, backend: str) -> dict[str, int]:
-        """Have a backend's servers collect their garbage, and return the bytes that are left, by their kind.
+        """Have a backend's servers collect their garbage, and return the remaining bytes by kind of server.
 
         Raises: BenchmarkError - one did not do so in time.
         """
@@ -252,17 +253,17 @@ class StoreServers:
         servers.start(_DATA_SERVER[backend], wait=False)
 
     def ended(self, backend: str) -> list[str]:
-        """Return which servers of a backend have ended, and why, as far as they said so."""
+        """Return which servers of a backend have ended, and why, as far as their logs show it."""
         dead = [server for server in self._status(backend) if server.state is ServerState.DEAD]
         return [f"{server.name} ended{_last_words(server.log)}" for server in dead]
 
     def out_of_memory(self, backend: str) -> list[str]:
-        """Return what servers of a backend said of a full heap that live all the same."""
+        """Return the lines about a full heap in the logs of a backend's servers that still live."""
         living = [server for server in self._status(backend) if server.pid is not None]
         return [f"{server.name} lives, but said {line}" for server in living for line in out_of_memory(server.log)]
 
     def full_heaps(self, backend: str) -> list[str]:
-        """Return which servers of a backend live and have nothing left of their heaps, as far as they say so."""
+        """Return which servers of a backend live with a full heap, as far as they answer."""
         found = []
         for server in self._status(backend):
             if server.pid is not None:
@@ -272,20 +273,20 @@ class StoreServers:
         return found
 
     def memory(self, backend: str) -> list[dict[str, Any]]:
-        """Return of each server of a backend that lives its name, and in bytes what it holds and how its heap stands.
+        """Return the name, memory and heap of each server of a backend that lives, in bytes.
 
-        heap_used_bytes: garbage included; None if it did not say so in time, as one whose collector never ends.
+        heap_used_bytes: garbage included; None if the server did not answer in time, as when its collector never ends.
         """
         return [_memory_of(server.name, server.pid) for server in self._status(backend) if server.pid is not None]
 
     def mend(self, backend: str) -> None:
-        """Start servers of a backend that have ended, and wait until they answer. Raises DevError - they do not."""
+        """Start the ended servers of a backend, and wait until they answer. Raises DevError - they do not."""
         for server in self._status(backend):
             if server.state is ServerState.DEAD:
                 self._servers[_SERVERS[backend]].start(server.name)
 
     def jvm_flags(self) -> dict[str, list[str]]:
-        """Return by backend and kind of server the flags of the machines that run, but not where they may write."""
+        """Return the flags of the running machines by backend and kind of server, without the paths they write to."""
         return {
             f"{name}/{kind}": flags
             for name, servers in self._servers.items()
@@ -297,12 +298,12 @@ class StoreServers:
 
 
 def children_max(topics_max: int) -> int:
-    """Return how many names a listing in ZooKeeper may bring: of twice as many topics, as wide ones lie beside them."""
+    """Return how many names a ZooKeeper listing may return: twice the topics, since wide topics lie beside them."""
     return max(StoreOptions().children_max, 2 * topics_max)
 
 
 def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
-    """Return what is equal about the backends, and how; what is not, and how each is reached."""
+    """Return the terms in words: what is equal between the backends, what is not, and how each one is reached."""
     is_synced = durability == SYNCED
     said = [
         "an acknowledged write is " + ("on the disk" if is_synced else "in the file cache, which outlives the server")
@@ -348,7 +349,7 @@ def _has_gateway(backends: Sequence[str]) -> bool:
 
 
 def _last_words(log: Path) -> str:
-    """Return what a virtual machine that ran out of memory said last."""
+    """Return the last line of a log that reports a full heap, as the end of a sentence; empty if there is none."""
     told = out_of_memory(log)
     return f": {told[-1]}" if told else ""
 

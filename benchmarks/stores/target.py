@@ -24,11 +24,11 @@ _BATCHES: Final = 32
 
 
 class MetadataTarget:
-    """A Target over a store that stays open, and holds what `ground` says.
+    """A Target over a store that stays open, and holds the data set `ground`.
 
-    Versions that a hub would hold in memory are read before the load, those of `ground.drawn` keys, to which the
-    operations that need one then go. Writes of one such key wait for each other, as they do in a hub; who waits is
-    counted from when it should have begun. A round has keys of its own, as the Load of the same number has.
+    Before the load it reads the versions that a hub would hold in memory: those of `ground.drawn` keys. Operations that
+    need a version then go to these keys. Writes of one such key wait for each other, as they do in a hub. The time of
+    such a write counts from when it should have begun. Each round has keys of its own, the same as the Load's.
     """
 
     def __init__(self, workload: Workload, store: Managers, ground: Dataset, *, round_number: int = 0) -> None:
@@ -40,7 +40,7 @@ class MetadataTarget:
         self._tails: dict[RecordKey, asyncio.Future[None]] = {}
         self._made: dict[RecordKey, Version] = {}
         self._unknown: list[RecordKey] = []
-        """Subscriptions that are there or not: making or deleting them failed, or was given up."""
+        """Subscriptions that may exist: making or deleting them failed, or was cancelled."""
         self._to_delete: list[RecordKey] = []
         self._begun_claims = 0
         self._claimed: list[int] = []
@@ -57,7 +57,10 @@ class MetadataTarget:
         }
 
     async def open(self, observer: Observer) -> None:
-        """Read and make what the operations need. Raises BenchmarkError - it cannot be; and as the store does."""
+        """Read and make the records that the operations need.
+
+        Raises: BenchmarkError - one is missing; and as the store does.
+        """
         self._observer = observer
         self._callers.open(observer)
         for name in self._workload.mix:
@@ -75,13 +78,13 @@ class MetadataTarget:
         self._callers.begin(number, operation, topic)
 
     async def close(self) -> None:
-        """Give up what is still under way; the store stays open."""
+        """Cancel the operations still in flight; the store stays open."""
         await self._callers.close()
 
     async def tidy(self) -> Counter[str]:
-        """Delete the subscriptions that were made, so that the store holds what it did before.
+        """Delete the subscriptions that were made, so that the store holds the same records as before.
 
-        Returns: how many of them may still be there, by what deleting them failed with.
+        Returns: how many of them may still be there, by the error of their deletion.
         """
         apply = self._store.subscriptions.apply
         found = await self._apply(apply, list(map(Read, self._unknown)))
@@ -124,7 +127,7 @@ class MetadataTarget:
         return unowned(self._ground.first_claim + place)
 
     def _newest(self, rank: int) -> Topic:
-        """Return the topic that got its owner last but `rank`: before those of this load, all with an even number."""
+        """Return the topic of that rank by its last claim, the newest first; before this load, the even numbers."""
         if rank < len(self._claimed):
             return self._ground.topic(self._claimed[-1 - rank])
         before = (self._ground.topics + 1) // 2
@@ -199,7 +202,7 @@ class MetadataTarget:
         try:
             self._made[key] = await create(key.topic, key.subscriber, DATA)
         except BaseException:
-            self._unknown.append(key)  # It may have been made all the same.
+            self._unknown.append(key)  # The store may have made it despite the error.
             raise
 
     async def _delete_subscription(self, _place: int, number: int, _topic: int) -> None:
@@ -207,7 +210,7 @@ class MetadataTarget:
             raise BenchmarkError("no subscription is left to delete")
         key = self._to_delete[number]
         assert key.subscriber is not None
-        # Whatever becomes of it, this version may have gone.
+        # Even if the deletion fails, this version may be gone.
         version = self._made.pop(key)
         try:
             await self._store.subscriptions.delete(key.topic, key.subscriber, version)
@@ -249,7 +252,7 @@ class MetadataTarget:
         write: Callable[[Version], Awaitable[Version]],
         read: Callable[[], Awaitable[Version | None]],
     ) -> None:
-        """Write a record once those who came before have; a version that got lost with a failure is read again."""
+        """Write a record after the earlier writes of it; read its version again if a failed write has lost it."""
         before = self._tails.get(key)
         done = asyncio.get_running_loop().create_future()
         self._tails[key] = done
@@ -273,7 +276,7 @@ class MetadataTarget:
             self._versions[key] = outcome.record.version
 
     async def _make_subscriptions(self) -> None:
-        """Make those that are to be deleted."""
+        """Make the subscriptions that the load will delete."""
         numbers = range(self._workload.operations)
         keys = [self._ground.new_subscription(self._topic_of(number), number) for number in numbers]
         outcomes = await self._apply(self._store.subscriptions.apply, [Write(key, DATA, NEW) for key in keys])
@@ -283,7 +286,7 @@ class MetadataTarget:
     async def _apply(
         self, apply: Callable[[list[Any]], Awaitable[list[Outcome[Any]]]], operations: Sequence[Any]
     ) -> list[Outcome[Any]]:
-        """Carry operations out in batches, a few at once."""
+        """Run operations in batches, a few of them at once."""
         room = asyncio.Semaphore(_BATCHES)
 
         async def one(batch: list[Any]) -> list[Outcome[Any]]:

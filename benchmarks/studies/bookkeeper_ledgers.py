@@ -2,9 +2,9 @@
 
     python -m hedwig.benchmarks.studies.bookkeeper_ledgers [appends] [reads] [creates] [--seconds 5] [--journal NAME]
 
-Without a name all run. It starts a ZooKeeper and three bookies in a folder below --dir, and removes them; with
---servers it uses those of `hedwig-admin dev --dir DIR`. Every line is one measurement: so many appends in flight, each
-caller having one under way and going from ledger to ledger.
+Without a name all run. The study starts a ZooKeeper and three bookies in a folder below --dir, and removes them. With
+--servers it uses those of `hedwig-admin dev --dir DIR`. Each line is one measurement. With N appends in flight, N
+callers have one each under way, and go from ledger to ledger.
 """
 
 import argparse
@@ -38,7 +38,7 @@ __all__ = ["main"]
 _MIB: Final = 1 << 20
 _BOOKIES: Final = 3
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+"""Both compilers, as in production. Dev servers use only the first, which starts sooner and makes slower code."""
 
 _JOURNALS: Final[Mapping[str, Mapping[str, str]]] = {
     "dev": {},
@@ -51,11 +51,11 @@ _JOURNALS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "no-sync": {"journalSyncData": "false"},
 }
-"""What the bookies are told besides: nothing, as all dev servers; what BookKeeper's defaults are; never to sync."""
+"""Properties of the bookies: none beyond those of all dev servers, the defaults of BookKeeper, or never to sync."""
 
 
 def main() -> None:
-    """Parse, start what is needed, measure, print."""
+    """Parse the arguments, start the servers, measure, and print."""
     parser = argparse.ArgumentParser(description="Measure the ledger client on bookies.")
     parser.add_argument("what", nargs="*", metavar="MEASUREMENT", help=f"of {', '.join(_MEASUREMENTS)}; default: all")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="a folder on the disk to measure")

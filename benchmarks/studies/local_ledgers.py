@@ -2,8 +2,8 @@
 
     python -m hedwig.benchmarks.studies.local_ledgers --dir DIRECTORY [appends] [throughput] [recovery] [memory]
 
-Without a name all four run. Each takes a fresh folder below DIRECTORY and removes it. The numbers depend on the disk's
-sync rate, which is measured first, and on what else the machine does.
+Without a name all four run. Each uses a fresh folder below DIRECTORY and removes it. The numbers depend on the disk's
+sync rate, which the study measures first, and on what else the machine does.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _MIB: Final = 1 << 20
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the arguments, measure, and print."""
     parser = argparse.ArgumentParser(description="Measure the local ledger store.")
     parser.add_argument("what", nargs="*", metavar="MEASUREMENT", help="default: all")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="a folder on the disk to measure")

@@ -1,1 +1,1 @@
-"""The suites, one room for each."""
+"""The suites, one folder for each."""

@@ -1,4 +1,4 @@
-"""Options that several suites have, and whole numbers in options, one or a list of them."""
+"""Options that several suites share, and parsers for whole numbers in options."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,10 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def data_option(what: str) -> Decorator:
-    """Return the option that says where `what` keep their data."""
+    """Return the option `--data`.
+
+    Args: what - a clause for its help text: what is kept in that folder.
+    """
     return click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
@@ -43,7 +46,7 @@ printed_option: Decorator = click.option(
 
 
 def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """Read 1,50,10000 or 1,50,10k; None if the option was not given."""
+    """Read a list such as 1,50,10000 or 1,50,10k; return None if the option was not given."""
     if text is None:
         return None
     try:
@@ -56,7 +59,7 @@ def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> t
 
 
 def number(_: click.Context, parameter: click.Parameter, text: str) -> int:
-    """Read 500000 or 500k, one at least."""
+    """Read a number such as 500000 or 500k, at least 1."""
     try:
         found = _number(text)
     except ValueError:

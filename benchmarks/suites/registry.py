@@ -1,4 +1,4 @@
-"""All suites: each is a folder beside this module, whose module `suite` has it as SUITE. A new one touches no other."""
+"""All suites. Each is a folder beside this module, whose module `suite` defines SUITE. A new suite changes no other."""
 
 import importlib
 import pkgutil
@@ -19,7 +19,7 @@ def suites() -> tuple[Suite, ...]:
 
 
 def suite_of(program: str) -> Suite:
-    """Return the suite that results name so. Raises BenchmarkError - there is none."""
+    """Return the suite that results call `program`. Raises BenchmarkError - there is none."""
     for suite in suites():
         if suite.program == program:
             return suite

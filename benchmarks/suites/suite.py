@@ -1,4 +1,4 @@
-"""What a benchmark is: the options of its command, what a run of it carries out, and how its results are shown."""
+"""A benchmark suite: the options of its command, what a run of it does, and how its results are shown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,37 +19,37 @@ __all__ = ["CasePlan", "Plan", "Prepare", "Run", "Suite"]
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A run that is prepared. What servers store goes into `directory`; `stack` ends servers with the run."""
+    """A run that is being prepared. Servers keep their data in `directory`; `stack` ends them with the run."""
 
     directory: Path
     stack: ExitStack
     result: Result | None = None
 
     def note_flags(self, where: str, flags: Mapping[str, list[str]]) -> None:
-        """Note the flags of virtual machines in the result, for which servers are started."""
+        """Record the flags of the servers' virtual machines in the result, under the name `where`."""
         assert self.result is not None, "servers whose flags are noted are started for cases only"
         note_flags(self.result.environment, where, flags)
 
 
 class Plan(Protocol):
-    """What a run carries out, with servers that are there, or are started for each case.
+    """What a run does. Its servers run already, or are started for each case.
 
-    terms: what holds for all of its numbers.
+    terms: the conditions that hold for all of its numbers.
     """
 
     @property
     def terms(self) -> Mapping[str, Any]: ...
 
     def carry_out(self, result: Result, path: Path) -> None:
-        """Measure what the result does not have yet, and write it to its file after each case."""
+        """Measure what the result does not have yet, and write the result to its file after each case."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePlan:
-    """A Plan of cases, carried out one after the other in each round; `named` says in a line what one is.
+    """A Plan of cases, measured one after the other in each round; `named` returns a line that names a case.
 
-    is_turned: every other round goes in the opposite order.
+    is_turned: every other round runs in the opposite order.
     """
 
     terms: Mapping[str, Any]
@@ -60,24 +60,26 @@ class CasePlan:
     is_turned: bool = True
 
     def carry_out(self, result: Result, path: Path) -> None:
-        """Measure all cases that the result does not have."""
+        """Measure all cases that the result does not have yet."""
         carry_out(self.cases, self.measure, self.rounds, result, path, named=self.named, is_turned=self.is_turned)
 
 
 Prepare: TypeAlias = Callable[[Run], Plan]
-"""Starts what all cases need. Raises: BenchmarkError, DevError, HedwigError, ValueError - why it cannot be done."""
+"""Starts what all cases need. Raises: BenchmarkError, DevError, HedwigError, ValueError - it cannot be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """A benchmark: the command `hedwig-bench NAME`.
 
-    options: a function with the command's options, by click's decorators, and its help. It checks what is asked for,
-        starts nothing, and returns what prepares the run.
-    tables, charts: how its results are shown. figures: what of some rounds is compared, if not rates and times.
-    file_option: names what a run is kept in. has_directory: that is a directory, and a run goes on there.
-    gone_on: returns the run that goes on, by the new one, the one before, and that option. Raises BenchmarkError: they
-        cannot be one run.
+    options: a function that has the command's options as click's decorators, and its help as docstring.
+        It checks what the user asked for, starts nothing, and returns the function that prepares the run.
+    tables, charts: how its results are shown.
+    figures: the figures to compare, if those are not rates and times.
+    file_option: the option that names the file or the directory of a run.
+    has_directory: a run is kept in a directory, and is resumed there.
+    gone_on: returns the resumed run, given the new result, the earlier one and `file_option`.
+        It raises BenchmarkError if they cannot be one run.
     """
 
     name: str
@@ -92,5 +94,5 @@ class Suite:
 
     @property
     def program(self) -> str:
-        """Return what results call it."""
+        """Return the name that results give it."""
         return f"hedwig-bench {self.name}"

@@ -1,4 +1,4 @@
-"""Prove that a place for data that cannot be used is said in one line, by each command that takes one."""
+"""Prove that each command with a data folder reports an unusable one in one line."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench` begins with the extra `benchmarks` alone: what backends need is imported with them."""
+"""Prove that `hedwig-bench` starts with the extra `benchmarks` alone, and imports what a backend needs with it."""
 
 import subprocess
 import sys

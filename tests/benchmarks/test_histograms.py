@@ -54,7 +54,7 @@ def test_merging_is_the_same_as_recording_everything_in_one() -> None:
 
 
 def test_merged_percentiles_are_no_average() -> None:
-    """A fast and a slow half: the average of both 99th percentiles would say 50 ms."""
+    """A fast and a slow half: the average of both 99th percentiles would be 50 ms."""
     merged = Histogram.merged([_of([1_000] * 900), _of([100_000] * 100)])
     assert merged.percentile_us(90) == pytest.approx(1_000, rel=0.001)
     assert merged.percentile_us(99) == pytest.approx(100_000, rel=0.001)

@@ -1,4 +1,4 @@
-"""Prove that who ends a run leaves what was measured in a valid file, and nothing running, and can go on with it."""
+"""Prove that an interrupted run keeps its measurements in a valid file, ends its processes, and can continue."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["publish", "subscribe", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
-    # The second measurement would not end before somebody interrupts it.
+    # The second measurement runs until the test interrupts it.
     arguments += ["--subscriptions", "10000000", "--data", str(data), "--output", str(output)]
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:

@@ -1,1 +1,1 @@
-"""Clusters of hubs on real servers that are killed, paused and parted, and the judgement over what clients saw."""
+"""Clusters of hubs on real servers that tests kill, pause and part, and the checks of what clients saw."""

@@ -21,8 +21,8 @@ def servers_of_chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevSe
     """ZooKeeper, HBase with one region server, and three bookies, for the tests of this folder."""
     launcher = DevServers(
         tmp_path_factory.mktemp("chaos") / "servers",
-        # Processes die here, and not the machine: what they have written is with the system. Hundreds of topics that
-        # are taken over at once would else measure its disk.
+        # Here only processes die, not the machine, so the system keeps what they have written. With forced writes,
+        # hundreds of topics taken over at once would measure the disk.
         zookeeper_properties={"forceSync": "no"},
         bookie_properties={"journalSyncData": "false"},
     )
@@ -35,7 +35,7 @@ def servers_of_chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevSe
 
 @pytest.fixture
 def stack(servers_of_chaos: DevServers) -> Iterator[DevServers]:
-    """These servers, all of them well again after the test."""
+    """These servers, all of them healed after the test."""
     yield servers_of_chaos
     heal(servers_of_chaos)
 

@@ -1,4 +1,4 @@
-"""Prove the judgement over runs on histories made by hand: what can happen passes, and each breach is found."""
+"""Prove the checks of a run on histories made by hand: possible histories pass, and each breach is found."""
 
 import dataclasses
 import math
@@ -68,7 +68,7 @@ class Run:
     def redirect(
         self, hub: str, to: str, *, should_claim: bool = False, sent: float = REDIRECTED, request: int = 100
     ) -> None:
-        """Have a client that came to a hub, or was sent there, be sent on; it takes 0.1 s."""
+        """Have a hub redirect a client that asked it first, or was sent to it; this takes 0.1 s."""
         came, text = "NOT_RESPONSIBLE_FOR_TOPIC", f"{to}:-1" if to else ""
         self.history.attempts.append(
             Attempt(TOPIC, "Publish", hub, sent, sent + 0.1, came, text, None, request, should_claim)
@@ -89,7 +89,7 @@ class Run:
         return session
 
     def replace(self, number: int, **changes: object) -> None:
-        """Change a publish and the attempt that it was."""
+        """Change a publish and its attempt."""
         publishes, attempts = self.history.publishes, self.history.attempts
         for index, publish in enumerate(publishes):
             if publish.body == b"m%d" % number:
@@ -108,7 +108,7 @@ def test_a_takeover_in_order_passes() -> None:
 
 
 def steps(*changes: Callable[[Run], object]) -> Callable[[Run], object]:
-    """Return all these changes as one."""
+    """Return one change that makes all these changes."""
 
     def change(run: Run) -> None:
         for each in changes:
@@ -119,26 +119,26 @@ def steps(*changes: Callable[[Run], object]) -> Callable[[Run], object]:
 
 def _good() -> Iterator[Callable[[Run], object]]:
     yield lambda run: run.replace(3, outcome=Unknown())
-    # Not acknowledged, and behind the end that the successor found.
+    # The publish was not acknowledged, and lies behind the end that the successor found.
     yield lambda run: run.history.publishes.append(Publish(TOPIC, "q", b"q", 14.0, 18.0, Unknown()))
-    # The same hub again: after the other one, with a claim of its own.
+    # The first hub owns the topic again after the other one, by a claim of its own.
     yield steps(
         lambda run: run.terms.append(over_a_version(A, at(8) + 0.1)),
         lambda run: run.replace(9, hub=A),
         lambda run: run.replace(10, hub=A),
     )
-    # There was no processor.
+    # The processes waited for a processor.
     yield steps(
         lambda run: setattr(run.history.faults[0], "served_s", 8.6),
         lambda run: setattr(run.history.faults[0], "starved_s", 1.7),
     )
-    # A claim that nobody heard the outcome of.
+    # A claim has no answer.
     yield lambda run: run.terms.insert(1, over_a_version(B, 1.0))
-    # A claim of a topic without an owner, that waited in the network while the other claimed, served and released.
+    # A claim of a topic without owner waited in the network, while the other hub claimed, served and released.
     yield lambda run: run.terms.__setitem__(1, Term(TOPIC, B, -1.0, at(MOVED) + 0.6))
-    # Nobody knows how it ended.
+    # The outcome of that claim is unknown.
     yield lambda run: run.terms.__setitem__(1, Term(TOPIC, B, -1.0, math.inf))
-    # The first claim of the other one served nobody; which of the two it was that did cannot be told.
+    # One of two claims of the same hub served no client; the history does not tell which one.
     yield steps(
         lambda run: run.terms.insert(0, Term(TOPIC, A, -1.0, at(8) + 0.1)),
         lambda run: run.replace(9, hub=A),
@@ -149,20 +149,20 @@ def _good() -> Iterator[Callable[[Run], object]]:
 
 
 def _good_redirects() -> Iterator[Callable[[Run], object]]:
-    # To the owner that it just saw, or to one that it chose for want of an owner, or in place of one that is dead.
+    # A hub redirects to the owner that it just saw. Without an owner, or with a dead one, it chooses another hub.
     yield steps(lambda run: run.look(A, B), lambda run: run.redirect(A, B))
     yield steps(lambda run: run.look(A, None), lambda run: run.redirect(A, B))
     yield steps(lambda run: run.look(A, C), lambda run: run.redirect(A, B))
     yield steps(lambda run: run.look(A, C, lived=REDIRECTED - 1), lambda run: run.redirect(A, B))
-    # From memory.
+    # It redirects from memory.
     yield steps(lambda run: run.look(A, B, REDIRECTED - 9.9), lambda run: run.redirect(A, B))
-    # A look that ended when the request was already on its way does not forget for it.
+    # A look that ended after the request was sent does not replace the earlier look for it.
     yield steps(lambda run: run.look(A, B, REDIRECTED - 1), lambda run: run.look(A, C), lambda run: run.redirect(A, B))
-    # Sent here, and on to the owner: it was found while the client was on its way.
+    # A client was sent here, and is sent on to the owner, which the hub found meanwhile.
     yield steps(lambda run: run.look(A, B), lambda run: run.redirect(A, B, should_claim=True))
-    # Sent here with a request that others had asked before, by the look-up that is under way.
+    # A client was sent here, and its request joined the look-up of earlier clients.
     yield steps(lambda run: run.look(A, B, REDIRECTED - 8), lambda run: run.redirect(A, B, should_claim=True))
-    # Back, since this hub had just given the topic up, and the other one chose it.
+    # A client is sent back: this hub had just released the topic, and the other one chose this hub.
     yield steps(
         lambda run: run.look(B, None),
         lambda run: run.redirect(B, A, request=107),
@@ -170,9 +170,9 @@ def _good_redirects() -> Iterator[Callable[[Run], object]]:
         lambda run: run.look(A, None, REDIRECTED + 0.15),
         lambda run: run.redirect(A, B, should_claim=True, sent=REDIRECTED + 0.1, request=107),
     )
-    # The topic was lost while the request waited: that is no redirect.
+    # The hub lost the topic while the request waited: an answer without an address is no redirect.
     yield lambda run: run.redirect(A, "", should_claim=True)
-    # As often as the client may be.
+    # The client is redirected as often as it allows.
     yield steps(
         lambda run: run.look(A, B),
         *(
@@ -412,7 +412,7 @@ def test_whoever_begins_a_claim_was_alive_a_while_before() -> None:
 
 
 async def test_a_session_begins_with_the_answer() -> None:
-    """Not when it was asked for: what others published until then need not be delivered."""
+    """It does not begin with the request: messages published before the answer need not be delivered."""
 
     async def nobody(_: Subscription) -> Attachment:
         raise AssertionError("it is not opened")

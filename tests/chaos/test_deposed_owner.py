@@ -1,8 +1,8 @@
-"""Prove that a deposed owner is shut out: paused in the middle of publishing, taken over from, and continued.
+"""Prove that a deposed owner is shut out: tests pause it amid publishes, let others take over, and resume it.
 
 Properties: none of its late appends, ownership or range writes takes effect, on topics with a ledger, on those whose
 first ledger it was about to make, and on those that had none; it acknowledges nothing that came while it was paused.
-What it was asked of subscriptions is either done, and seen by whoever comes to the others, or was not acknowledged.
+A change of a subscription that it acknowledged is seen by clients of the other hubs.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from tests.hub.support.wire_channel import WireChannel
 EACH: Final = 30
 """Topics of each sort."""
 VISITED: Final = 5
-"""Of these with subscribers that come and go."""
+"""Topics of each sort on which visitors subscribe and unsubscribe."""
 BURST: Final = 4
 RETRIES: Final = 5
 SETTINGS: Final = ("cluster.rebalance_interval_s=0", "ledger_messages_max=20")
@@ -44,16 +44,16 @@ OWNER: Final = "hub-1"
 HEIRS: Final = (1, 2)
 REGISTERED: Final = "registered as"
 REFUSED: Final = "the ledger was taken over"
-"""What a bookie answers to an append of a deposed owner, as the hub logs it."""
+"""The answer of a bookie to an append of a deposed owner, as the hub logs it."""
 TOLD: Final[dict[StatusCode, Told | Unanswered]] = {
     StatusCode.SUCCESS: Told.DONE,
     StatusCode.CLIENT_NOT_SUBSCRIBED: Told.NOT_SUBSCRIBED,
 }
-"""Any other answer may come after the deed."""
+"""After any other answer the outcome is unknown: the change may have been made."""
 
 
 class Insistent:
-    """A client of one hub alone, that has it claim what it asks for, and sends more than it hears answers."""
+    """A client of only one hub, which has the hub claim topics, and sends requests without waiting for answers."""
 
     def __init__(self, channel: WireChannel, history: ChaosHistory, visits: Visits) -> None:
         self._channel = channel
@@ -81,7 +81,7 @@ class Insistent:
                     self._visits.at(heard.topic, heard.subscriber.decode()).got.add(heard.message.seq_id.local)
 
     async def subscribe(self, topics: Iterable[bytes]) -> None:
-        """Have the hub claim topics, by a subscription."""
+        """Have the hub claim topics, by a subscription on each."""
         asked = []
         for topic in topics:
             now = time.monotonic()
@@ -92,7 +92,7 @@ class Insistent:
         self._history.sessions.extend(self._sessions.values())
 
     def publish(self, topics: Sequence[bytes], count: int, what: str) -> list[int]:
-        """Send publishes without waiting for anything; return their numbers."""
+        """Send publishes without waiting for answers; return their numbers."""
         sent = []
         for number in range(count):
             for topic in topics:
@@ -103,12 +103,12 @@ class Insistent:
         return sent
 
     def visit(self, topics: Iterable[bytes], name: str) -> list[int]:
-        """Ask for a new subscription of this name on each of these topics, without waiting; return the numbers."""
+        """Request a new subscription of this name on each of these topics, without waiting; return the numbers."""
         subscribe = Subscribe(subscriber=SubscriberId(name.encode()), mode=CreateOrAttach.CREATE)
         return [self._ask(self._visits.begin(topic, name), Do.SUBSCRIBE, subscribe) for topic in topics]
 
     def leave(self, topics: Iterable[bytes], name: str) -> list[int]:
-        """Ask for the end of these, without waiting; return the numbers."""
+        """Request the end of the subscriptions of this name, without waiting; return the numbers."""
         unsubscribe = Unsubscribe(SubscriberId(name.encode()))
         return [self._ask(self._visits.at(topic, name), Do.UNSUBSCRIBE, unsubscribe) for topic in topics]
 
@@ -118,16 +118,16 @@ class Insistent:
         return txn_id
 
     async def consume(self, topics: Iterable[bytes], name: str) -> None:
-        """Say that the first message of these topics is consumed."""
+        """Tell the hub that the first message of these topics is consumed."""
         for topic in topics:
             await self._channel.consume(topic, name.encode(), 1)
 
     async def answered(self, numbers: Sequence[int], count: int) -> None:
-        """Wait until so many of these have an answer."""
+        """Wait until `count` of these requests have an answer."""
         await until(lambda: sum(each in self.answers for each in numbers) >= count, f"{count} answers")
 
     async def end(self) -> None:
-        """Wait until the hub ends the connection, and write down what became of the publishes."""
+        """Wait until the hub ends the connection, and record the outcomes of all requests."""
         async with asyncio.timeout(30):
             await self._reading
         for txn_id, (topic, body, sent) in self._sent.items():
@@ -163,7 +163,7 @@ async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Vers
 async def test_nothing_of_a_deposed_owner_takes_effect(
     rounds: int, clock: str, stack: DevServers, source: random.Random, seed: int, tmp_path: Path
 ) -> None:
-    """With a clock that stands still, a hub goes on as owner until it is told otherwise: then only fencing stops it."""
+    """With a stopped clock, a hub acts as owner until a store or bookie refuses it, so only fencing stops it."""
     history = ChaosHistory()
     stands = clock == "its clock stands"
     async with (
@@ -172,7 +172,7 @@ async def test_nothing_of_a_deposed_owner_takes_effect(
         Visitors([hubs.addresses[heir] for heir in HEIRS], source, history) as visitors,
     ):
         tried = number = 0
-        # Now and then it learns that it was deposed before it has tried anything.
+        # In some rounds the hub learns that it was deposed before it has tried to write.
         while number < rounds or (stands and not tried and number < rounds + RETRIES):
             tried += await depose(hubs, load, visitors, history, source, f"round-{number}")
             number += 1
@@ -187,7 +187,7 @@ async def test_nothing_of_a_deposed_owner_takes_effect(
 async def depose(
     hubs: Hubs, load: Workload, visitors: Visitors, history: ChaosHistory, source: random.Random, name: str
 ) -> int:
-    """Do all that once, on topics of their own; return how much of what the deposed owner tried was refused."""
+    """Depose the owner once, on topics of this round; return how many of its late attempts were refused."""
     stored, first, late = (list(names_of(EACH, f"{name}-{sort}")) for sort in ("stored", "first", "late"))
     topics = [*stored, *first, *late]
     visited = [*stored[:VISITED], *first[:VISITED], *late[:VISITED]]
@@ -198,7 +198,7 @@ async def depose(
         for visitor in ("stays", "leaves in the middle", "leaves too late", "leaves meanwhile"):
             await owner.answered(sent := owner.visit(visited, visitor), len(sent))
         before = await records(hubs, topics)
-        # In the middle: some of these are answered, others are on their way, and ledgers are being made.
+        # Pause the hub in the middle: some requests are answered, others are in flight, and it is making ledgers.
         sent = owner.publish([*stored, *first], BURST, "in the middle")
         owner.visit(visited, "comes in the middle")
         owner.leave(visited, "leaves in the middle")
@@ -206,7 +206,7 @@ async def depose(
         starts, refusals = hubs.hubs[OWNER].log.count(REGISTERED), hubs.hubs[OWNER].log.count(REFUSED)
         hubs.pause(OWNER)
         answered = set(owner.answers)
-        # These wait for it in the kernel: they are the first that it meets when it goes on.
+        # These requests wait in the kernel; the hub reads them first when it resumes.
         waiting = owner.publish(topics, BURST, "too late")
         owner.visit(visited, "comes too late")
         owner.leave(visited, "leaves too late")
@@ -243,7 +243,7 @@ async def depose(
 
 
 async def take_over(load: Workload, topic: bytes, source: random.Random) -> None:
-    """Publish by way of the others until one of them has taken the topic over."""
+    """Publish through the other hubs until one of them has taken the topic over."""
     async with asyncio.timeout(6 * SESSION_S):
         for number in range(1 << 30):
             outcome = await load.publish(topic, "heir", b"%d" % number, HEIRS[number % 2])

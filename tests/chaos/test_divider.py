@@ -1,4 +1,4 @@
-"""Prove that a parted network lets nothing through, in the directions asked for, and loses nothing in the end."""
+"""Prove that a parted network holds all data in the requested directions, and loses none in the end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ PATIENCE_S = 30.0
 
 
 class Echo:
-    """A server that says everything again, and what it heard."""
+    """An echo server, and the data that it received."""
 
     def __init__(self) -> None:
         self.heard = b""

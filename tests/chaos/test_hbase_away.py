@@ -1,7 +1,7 @@
-"""Prove what goes on while HBase is away: owned topics with an open ledger, and the rest waits or fails.
+"""Prove what works while HBase is away: owned topics with an open ledger. Other requests wait or fail.
 
 Properties: topics with an open ledger keep publishing and delivering; claims, first publishes and the next ledger of a
-topic wait or are refused with a status after which one may try again; afterwards nothing is lost, and all is served.
+topic wait or are refused with a status that allows another attempt; afterwards nothing is lost, and all is served.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ SETTINGS: Final = ("cluster.rebalance_interval_s=0", f"ledger_messages_max={LEDG
 RATE: Final = 40.0
 REDIRECTED: Final = "NOT_RESPONSIBLE_FOR_TOPIC"
 RETRYABLE: Final = {"SERVICE_DOWN", "UNCERTAIN_STATE", "UncertainAnswerError"}
-"""What a client of ours tries again after; the last is what it says itself when it waited for long enough."""
+"""Outcomes after which our client tries again; the client itself raises the last one after a timeout."""
 
 
 async def publish_many(load: Workload, topics: Sequence[bytes], what: str, enough: asyncio.Event) -> Counter[str]:
-    """Publish to each of these topics, one after the other, until it is enough; return how many came to what."""
+    """Publish to each of these topics, one after the other, until `enough` is set; return the count of each outcome."""
     came: Counter[str] = Counter()
 
     async def go_on(topic: bytes) -> None:
@@ -52,7 +52,7 @@ async def publish_many(load: Workload, topics: Sequence[bytes], what: str, enoug
 
 
 async def fill(load: Workload, topic: bytes) -> None:
-    """Publish more than a ledger takes, many at a time."""
+    """Publish more messages than a ledger takes, many at a time."""
     for begin in range(0, LEDGER_MESSAGES + 50, 50):
         await asyncio.gather(*(load.publish(topic, f"filler.{slot}", b"%d" % begin) for slot in range(50)))
 

@@ -1,7 +1,7 @@
 """Prove that parting a hub from ZooKeeper, HBase or the bookies, in one direction or both, loses nothing.
 
-Properties: those of the random faults. The network is parted for longer and for shorter than the hub's session, with
-connections that stand still, and everything held up arrives when it is whole again.
+Properties: those of the random faults. The network is parted for longer and for shorter than the hub's session.
+Connections stand still meanwhile, and all held data arrives when the network is whole again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tests.chaos.support.workload import Workload, names_of
 
 TOPICS: Final = 100
 VISITED: Final = 8
-"""Topics that subscribers of new names come to, and leave."""
+"""Topics on which visitors subscribe under new names, and unsubscribe."""
 RATE: Final = 80.0
 SETTINGS: Final = ("ledger_messages_max=20", "cluster.rebalance_interval_s=3")
 LONG: Final = (SESSION_S + 0.5, SESSION_S + 2.0)

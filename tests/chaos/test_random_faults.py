@@ -2,7 +2,7 @@
 
 Properties: no acknowledged message is lost for any subscriber; order per topic; ids are given and delivered without
 gap, and stand for one message each; at most one hub acknowledges publishes for a topic at a time; topics are served
-again in time; what hubs are told of ownership is linearizable.
+again in time; the calls of hubs on owner records are linearizable.
 """
 
 import random
@@ -26,11 +26,11 @@ TOPICS: Final = 500
 TWICE: Final = 50
 """Topics with a second subscriber."""
 VISITED: Final = 10
-"""Topics that subscribers of new names come to, and leave."""
+"""Topics on which visitors subscribe under new names, and unsubscribe."""
 JAVA: Final = 6
 """Topics that the Java client publishes to and subscribes to as well."""
 SETTINGS: Final = ("ledger_messages_max=60",)
-"""So that ledgers end now and then, and are deleted."""
+"""Makes ledgers end after 60 messages, so that hubs also delete some."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Prove the judgement over visits on calls made by hand: what can happen passes, and each breach is found."""
+"""Prove the checks of visits on calls made by hand: possible histories pass, and each breach is found."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -15,7 +15,7 @@ NOT: Final = Told.NOT_SUBSCRIBED
 
 
 class Stay:
-    """One visitor, whose calls take a second each, one after the other, and what was published."""
+    """One visitor, whose calls take one second each, one after the other, and the publishes."""
 
     def __init__(self) -> None:
         self.visits = Visits()
@@ -39,7 +39,7 @@ class Stay:
 
 
 def steps(*calls: tuple[Do, Told | Unanswered]) -> Callable[[Stay], None]:
-    """Return these calls, one after the other."""
+    """Return a function that makes these calls, one after the other."""
 
     def change(stay: Stay) -> None:
         for do, told in calls:
@@ -57,12 +57,12 @@ MISSED: Final = (Do.ATTACH, NOT)
 def _good() -> Iterator[Callable[[Stay], None]]:
     yield steps(SUBSCRIBED, FOUND, FOUND)
     yield steps(SUBSCRIBED, FOUND, LEFT, MISSED, (Do.UNSUBSCRIBE, NOT))
-    # Nobody knows whether it was made, and when: at once, after it was looked for, or never.
+    # It is unknown whether and when the subscription was made: at once, after the look for it, or never.
     yield steps((Do.SUBSCRIBE, UNKNOWN), FOUND, LEFT, MISSED)
     yield steps((Do.SUBSCRIBE, UNKNOWN), MISSED, FOUND)
     yield steps((Do.SUBSCRIBE, UNKNOWN), MISSED, MISSED)
     yield steps((Do.SUBSCRIBE, UNKNOWN), (Do.UNSUBSCRIBE, NOT), FOUND)
-    # Nobody knows whether it was deleted.
+    # It is unknown whether the subscription was deleted.
     yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), FOUND, MISSED)
     yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), (Do.UNSUBSCRIBE, NOT), MISSED)
     yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), LEFT, MISSED)

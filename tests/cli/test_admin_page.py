@@ -1,4 +1,4 @@
-"""Prove that docs/reference/admin.md says of every command that it exists, and of none that does not."""
+"""Prove that docs/reference/admin.md names every command, and no command that does not exist."""
 
 import re
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ def _section(name: str) -> str:
 
 
 def _usages() -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines of code that give a command, with those that go on below them, and the words of each."""
+    """Yield each line of code that gives a command, with its continuation lines, and its words."""
     for found in _USAGE.finditer(PAGE):
         line = found.group(1).partition(" #")[0]
         yield line, line.split()
 
 
 def _command_of(words: list[str]) -> tuple[tuple[str, ...], click.Command]:
-    """Return the command that `words` begin with."""
+    """Return the command at the beginning of `words`."""
     path: tuple[str, ...] = ()
     command: click.Command = main
     for word in words:

@@ -1,4 +1,4 @@
-"""Prove that shells complete commands, options, formats, contexts, topics and hubs, and never show a complaint."""
+"""Prove that shells complete commands, options, formats, contexts, topics and hubs, and never show an error."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ _AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main 
 
 
 def _completed(admin: Admin, *words: str, **environment: str) -> list[str]:
-    """Return what bash is told when the last of `words` is to be completed."""
+    """Return the candidates that bash gets for the last of `words`."""
     asked = {"COMP_WORDS": shlex.join(("hedwig-admin", *words)), "COMP_CWORD": str(len(words))}
     ran = _run_with(admin, _AS_INSTALLED, {"_HEDWIG_ADMIN_COMPLETE": "bash_complete", **asked, **environment})
     assert ran.err == ""
@@ -110,7 +110,7 @@ def test_completion_makes_no_store(admin: Admin) -> None:
 
 
 def test_only_what_is_completed_is_loaded(admin: Admin) -> None:
-    """A client library that takes half a second to load would be felt at every key."""
+    """Users would notice at every key a client library that takes half a second to load."""
     seen = f"import os, sys; os._exit = lambda _: print(*sys.modules, file=sys.stderr); {_AS_INSTALLED}"
     words = {"_HEDWIG_ADMIN_COMPLETE": "bash_complete", "COMP_WORDS": "hedwig-admin config sh", "COMP_CWORD": "2"}
     loaded = set(_run_with(admin, seen, words).err.split())
@@ -158,7 +158,7 @@ def test_zsh_and_fish_are_answered_in_their_way(admin: Admin) -> None:
 
 @pytest.fixture
 def installed(admin: Admin, tmp_path: Path) -> Mapping[str, str]:
-    """What a shell is to have in its environment to find the command, and a store with three topics."""
+    """The environment in which a shell finds the command, with a store of three topics."""
     admin.done("topic", "create", "news", "we,at", "weather")
     program = tmp_path / "bin" / "hedwig-admin"
     program.parent.mkdir()
@@ -168,7 +168,7 @@ def installed(admin: Admin, tmp_path: Path) -> Mapping[str, str]:
 
 
 def _in_shell(admin: Admin, installed: Mapping[str, str], *command: str) -> list[str]:
-    """Return the lines that a shell writes which is given `command`, and complains of nothing."""
+    """Return the lines that a shell writes when it runs `command`; it must write no error."""
     assert shutil.which(command[0]), f"{command[0]} is missing: ./test installs it"
     ran = subprocess.run(
         command,
@@ -212,7 +212,7 @@ def test_zsh_completes_with_the_script_while_somebody_types(
     admin: Admin, installed: Mapping[str, str], tmp_path: Path
 ) -> None:
     assert shutil.which("zsh"), "zsh is missing: ./test installs it"
-    # As the help says: in ~/.zshrc, after compinit.
+    # As the help advises: in ~/.zshrc, after compinit.
     lines = ("autoload -Uz compinit", "compinit -u -D", 'eval "$(hedwig-admin completion zsh)"', "PS1='ready: '")
     (tmp_path / ".zshrc").write_text("".join(f"{line}\n" for line in lines))
     zsh = ("zsh", "-o", "no_global_rcs", "-i")
@@ -230,7 +230,7 @@ def test_zsh_completes_with_the_script_while_somebody_types(
             terminal.wait_for_line(f"ready: hedwig-admin {completed}")
             terminal.press("C-u", "C-l")
         terminal.wait_for(lambda screen: screen[0].strip() == "ready:", "an empty line")
-        # Where there are several, they are shown with what they are for.
+        # If there are several candidates, zsh shows each with its description.
         terminal.press("-l", "hedwig-admin topic s")
         terminal.press("Tab")
         terminal.wait_for_line("stats")

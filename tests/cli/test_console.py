@@ -1,4 +1,4 @@
-"""Prove the console: all of hedwig-admin, all of the original's console, and what a session adds, in a terminal too."""
+"""Prove the console: all of hedwig-admin, all of the original's console, and its session, also in a terminal."""
 
 import uuid
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ORIGINAL = (
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub, and hedwig-admin told of it."""
+    """A hub, and hedwig-admin with its address."""
     with HubAndAdmin(tmp_path_factory.mktemp("console")) as started:
         started.admin.environment |= {"HEDWIG_HUB": started.hub.address}
         yield started
@@ -129,7 +129,7 @@ def test_metadata_are_described_and_wiped_by_the_originals_names(admin: Admin) -
     admin.done("subscription", "create", "news", "reader")
     (shown,) = _run(admin, "describe topic news").rows
     assert (shown["topic"], shown["subscription_count"]) == ("news", 1)
-    assert _run(admin, "format").code == ExitCode.USAGE  # It asks, and nobody answers.
+    assert _run(admin, "format").code == ExitCode.USAGE  # The command asks, and nobody answers.
     assert admin.count("persistence") == 1
     assert _run(admin, "format -force").code == 0
     assert admin.count("persistence") == 0
@@ -162,7 +162,7 @@ def test_a_topic_is_tried_out(both: HubAndAdmin, topic: str) -> None:
     assert (row["topic"], row["id"], row["subscriber"].startswith("check-")) == (topic, 1, True)
     assert row["published_ms"] > 0
     assert row["received_ms"] > 0
-    # Nothing of it is left but the message.
+    # Only the message remains.
     listed = both.admin.done("subscription", "list", topic, "-o", "json").json
     assert listed["subscriptions"] == []
     away = _run(both.admin, "set hub 127.0.0.1:1", f"pubsub {topic} check 1 hello")
@@ -215,7 +215,7 @@ def test_consumenext_counts_from_the_pointer_in_the_store(both: HubAndAdmin, top
 def test_subscriptions_are_deleted_after_a_question(both: HubAndAdmin, topic: str) -> None:
     both.subscribe(topic, "reader")
     ran = _run(both.admin, f"unsub {topic} reader --yes", f"sub {topic} reader", f"unsub {topic} reader")
-    assert ran.code == ExitCode.USAGE  # It asks, and nobody answers.
+    assert ran.code == ExitCode.USAGE  # The command asks, and nobody answers.
     assert "--yes" in ran.err
     ran = _run(both.admin, f"sub {topic} reader", f"unsub {topic} reader --yes", f"sub {topic} reader")
     assert ran.rows[1]["result"] == "deleted"
@@ -225,7 +225,7 @@ def test_subscriptions_are_deleted_after_a_question(both: HubAndAdmin, topic: st
 def test_subscriptions_are_removed_by_number(both: HubAndAdmin, topic: str) -> None:
     for number in (1, 2):
         both.subscribe(f"{topic}-{number}", "reader-7")
-    assert _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8").code == ExitCode.USAGE  # It asks.
+    assert _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8").code == ExitCode.USAGE  # The command asks.
     (row,) = _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8 --dry-run").rows
     assert row == {"result": "would delete", "subscriptions": 4}
     (row,) = _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8 --yes").rows
@@ -247,7 +247,7 @@ def test_a_session_on_a_terminal(both: HubAndAdmin, topic: str, tmp_path: Path) 
         terminal.type(f"sub {topic} reader 2")
         terminal.wait_for_line("open")
         terminal.type(f"pub {topic} hello, console")
-        # It comes from the subscription, above the prompt, while nothing is typed.
+        # The subscription shows it above the prompt while nobody types.
         terminal.wait_for_line(f"{topic} reader: message 1: hello, console")
         both.publish(topic, b"from elsewhere")
         terminal.wait_for_line(f"{topic} reader: message 2: from elsewhere")
@@ -262,7 +262,7 @@ def test_a_session_on_a_terminal(both: HubAndAdmin, topic: str, tmp_path: Path) 
         terminal.wait_for_line("closed")
         terminal.type("quit")
         terminal.wait_for_line("ended 0")
-    # What was shown was consumed.
+    # The console consumed each message that it showed.
     both.publish(topic, b"later")
     assert both.read(topic, "reader", 1) == [3]
 
@@ -298,15 +298,15 @@ def test_history_stays_and_tab_completes(both: HubAndAdmin, topic: str, tmp_path
     assert kept.stat().st_mode & 0o777 == 0o600
     with Terminal(admin, "console") as terminal:
         terminal.wait_for_line("hedwig>")
-        # The lines of earlier sessions are read while the prompt is there already.
+        # The console reads the lines of earlier sessions while it shows the prompt already.
         terminal.wait_for(
             lambda lines: _last(lines) == "hedwig> topic list --limit 5" or _press_up(terminal), "the line before"
         )
         terminal.press("C-c")
-        # What is typed between two prompts is not lost, but the terminal shows it in its own way.
+        # Keys typed between two prompts are not lost, but the terminal shows them in its own way.
         terminal.wait_for(lambda lines: _last(lines) == "hedwig>", "another prompt")
         terminal.press("des", "Tab")
-        terminal.wait_for_line("hedwig> describe")  # And a blank behind it: what is typed on is a word of its own.
+        terminal.wait_for_line("hedwig> describe")  # A blank follows, so the next key begins a new word.
         terminal.press("to", "Tab")
         terminal.wait_for_line("hedwig> describe topic")
         terminal.press(topic[:9], "Tab")

@@ -28,7 +28,7 @@ def test_help_ends_with_an_example_of_the_command(path: tuple[str, ...], admin: 
 @pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
 def test_options_fit_into_80_columns(path: tuple[str, ...], admin: Admin) -> None:
     lines = admin.done(*path, "--help").out.splitlines()
-    # Examples are lines to be copied, and those of completion name long paths.
+    # Examples are lines to copy, and those of completion name long paths.
     assert [line for line in lines if len(line) > 80 and "hedwig-admin" not in line] == []
 
 
@@ -88,7 +88,7 @@ def test_environment_chooses_store_and_format_and_options_override_it(admin: Adm
 def test_default_store_is_a_file_in_the_users_data_directory(admin: Admin) -> None:
     assert admin.run("topic", "create", "news", HEDWIG_METADATA="").code == 0
     assert (admin.directory / "data" / "hedwig" / "metadata.db").is_file()
-    # A relative XDG_DATA_HOME is to be ignored, says its specification.
+    # Its specification says that programs ignore a relative XDG_DATA_HOME.
     assert admin.run("topic", "create", "news", HEDWIG_METADATA="", XDG_DATA_HOME="relative").code == 0
     assert (admin.directory / ".local" / "share" / "hedwig" / "metadata.db").is_file()
 
@@ -263,7 +263,7 @@ class SlowFinder:
 
 sys.meta_path.insert(0, SlowFinder())
 """
-"""Python runs it as it starts: a module takes long to load, as on a cold disk."""
+"""Python runs this at its start: one module takes long to load, as from a cold disk."""
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_ctrl_c_ends_a_command_that_is_being_loaded_cleanly(admin: Admin, module
     environment = admin.whole_environment(SLOW_MODULE=module)
     environment["PYTHONPATH"] = f"{slow}:{environment['PYTHONPATH']}"
     process = subprocess.Popen(
-        # As those that a script starts in the background, which Ctrl-C is not for.
+        # Like processes that a script starts in the background, which ignore Ctrl-C.
         program if is_caught else ("sh", "-c", 'trap "" INT; exec "$@"', "sh", *program),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Prove that nothing that a client has chosen is obeyed by the terminal of an operator who looks at it."""
+"""Prove that the terminal of an operator obeys nothing that a client has chosen."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HOSTILE: Final = "\x1b]0;owned\x07\x1b[2J\n\x9b31m\x7f\\"
 SHOWN: Final = "\\x1b]0;owned\\x07\\x1b[2J\\x0a\\xc2\\x9b31m\\x7f\\\\"
 TOPIC: Final = Topic(b"news")
 BODY: Final = b"\xc2\x9b31m\x7f"
-"""A body stands as it is where it can be told from its surroundings."""
+"""A body is shown raw where it can be told from its surroundings."""
 
 OBEYED: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
@@ -55,7 +55,7 @@ def test_names_that_clients_chose_are_shown_as_all_names_are(
 
 @pytest.mark.parametrize("output", FORMATS)
 def test_names_of_filters_are_shown_so_too_and_typed_as_they_are_shown(admin: Admin, output: str) -> None:
-    """No hub takes the name of a filter that it does not have, but the store of another hub may."""
+    """A hub refuses a filter that it does not have, but the store of another hub may name one."""
     admin.done("metadata", "format")
     admin.done("topic", "create", "news")
     given = ("--message-filter", SHOWN, "--option", f"{SHOWN}=value")

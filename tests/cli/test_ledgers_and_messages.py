@@ -1,4 +1,4 @@
-"""Prove that messages are looked at and counted, and ledgers shown, beside a hub that notices nothing."""
+"""Prove that commands show and count messages and ledgers beside a hub, which notices nothing."""
 
 import uuid
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.hub.support.admin_client import AdminClient
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub for all tests that leave it running; its ledgers take three messages each."""
+    """A hub for all tests that do not end it; its ledgers take three messages each."""
     with HubAndAdmin(tmp_path_factory.mktemp("ledgers"), "ledger_messages_max=3") as started:
         yield started
 
@@ -25,7 +25,7 @@ def topic() -> str:
 
 
 def _seven(pair: HubAndAdmin, topic: str) -> None:
-    """Publish seven messages beside a subscription that has consumed none."""
+    """Publish seven messages beside a subscription that consumes none."""
     pair.subscribe(topic, "reader")
     pair.publish(topic, *[b"%d" % number for number in range(1, 8)])
 
@@ -35,7 +35,7 @@ def _ids(admin: Admin, *arguments: str) -> list[int]:
 
 
 def _pages(admin: Admin, field: str, *arguments: str) -> list[list[int]]:
-    """Return a field of all pages of a listing, each by the token of the one before it."""
+    """Return a field of all pages of a listing, following the page tokens."""
     pages: list[list[int]] = []
     token: tuple[str, ...] = ()
     while True:
@@ -61,7 +61,7 @@ def test_list_shows_which_ledger_holds_what(pair: HubAndAdmin, topic: str) -> No
     view = AdminClient(pair.hub.admin).get(f"/topics/{topic}")
     assert [row["ledger_id"] for row in rows] == [each["ledger_id"] for each in view["ranges"]]
     assert all(row["stored_bytes"] > 0 for row in rows)
-    pair.publish(topic, b"8")  # Nothing was fenced: the hub goes on with the same ledger.
+    pair.publish(topic, b"8")  # The command fenced nothing: the hub continues with the same ledger.
     again = pair.admin.done("ledger", "list", topic, "-o", "ndjson").rows
     assert [row["ledger_id"] for row in again] == [row["ledger_id"] for row in rows]
     assert again[-1]["messages"] == 2

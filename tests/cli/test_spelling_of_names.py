@@ -1,4 +1,4 @@
-"""Prove that a name is spelt in every message as lists spell it, so that it can be copied into the next command."""
+"""Prove that every message spells a name as lists do, so that users can copy it into the next command."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.cli.support.admin import Admin
 from tests.cli.support.hub_and_admin import HubAndAdmin
 
 NAME = "\\xff\\\\it's"
-"""Not UTF-8, with a backslash and a quote: Python spells each of them in another way."""
+"""Not UTF-8, with a backslash and a quote: Python spells each of them differently."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the tests of the client share: a hub of ours, in a process of its own."""
+"""Fixtures of the client tests: a hub of ours in a separate process."""
 
 import uuid
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="session")
 def own_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAddress]:
-    """A hub for tests that leave it running; topics keep them apart."""
+    """Run a hub for tests that leave it running. Each test uses topics of its own."""
     with RunningHub(tmp_path_factory.mktemp("client-hub")) as hub:
         yield HubAddress.parse(hub.address)
 

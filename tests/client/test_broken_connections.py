@@ -1,4 +1,4 @@
-"""Prove what the client does when connections break, answers are late and hubs redirect: over a wire that is cut."""
+"""Prove what the client does when connections break, answers are late and hubs redirect, over a wire that tests cut."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -78,7 +78,7 @@ async def test_publishes_under_way_are_bounded(wire: Wire, other: HedwigClient, 
         await wire.has(lambda: len(wire.requests) > 20)
         wire.flow.clear()
         await wire.has(lambda: wire.unanswered == 8)
-        await _ids(other, Topic(topic + b"/other"), bodies(0, 20))  # Time, in which more could come.
+        await _ids(other, Topic(topic + b"/other"), bodies(0, 20))  # This gives further messages time to come.
         wire.flow.set()
         assert len(await publishing) == 100
     assert wire.unanswered_most == 8
@@ -164,7 +164,7 @@ async def test_a_connection_that_ends_right_after_it_served_is_made_again(
 
 
 class LostAttachment:
-    """An attachment whose channel ended before anybody could look at it, or one that serves on."""
+    """An attachment whose channel ended before a caller used it, or one that serves on."""
 
     def __init__(self, *, is_serving: bool) -> None:
         self.preferences = SubscriptionPreferences()
@@ -187,7 +187,7 @@ class LostAttachment:
 
 
 async def test_a_connection_that_ends_in_the_step_in_which_it_served_is_made_again(topic: Topic) -> None:
-    # Between the answer and the end of a channel there need not be one turn of the event loop.
+    # A channel can end in the same turn of the event loop in which its answer arrives.
     attempts = [LostAttachment(is_serving=False) for _ in range(3)] + [LostAttachment(is_serving=True)]
     made = asyncio.Event()
 
@@ -291,7 +291,7 @@ async def test_a_consume_is_told_after_the_connection_is_back(
 async def test_a_pointer_that_is_told_again_stays_behind_what_is_delivered_again(
     wire: Wire, client: HedwigClient, other: HedwigClient, topic: Topic
 ) -> None:
-    # What is before a pointer may be deleted: it would be missing in what the hub delivers after it.
+    # The hub may delete messages before a pointer. They would be missing when the hub delivers from there again.
     wire.loses_consumes = True
     subscription = await client.subscribe(topic, ANN, auto_consume=False)
     await _ids(other, topic, bodies(0, 12))
@@ -349,7 +349,7 @@ def _consumed(wire: Wire) -> list[int]:
 
 
 async def _lose_consumes(wire: Wire, subscription: Subscription) -> None:
-    """Have a subscription attach again to a hub that was told nothing, and whose deliveries are held back."""
+    """Have a subscription attach again to a hub that received no consume and whose deliveries are held back."""
     wire.deliveries.clear()
     wire.cut()
     wire.loses_consumes = False

@@ -187,7 +187,7 @@ async def test_subscriptions_survive_the_death_of_the_hub(servers: RunningServer
         assert await take(subscription, 1) == [b"before"]
         await asyncio.to_thread(servers.launcher.kill, "java-hedwig")
         try:
-            # Before the end of the connection has reached the client, it sends once more, and nobody answers.
+            # The client sends once more before it learns that the connection has ended. It gets no answer.
             with pytest.raises((CouldNotConnectError, UncertainAnswerError)):
                 await client.publish(topic, b"meanwhile")
         finally:

@@ -43,7 +43,7 @@ def test_example(hub: TlsHub, text: str, printed: str) -> None:
 
 
 def test_every_example_passes_strict_types(tmp_path: Path) -> None:
-    """As the code of a user who has the package installed, and none of our settings."""
+    """The examples run as code of a user who installed the package, without our settings."""
     for number, (text, _) in enumerate(EXAMPLES):
         (tmp_path / f"example_{number}.py").write_text(text)
     ran = subprocess.run(

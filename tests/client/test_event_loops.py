@@ -1,6 +1,7 @@
-"""Prove that all who wait at a hub hear at once that it has died, on asyncio's own event loop and on uvloop's.
+"""Prove that all callers waiting for a hub learn at once that it died, on asyncio's event loop and on uvloop's.
 
-A transport tells its end in other steps on the one than on the other, and what is sent in between is another matter.
+The two loops report the end of a transport in different steps. What a client sends between these steps is a case of its
+own.
 """
 
 import asyncio
@@ -28,12 +29,12 @@ def test_whatever_is_asked_of_a_hub_that_dies_ends_at_once(
 
 
 async def _ask_until_it_has_died(hub: RunningHub, topic: Topic) -> None:
-    # Nobody here waits for as long as an answer may take.
+    # The answer timeout is longer than this test, so no caller ends by it.
     options = ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=10 * PATIENCE_S)
     async with HedwigClient(options) as client, asyncio.timeout(PATIENCE_S):
         assert (await client.publish(topic, b"before")).local == 1
         assert hub.process is not None
-        # What comes from here on stays unread, so its connections are reset in the end.
+        # The hub no longer reads, so the system resets its connections when it is killed.
         hub.process.send_signal(signal.SIGSTOP)
         publishes: list[asyncio.Task[MessageSeqId]] = []
 
@@ -44,7 +45,7 @@ async def _ask_until_it_has_died(hub: RunningHub, topic: Topic) -> None:
 
         await publish_in_each_step(lambda: len(publishes) >= 10)
         hub.kill()
-        # One of them is sent in the very step in which the end is known to the transport, and to nobody else.
+        # One publish is sent in the very step in which only the transport knows of the end.
         await publish_in_each_step(lambda: publishes[0].done())
         outcomes = await asyncio.gather(*publishes, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} <= {UncertainAnswerError, CouldNotConnectError}

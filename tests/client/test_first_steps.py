@@ -1,4 +1,4 @@
-"""Prove that what most programs need is one import away, and takes an address and text as they come to mind."""
+"""Prove that most programs need one import only, and may give addresses and texts in their usual forms."""
 
 import subprocess
 import sys

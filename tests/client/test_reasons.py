@@ -1,4 +1,4 @@
-"""Prove that what is said of a connection that failed is a reason, and no number of the operating system."""
+"""Prove that the client reports a failed connection with a reason in words, not with an error number of the system."""
 
 import asyncio
 import errno

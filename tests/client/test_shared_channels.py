@@ -1,6 +1,6 @@
-"""Prove that no message is lost where a subscription on a shared channel is opened again while its end is under way.
+"""Prove that no message is lost when a client reopens a subscription on a shared channel while it still closes it.
 
-A message is lost once a client consumes one behind it that an attachment from before had brought.
+A message is lost once the client consumes a later message that an earlier attachment delivered.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def _take(subscription: Subscription, most: int) -> list[int]:
 
 
 def _judge(sessions: list[list[int]]) -> None:
-    """Fail unless each session is without gap and goes on no later than behind all that came before."""
+    """Fail if a session has a gap, or begins after a message that no earlier session received."""
     newest = 0
     for ids in sessions:
         assert ids == list(range(ids[0], ids[-1] + 1)), "a gap in a session"
@@ -52,7 +52,7 @@ async def test_subscribing_again(is_cancelled: bool, hub: HubAddress, topic: Top
     sessions: list[list[int]] = []
     closing: list[asyncio.Task[bool]] = []
     async with asyncio.timeout(PATIENCE_S), HedwigClient(ClientOptions(hub=hub, share_channels=True)) as client:
-        await client.subscribe(Topic(topic + b"/other"), BOB)  # So that the channel is kept.
+        await client.subscribe(Topic(topic + b"/other"), BOB)  # This subscription keeps the channel open.
         await (await client.subscribe(topic, ANN)).close()
         await _fill(client, topic)
         while not sessions or sessions[-1][-1] < MESSAGES:
@@ -66,7 +66,7 @@ async def test_subscribing_again(is_cancelled: bool, hub: HubAddress, topic: Top
         await asyncio.wait(closing)
         dropped = client.dropped_messages
         async with HedwigClient(ClientOptions(hub=hub)) as other:
-            await other.subscribe(topic, ANN)  # Nothing keeps it busy.
+            await other.subscribe(topic, ANN)  # No other connection has the subscription, so the hub accepts.
     assert sum(task.cancelled() for task in closing) > len(closing) / 2 or not is_cancelled
     assert all(task.cancelled() or not task.exception() for task in closing)
     _judge(sessions)

@@ -1,4 +1,4 @@
-"""Prove that the client speaks TLS with a hub, and with nobody whom its settings do not accept."""
+"""Prove that the client speaks TLS with a hub, and refuses every server that its settings do not accept."""
 
 import asyncio
 import ssl
@@ -33,7 +33,7 @@ def trusting(certificate: Path, *, check_hostname: bool = False) -> ssl.SSLConte
 @pytest.mark.parametrize("share_channels", [False, True])
 async def test_everything_goes_over_tls(hub: TlsHub, topic: Topic, check_hostname: bool, share_channels: bool) -> None:
     tls = trusting(hub.certificate, check_hostname=check_hostname)
-    # The port without TLS is one where nobody listens: nothing may go there.
+    # Nothing listens on the port without TLS, so a connection to it would fail.
     address = HubAddress("127.0.0.1", 1, HubAddress.parse(hub.tls_address).ssl_port)
     options = ClientOptions(hub=address, tls=tls, share_channels=share_channels)
     async with HedwigClient(options) as client, asyncio.timeout(PATIENCE_S):

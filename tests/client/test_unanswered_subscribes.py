@@ -1,6 +1,6 @@
-"""Prove that an attempt to attach that nobody answered in time costs no message, on a channel that others share.
+"""Prove that a SUBSCRIBE without an answer in time costs no message on a shared channel.
 
-What the hub delivers for that attempt may come while nobody takes it, and go on when the next attempt is under way.
+The hub may deliver for that attempt while the client has no subscription, and go on during the next attempt.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ SLOW_S = 0.5
 class SlowHub:
     """A hub with three messages that does not answer the first attempts of Ann, and is slow to deliver for them.
 
-    It answers a request to close them with `closed`. If it refuses, the attempt still waits in it, and attaches later.
+    It answers a request to close them with `closed`. If it refuses, the attempt keeps waiting in the hub, and attaches
+    later.
     """
 
     def __init__(self, unanswered: int, closed: StatusCode = StatusCode.SUCCESS) -> None:
@@ -73,7 +74,7 @@ class SlowHub:
             case Subscribe(subscriber=subscriber) if subscriber == ANN and self._unanswered:
                 self._unanswered -= 1
             case CloseSubscription(subscriber) if subscriber == ANN:
-                # It was attached after all: some deliveries come now, some when the client has had time to go on.
+                # The attempt was attached after all: some deliveries come now, some after the client had time to go on.
                 self._send(writer, self._delivery(ANN, 1))
                 if not self._unanswered:
                     self._send(writer, self._delivery(BOB, 1))
@@ -113,26 +114,26 @@ class SlowHub:
     "closed",
     [
         pytest.param(StatusCode.SUCCESS, id="ended"),
-        # The request to close was not sent on by another hub; the attempt was, and waits.
+        # No hub redirected the request to close here, so this hub refuses it. The attempt was redirected, and waits.
         pytest.param(StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, id="not ended: not responsible"),
         pytest.param(StatusCode.SERVICE_DOWN, id="not ended: down"),
     ],
 )
 async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_next(closed: StatusCode) -> None:
-    # Each attempt is one and another one that follows by itself.
+    # The client makes two attempts for each call: the second follows by itself.
     hub = SlowHub(2, closed)
     server = await asyncio.start_server(hub.serve, "127.0.0.1", 0)
     address = HubAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     options = ClientOptions(hub=address, share_channels=True, answer_timeout_s=SLOW_S)
     async with server, asyncio.timeout(PATIENCE_S), HedwigClient(options) as client:
-        # So that the channel serves somebody else, and is kept.
+        # Bob's subscription keeps the shared channel open.
         bob = await client.subscribe(TOPIC, BOB)
         while True:
             try:
                 subscription = await client.subscribe(TOPIC, ANN)
                 break
             except ServiceError:
-                await anext(bob)  # It comes behind the first that is delivered for the attempt.
+                await anext(bob)  # This message comes after the first one that the hub delivers for the attempt.
         bodies: list[bytes] = []
         while bodies[-1:] != [b"message 3"]:
             bodies.append((await anext(subscription)).body)

@@ -1,4 +1,4 @@
-"""Prove that all messages come through a window of any size: the hub hears in time of what is finished."""
+"""Prove that all messages arrive through a window of any size: the client reports in time what it consumed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -16,14 +16,14 @@ MESSAGES = 30
 
 @pytest.fixture(scope="module")
 def narrow_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAddress]:
-    """A hub whose own window is below the number after which a client sends what it has finished."""
+    """Run a hub whose window is smaller than the number of messages after which a client sends a consume."""
     with RunningHub(tmp_path_factory.mktemp("narrow-hub"), "message_window=3") as hub:
         yield HubAddress.parse(hub.address)
 
 
 @pytest.fixture(params=[1, 2, 4, 5, 7, "the hub's own"])
 def window(request: pytest.FixtureRequest) -> int | None:
-    """The window that the subscription asks for."""
+    """Return the window that the subscription asks for."""
     return request.param if isinstance(request.param, int) else None
 
 

@@ -1,4 +1,4 @@
-"""A directory of servers stands quorums, two launchers at once, Ctrl-C, restarts on old data, and a poor machine."""
+"""Prove that a server directory survives quorums, two launchers, Ctrl-C, restarts on old data, and a poor machine."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_data_and_ports_can_outlive_the_servers(directory: Path) -> None:
     client.close()
     servers.down(keep_data=True)
     assert [one.state for one in servers.status()] == [ServerState.STOPPED]
-    # Another launcher, told nothing, gives the server what the first one was told.
+    # Another launcher without properties gives the server those of the first one.
     again = DevServers(directory)
     again.up(["zookeeper"])
     assert again.address("zookeeper") == address
@@ -136,7 +136,7 @@ def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path, service
 
 
 def test_a_port_on_which_nobody_listens_is_anybodys(directory: Path) -> None:
-    """A record may name more ports than its server has: earlier releases named those of peers that were not there."""
+    """A record may name more ports than its server has: earlier releases named ports of peers that did not exist."""
     servers = DevServers(directory)
     servers.up(["zookeeper"])
     servers.kill("zookeeper-1")
@@ -194,7 +194,7 @@ def test_the_original_hub_stores_messages_in_its_bookies(directory: Path) -> Non
             *("--defaultHub", servers.address("java-hedwig")),
         ],
     )
-    # It has threads of its own that keep it alive after the last line.
+    # The program has threads that keep it alive after its last line.
     with subprocess.Popen(benchmark, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         try:
             out = run.communicate(timeout=120)[0]

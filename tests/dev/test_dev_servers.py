@@ -1,4 +1,4 @@
-"""The launcher runs real servers, and they live, die, freeze and come back as it says."""
+"""Prove that the launcher runs real servers, and that they live, die, freeze and return as it reports."""
 
 import json
 import os
@@ -26,7 +26,7 @@ LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 @dataclass(slots=True)
 class Cluster:
-    """The servers under test, and what their launcher said."""
+    """The servers under test, and the output of their launcher."""
 
     servers: DevServers
     lines: list[str]
@@ -41,7 +41,7 @@ class Cluster:
         return closing(happybase.Connection("127.0.0.1", self.servers.port("thrift1"), timeout=60_000))
 
     def bring_back(self) -> None:
-        """Start what a test has ended."""
+        """Start the servers that a test has ended."""
         self.servers.up(["thrift2", "thrift1"])
 
 
@@ -230,7 +230,7 @@ def test_tools_run_on_the_class_path_and_configuration(cluster: Cluster) -> None
 
 
 def test_down_leaves_nothing_behind(cluster: Cluster) -> None:
-    """The last test of the module: it ends the servers, one of them paused, one dead."""
+    """The last test of the module: it ends all servers, one of them paused, one dead."""
     servers = cluster.servers
     ports = [one.port for one in servers.status()]
     servers.pause("zookeeper-1")

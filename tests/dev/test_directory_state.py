@@ -1,4 +1,4 @@
-"""The state of a directory is written whole, read back as it was, and never shared by two launchers at once."""
+"""Prove that the state of a directory is written whole, read back equal, and never shared by two launchers."""
 
 import os
 import subprocess
@@ -84,7 +84,7 @@ def test_a_lock_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_removed_lock_file_excludes_as_well(tmp_path: Path) -> None:
-    """Someone who waits for the lock of a directory that goes `down` must not share the new one with somebody else."""
+    """A launcher that waits for the lock while `down` removes the directory must not share the new one with others."""
     path, inside, entered = tmp_path / "lock", threading.Event(), threading.Event()
 
     def wait_for_lock() -> None:
@@ -136,7 +136,7 @@ def test_ports_of_a_directory_never_collide(tmp_path: Path) -> None:
 
 
 def test_no_server_names_a_port_on_which_it_will_not_listen(tmp_path: Path) -> None:
-    """Another program, which finds it free, would take it, and the server could not be started again."""
+    """Another program would find such a port free and take it, and the server could not start again."""
     directory = ServerDirectory(tmp_path)
     assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 1, State()).ports) == {"client"}
     assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 3, State()).ports) == {

@@ -1,4 +1,4 @@
-"""A process is taken for a server only if it is that very process."""
+"""Prove that a process counts as a server only if it is that very process."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ Start = Callable[..., ProcessIdentity]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a sleeping process with the given arguments, and end it after the test."""
+    """Start a sleeping process with the given arguments; it ends after the test."""
     started: list[ProcessIdentity] = []
 
     def start_one(*arguments: str) -> ProcessIdentity:
@@ -113,7 +113,7 @@ def test_a_server_inherits_no_open_files_and_no_terminal(tmp_path: Path) -> None
         )
         wait_until(lambda: log.read_text().endswith("\n"), "the process reports")
         os.close(other_end)
-        # The end of the pipe is seen only if the running process does not hold the other end too.
+        # The pipe ends only if the running process does not hold its other end.
         os.set_blocking(held, False)
         assert os.read(held, 1) == b""
         assert log.read_text().startswith("True [0, 1, 2]")
@@ -129,7 +129,7 @@ def test_a_program_that_cannot_run_is_named() -> None:
 
 
 def test_a_zombie_is_gone() -> None:
-    # Not reaped by anybody: only its entry in the process table is left.
+    # Nobody has reaped it: only its entry in the process table remains.
     child = subprocess.Popen([sys.executable, "-c", "input()", MARKER], stdin=subprocess.PIPE)
     identity = identify_child(child.pid)
     assert child.stdin is not None

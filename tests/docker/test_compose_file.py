@@ -1,4 +1,4 @@
-"""Prove what can be proved of the compose file and the images without Docker."""
+"""Prove what can be proved about the compose file and the images without Docker."""
 
 import fnmatch
 import re
@@ -24,12 +24,12 @@ SERVICES: Final[Mapping[str, Any]] = COMPOSE["services"]
 HUBS: Final = ("hub1", "hub2", "hub3")
 DOCKERFILES: Final = sorted(DOCKER.glob("*/Dockerfile"))
 SCRIPTS: Final = sorted(DOCKER.glob("*/*.sh"))
-# Of hedwig-hub itself, and no options of a hub.
+# Variables of hedwig-hub itself that are no options of a hub.
 OTHER_VARIABLES: Final = ("HEDWIG_HUB_CONFIG", "HEDWIG_HUB_LOG_LEVEL")
 
 
 def _context(name: str) -> tuple[Path, Path]:
-    """Return the Dockerfile of a service, and the folder that its COPY begins at."""
+    """Return the Dockerfile of a service, and the folder in which its COPY starts."""
     build = SERVICES[name]["build"]
     context = (DOCKER / build["context"]).resolve()
     return context / build.get("dockerfile", "Dockerfile"), context
@@ -82,7 +82,7 @@ def test_volumes_are_named_and_each_belongs_to_one_service() -> None:
         for volume in service.get("volumes", ()):
             used.setdefault(volume.partition(":")[0], []).append(name)
     assert set(used) == set(COMPOSE["volumes"])
-    # Without HDFS all servers of HBase share a directory.
+    # Without HDFS all servers of HBase must share a directory.
     assert {volume: names for volume, names in used.items() if len(names) > 1} == {
         "hbase": ["hbase-master", "hbase-region"]
     }
@@ -126,7 +126,7 @@ def test_hub_is_reached_at_the_address_that_redirects_name(
     assert own.startswith(environment.get("HEDWIG_NETWORK", "10.213.93") + ".")
     assert options.host == "0.0.0.0"
     assert options.advertised_host == (advertised or own)
-    # The same port inside and outside: a redirect names one address for both.
+    # The port inside and outside is the same, because a redirect names one address for both.
     assert service["ports"] == [f"{published}:{options.port}:{options.port}"]
     assert options.admin_host == options.advertised_admin_host == own
 
@@ -163,7 +163,7 @@ def test_hub_is_one_of_a_cluster_on_the_servers_of_the_file(name: str) -> None:
 def test_one_bookie_may_be_away(name: str) -> None:
     quorums = _options(name).options.bookkeeper
     bookies = [service for service in SERVICES if re.fullmatch(r"bookie\d", service)]
-    # A ledger begins only where there are as many bookies as its ensemble has.
+    # A hub opens a ledger only if its ensemble has enough bookies.
     assert quorums.ensemble < len(bookies)
     assert quorums.ack_quorum >= 2, "one disk is not enough to acknowledge a message"
 
@@ -221,7 +221,7 @@ def _stages(dockerfile: Path) -> list[list[str]]:
 
 
 def _is_ignored(rules: list[str], path: str) -> bool:
-    """Say whether a path is left out of a build's context; the last rule that fits it, or a folder of it, decides."""
+    """Return whether a build's context leaves a path out. The last rule that matches it, or a folder of it, decides."""
     parts = path.split("/")
     above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     ignored = False
@@ -264,7 +264,7 @@ def test_image_runs_as_somebody_who_is_not_root(dockerfile: Path) -> None:
     users = [line.split()[1] for line in last if line.startswith("USER ")]
     assert [bool(re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)) for user in users] == [True]
     assert "STOPSIGNAL SIGTERM" in last
-    # A form without a shell: signals reach the server.
+    # The form without a shell, so that signals reach the server.
     assert [line for line in last if line.startswith("ENTRYPOINT [")]
 
 

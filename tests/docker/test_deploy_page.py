@@ -1,4 +1,4 @@
-"""Prove that what docs/how-to/deploy.md names exists: metrics, options, files, ports."""
+"""Prove that the metrics, options, files and ports that docs/how-to/deploy.md names exist."""
 
 import re
 import urllib.request

@@ -1,4 +1,4 @@
-"""Prove that the compose file makes a cluster which clients outside and inside use, and which outlives a killed hub."""
+"""Prove that the compose file makes a cluster for clients outside and inside, and that it outlives a killed hub."""
 
 import json
 import uuid
@@ -33,7 +33,7 @@ def _topics(count: int) -> list[Topic]:
 
 
 def _publish(client: BlockingClient, topic: Topic, body: bytes) -> None:
-    """Publish until it is acknowledged: a hub that has just died is one that owns topics until its session ends."""
+    """Publish until it is acknowledged: a hub that has just died still owns topics until its session ends."""
 
     def is_done() -> bool:
         try:
@@ -46,7 +46,7 @@ def _publish(client: BlockingClient, topic: Topic, body: bytes) -> None:
 
 
 def _received(subscription: BlockingSubscription, last: bytes) -> list[bytes]:
-    """Return the bodies that come, up to `last`; one that came again is named once."""
+    """Return the bodies received up to `last`, each once."""
     bodies: dict[bytes, None] = {}
 
     def has_come() -> bool:
@@ -74,7 +74,7 @@ def test_client_outside_reaches_every_owner_through_any_hub(deployment: Deployme
 
 def test_client_inside_reaches_every_owner_through_any_hub(deployment: Deployment) -> None:
     for hub in HUBS:
-        # The name of the service, and the port that is the same inside and outside.
+        # The name of the service, and the port, which is the same inside and outside.
         address = f"{hub}:{deployment.addresses[hub].rpartition(':')[2]}"
         for topic in _topics(6):
             text = ["hedwig-admin", "-o", "json", "publish", "--hub", address, topic.decode(), "hello"]

@@ -1,4 +1,4 @@
-"""Prove the health check of the hub's image on a hub of ours."""
+"""Prove the health check of the hub's image on one of our hubs."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from tests.hub.support.running import RunningHub
 
 
 def _ask(host: str, port: str) -> tuple[int, str]:
-    """Run the check as the image does; return its exit code, and what it wrote."""
+    """Run the check as the image does; return its exit code and its output."""
     environment = {"PATH": "/usr/bin:/bin", "HEDWIG_HUB_ADMIN_HOST": host, "HEDWIG_HUB_ADMIN_PORT": port}
     ran = subprocess.run(
         [str(DOCKER / "hub" / "ready.sh")], env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -27,7 +27,7 @@ def _set_read_only(hub: RunningHub, state: str) -> None:
 def test_check_says_whether_the_hub_takes_messages(tmp_path: Path) -> None:
     with RunningHub(tmp_path) as hub:
         host, _, port = hub.admin.rpartition(":")
-        # Of a hub that listens on all addresses, the check asks the one of its own machine.
+        # If a hub listens on all addresses, the check uses the address of its own machine.
         for address in (host, "0.0.0.0"):
             code, text = _ask(address, port)
             assert (code, json.loads(text)["ready"]) == (0, True)

@@ -1,4 +1,4 @@
-"""Prove that documents name what there is: files, tests, and what can be imported."""
+"""Prove that documents name only files, tests and imports that exist."""
 
 import importlib
 import re
@@ -17,15 +17,15 @@ _NAME: Final = re.compile(r"(?<![\w./-])(hedwig(?:\.[A-Za-z_]\w*)+)")
 _STANDS_FOR_ANY: Final = re.compile(r"/[A-Z]+$")
 _TESTS: Final = re.compile(r"\./test ([^`\n]*)")
 _BACKENDS: Final = frozenset({"sqlite", "zookeeper", "hbase"})
-"""What many tests run on, which is in their ids, and not in their text."""
+"""The backends of many tests. They are in the ids of these tests, not in their text."""
 _OTHERS: Final = frozenset(
     {
-        # Of the user's data and configuration, which are called like the program.
+        # Files of the user's data and configuration, which are named like the program.
         "hedwig/metadata.db",
         "hedwig/admin.toml",
         "hedwig/console-history",
         "hedwig/dev",
-        # What commands make there.
+        # Files that commands create there.
         "examples/data/topics.tsv.gz.topic-create-result.ndjson",
         "hedwig.zip",
         # The group of entry points.
@@ -37,7 +37,7 @@ _OTHERS: Final = frozenset(
 
 
 def _documents() -> Iterator[tuple[str, str]]:
-    """Iterate over the documents, by name, and what they say; a changelog names what there was."""
+    """Yield the documents by name, with their text. The changelog is left out: it names removed files."""
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=CHECKOUT, check=True, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         if name != "CHANGELOG.md" and not name.startswith("benchmarks/results/"):
@@ -91,14 +91,14 @@ def test_every_choice_of_tests_that_a_document_names_chooses_some() -> None:
             files = [Path(word) for word in words if word.startswith("tests/")]
             chosen = words[words.index("-k") + 1] if "-k" in words else ""
             names = "".join(_names_of_tests(file) for file in files or [Path("tests")])
-            names += names.replace(" ", "_")  # As the ids of tests are made of values.
+            names += names.replace(" ", "_")  # Ids of tests are made from such values.
             wanted = [word for word in re.findall(r"\w+", chosen) if word not in {"and", "or", "not", *_BACKENDS}]
             empty += [f"{document}: {line}: {word}" for word in wanted if word not in names]
     assert not empty
 
 
 def _names_of_tests(path: Path) -> str:
-    """Return the names of files and tests below a path, as `-k` looks at them, and the values of their parameters."""
+    """Return the names of files and tests below a path, as `-k` matches them, and the values of their parameters."""
     file, _, test = str(path).partition("::")
     found = CHECKOUT / file
     modules = sorted(found.rglob("test_*.py")) if found.is_dir() else [found]

@@ -1,6 +1,6 @@
-"""Prove that the README keeps its word: each line of it is run, here or where this says so.
+"""Prove that the README is right: each of its commands runs here or in the tests named below.
 
-Its program is run beside those of docs/how-to/client.md (tests/client/test_docs.py), its installs with the packages
+Its program runs beside those of docs/how-to/client.md (tests/client/test_docs.py), its installs with the packages
 (tests/packaging), its cluster with Docker (tests/docker).
 """
 

@@ -1,4 +1,4 @@
-"""Prove that the documents make a site: each link leads somewhere, and each docstring of the API can be read."""
+"""Prove that the documents make a site: each link has a target, and each docstring of the API can be parsed."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: seeds, sizes, stores over each backend, and servers that are well again afterwards."""
+"""Fixtures of the fault tests: seeds, sizes, stores over each backend, and servers that are healed afterwards."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ SEED_VARIABLE = "HEDWIG_FAULT_SEED"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to long runs what is long through a gateway."""
+    """Mark tests that take long through a gateway as tests of long runs."""
     leave_to_long_runs(items)
 
 
@@ -78,14 +78,14 @@ def networked_place(networked: Networked, surroundings: Surroundings) -> Iterato
 
 @pytest.fixture
 async def clients() -> AsyncIterator[Clients]:
-    """What opens clients and probes for this test."""
+    """The opener of clients and probes for this test."""
     async with AsyncExitStack() as stack:
         yield Clients(stack)
 
 
 @pytest.fixture
 def faulty_servers(servers: RunningServers, request: pytest.FixtureRequest) -> Iterator[RunningServers]:
-    """The servers that the test's backend is on, for a test that harms them; afterwards they are made well again."""
+    """The servers of the test's backend, for a test that harms them; they are healed afterwards."""
     if "networked" in request.fixturenames:
         servers = servers_of(request.getfixturevalue("networked").row, servers)
     try:
@@ -99,6 +99,6 @@ _numbers: Iterator[int] = itertools.count()
 
 @pytest.fixture
 def names() -> Names:
-    """Make names that no other test uses, from short ones."""
+    """Make names that no other test uses, from short names."""
     prefix = b"f%d-" % next(_numbers)
     return lambda name: prefix + name

@@ -1,6 +1,6 @@
-"""Prove that a reader of the changes of a store misses none while the region server that tells it of them is killed.
+"""Prove that a reader of a store's changes misses none when the region server that reports them is killed.
 
-Property: a record is told at least once after its last acknowledged change.
+Property: a record is reported at least once after its last acknowledged change.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Prove that processes which all want the same record get it one after another: no update is lost, none counts twice.
+"""Prove that processes that contend for one record change it one after another: no update is lost or counts twice.
 
 Properties: at most one acknowledging owner per topic; a version never repeats; an unknown outcome is never reported as
 known, and without a fault there is none.
@@ -28,7 +28,7 @@ FULL_TIMEOUT_S: Final = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much the processes do: successful increments of a counter, by each process and backend; topics to claim."""
+    """The work of the processes: successful increments of a counter, by each process and backend; topics to claim."""
 
     label: str
     increments: Mapping[str, int]
@@ -46,7 +46,7 @@ FULL: Final = Size("full", dict.fromkeys(_LABELS, 1000), topics=500, counters=CA
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the processes reported, each in a list of its own."""
+    """The facts that the processes reported, one list for each process."""
 
     size: Size
     increments: int
@@ -75,7 +75,7 @@ def run(
     seed: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Run:
-    """Let eight processes loose on one store; none may fail, an uncertain outcome included."""
+    """Run eight processes on one store; none may fail, not even with an uncertain outcome."""
     size: Size = request.param
     increments = size.increments[backend.label]
     topics = [f"claimed-{size.label}-{number}" for number in range(size.topics)]
@@ -92,7 +92,7 @@ def run(
 
 
 async def test_every_increment_of_eight_processes_counts_once(run: Run, place: Place, clients: Clients) -> None:
-    """No lost update: N acknowledged increments have taken the counter through 1 to N, each value once."""
+    """No update is lost: N acknowledged increments have taken the counter through 1 to N, each value once."""
     store = await clients.open(place)
     probe = await clients.probe(place)
     for door in run.size.counters:
@@ -112,7 +112,7 @@ async def test_every_increment_of_eight_processes_counts_once(run: Run, place: P
 
 
 async def test_every_topic_gets_one_owner_and_seven_are_told_who(run: Run, place: Place, clients: Clients) -> None:
-    """At most one acknowledging owner per topic, and whoever comes late learns its name and version."""
+    """There is at most one acknowledged owner per topic, and every process that loses learns its name and version."""
     owners: dict[str, tuple[int, str]] = {}
     for worker in range(PROCESSES):
         for fact in run.of(worker, "own"):

@@ -1,4 +1,4 @@
-"""Prove that what a server acknowledged is there after its kill -9, with the version and the value acknowledged.
+"""Prove that acknowledged writes survive a kill -9 of the server, with the acknowledged version and value.
 
 Properties: no acknowledged write lost; a version never repeats; an unknown outcome is never reported as known.
 """
@@ -25,7 +25,7 @@ THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 
 IN_FLIGHT: Final = 16
 RATE_MIN: Final = 3.0
-"""Acknowledged writes a second before the fault, below which a run proves nothing."""
+"""Acknowledged writes per second before the fault; with fewer, a run proves nothing."""
 
 VICTIMS: Final = {
     "zookeeper": "zookeeper-1",
@@ -39,7 +39,7 @@ DOORS_ASKED: Final = (CALLS[0], CALLS[2])
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One record and the client that alone writes it."""
+    """One record, and the only client that writes it."""
 
     door: Call
     topic: bytes
@@ -47,7 +47,7 @@ class _Line:
 
 
 async def _write(line: _Line, enough: asyncio.Event) -> None:
-    """Create the record and update it, again and again, through whatever happens."""
+    """Create the record and update it, again and again, through all faults."""
     seen: int | None = None
     while not enough.is_set():
         number = line.client.new_number()
@@ -77,7 +77,7 @@ async def test_acknowledged_writes_survive_kill_9_of_the_server(
     clients: Clients,
     names: Names,
 ) -> None:
-    """Kill the server that stores the records in the middle of writes, start it again, and read everything afresh."""
+    """Kill the server that stores the records amid writes, start it again, and read all records by a new client."""
     launcher, victim = faulty_servers.launcher, VICTIMS[networked.label]
     recorder = Recorder()
     store = await clients.open(networked_place, OPTIONS)
@@ -114,6 +114,6 @@ async def test_acknowledged_writes_survive_kill_9_of_the_server(
 
 
 async def _more(recorder: Recorder, writes: int) -> None:
-    """Wait until so many more writes were acknowledged."""
+    """Wait until `writes` more writes were acknowledged."""
     goal = recorder.outcomes["Done"] + writes
     await until(lambda: recorder.outcomes["Done"] >= goal, f"{writes} writes")

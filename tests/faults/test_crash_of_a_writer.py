@@ -1,4 +1,4 @@
-"""Prove that what a process was told is done is there after its kill -9, and that what it left half done harms nobody.
+"""Prove that acknowledged writes survive a kill -9 of the writer, and that its unfinished ones harm no other process.
 
 Properties: no acknowledged write lost; a version never repeats.
 """
@@ -30,7 +30,7 @@ TOPICS: Final = 16
 async def test_acknowledged_writes_survive_kill_9_of_their_writer(
     writes: int, place: Place, clients: Clients, names: Names, tmp_path: Path
 ) -> None:
-    """Kill a process that has many writes in flight, twice, and read everything afresh after each time."""
+    """Kill a process that has many writes in flight, twice, and read all records by a new client after each time."""
     for round_ in range(2):
         topics = [names(b"%d-%0*d" % (round_, index + 1, index)).decode() for index in range(TOPICS)]
         folder = tmp_path / str(round_)
@@ -61,6 +61,6 @@ async def test_acknowledged_writes_survive_kill_9_of_their_writer(
                 if number_of(found.value) == number:
                     assert str(found.version) == version
                 await assert_stored(probe, door, key, number_of(found.value), found.version)
-            # Whoever comes next is not held up by anything that the dead left behind.
+            # Nothing that the dead process left behind holds up the next writer.
             await door.write(store, key, door.value(10**6), NEW if found is None else found.version)
             await door.delete(store, key, ANY)

@@ -1,4 +1,4 @@
-"""Prove that one call of the metadata has one deadline, however many requests it takes.
+"""Prove that one call of the metadata store has one deadline, however many requests it takes.
 
 Property: every operation ends by its deadline.
 """
@@ -30,12 +30,12 @@ THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ("test_operations_that_come_togeth
 
 TIMEOUT_S: Final = 6.0
 LATE_S: Final = 1.4 * TIMEOUT_S
-"""Two steps of 0.75 of the time take longer, and a call that ends in time does not, on a busy machine either."""
+"""Two steps of 0.75 of the timeout take longer. A call that ends in time takes less, even on a busy machine."""
 PAGES: Final = 8
 
 
 class LeapingClock(SystemClock):
-    """A clock that can be put forward."""
+    """A clock that a test can put forward."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -56,7 +56,7 @@ async def _behind(
 
 
 def _reads_late_and_writes_never(writes: str) -> Callable[[Exchange], Step]:
-    """Return a plan by which nothing is answered for a good part of the time, and a write never."""
+    """Return a plan that answers no request for 0.75 of the timeout, and never a write."""
     until = time.monotonic() + 0.75 * TIMEOUT_S
 
     def plan(exchange: Exchange) -> Step:
@@ -69,7 +69,7 @@ def _reads_late_and_writes_never(writes: str) -> Callable[[Exchange], Step]:
 async def test_write_with_any_has_one_deadline_for_all_its_steps(
     verb: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Let the look at the record take 0.75 of the time, and the write that follows as long as it may."""
+    """Let the look at the record take 0.75 of the timeout, and the following write as long as it may."""
     door = CALLS[1]
     key = door.key(names(f"any-{verb}".encode()))
     await door.write(await clients.open(networked_place), key, door.value(1), NEW)
@@ -96,7 +96,7 @@ async def _listed(store: MetadataStore, topic: Topic) -> int:
 async def test_listing_of_a_topic_has_one_deadline_for_all_its_pages(
     call: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Let each page take a quarter of the time. ZooKeeper counts without pages."""
+    """Let each page take a quarter of the timeout. ZooKeeper counts without pages."""
     topic = Topic(names(b"listed"))
     await _fill(await clients.open(networked_place), topic)
     options = StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1)
@@ -131,7 +131,7 @@ async def test_listing_of_a_topic_is_not_charged_for_the_time_of_its_caller(
 async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
     surroundings: Surroundings, clients: Clients, names: Names
 ) -> None:
-    """Let each page wait for another reader, for 0.75 of the time."""
+    """Let each page wait for another reader, for 0.75 of the timeout."""
     place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
     await place.format()
     clock = LeapingClock()
@@ -175,7 +175,7 @@ async def _sqlite_with_a_leaping_clock(
 
 @asynccontextmanager
 async def _busy_writer(store: MetadataStore) -> AsyncIterator[None]:
-    """Keep SQLite's one writer at work until the end of the block."""
+    """Keep SQLite's only writer busy until the end of the block."""
     free, begun = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -195,7 +195,7 @@ async def _busy_writer(store: MetadataStore) -> AsyncIterator[None]:
 async def test_operations_that_come_together_in_sqlite_have_one_deadline(
     surroundings: Surroundings, names: Names
 ) -> None:
-    """Let the time pass while the first 512 wait for another writer."""
+    """Let the timeout pass while the first 512 operations wait for another writer."""
     async with _sqlite_with_a_leaping_clock(surroundings) as (clock, store):
         topics = [Topic(names(b"%d" % number)) for number in range(600)]
         writes = [Write(RecordKey(topic), samples.ranges(1), NEW) for topic in topics]
@@ -211,7 +211,7 @@ async def test_operations_that_come_together_in_sqlite_have_one_deadline(
 
 
 async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
-    """Let the time pass while as much as may be at once is under way: what waits behind that was surely not done."""
+    """Let the timeout pass with the most operations in flight: those that wait behind them surely were not done."""
     async with _sqlite_with_a_leaping_clock(surroundings, gather=True) as (clock, store):
 
         async def write(number: int) -> Version:
@@ -238,7 +238,7 @@ async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings
 async def test_operations_that_come_together_have_one_deadline(
     networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Let each take a quarter of the time, and one wait for the other, as far as they are not sent as one."""
+    """Let each request take a quarter of the timeout; operations that are not sent as one wait for each other."""
     door = CALLS[1]
     keys = [door.key(names(b"together-%d" % number)) for number in range(PAGES)]
     direct = await clients.open(networked_place)
@@ -259,7 +259,7 @@ async def test_operations_that_come_together_have_one_deadline(
 
 
 async def test_write_that_waits_for_a_gate_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
-    """Let the time pass while nobody knows yet whether the metadata are frozen."""
+    """Let the timeout pass while it is not known yet whether the metadata are frozen."""
     place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
     await place.format()
     clock = LeapingClock()

@@ -1,4 +1,4 @@
-"""Prove the checker itself on histories made by hand: it must accept what can have happened and refuse what cannot."""
+"""Prove the checker itself on histories made by hand: it must accept possible histories and refuse impossible ones."""
 
 import itertools
 import random
@@ -177,7 +177,7 @@ def test_keys_are_judged_each_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_runs_of_a_true_register_are_explained_and_a_forged_answer_is_not(seed: int) -> None:
-    """Eight clients at once, a tenth of the answers lost: long enough that only a search with a cache ends."""
+    """Eight clients at once, a tenth of the answers lost: so long that only a search with a cache ends."""
     rng = random.Random(seed)
     calls = _simulated(rng, clients=8, steps=400)
     assert unexplained(calls) == []
@@ -199,7 +199,7 @@ def _assert_times_agree(order: list[Call]) -> None:
 
 
 def _simulated(rng: random.Random, *, clients: int, steps: int) -> list[Call]:
-    """Return what clients of one real register report, each call taking effect at a random moment of its own."""
+    """Return the calls that clients of one real register report; each takes effect at a random moment of its own."""
     calls = []
     state: int | None = ABSENT
     now = 0

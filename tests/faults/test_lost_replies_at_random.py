@@ -1,4 +1,4 @@
-"""Prove over long random runs that lost messages never make a report wrong, whoever else writes at the time.
+"""Prove over long random runs that lost messages never make a report wrong, even if other clients write meanwhile.
 
 Properties: an unknown outcome is never reported as known; no acknowledged write lost; no increment counts twice; a
 version never repeats.
@@ -28,7 +28,7 @@ COUNT_UNIT: Final = 1_000_000
 
 
 async def _random_write(client: RecordingClient, topic: bytes, rng: random.Random, seen: int | None) -> None:
-    """Create, update or delete, on the strength of `seen`; now and then of a guess."""
+    """Create, update or delete, based on the version `seen`; sometimes create on a guess."""
     if seen is None or rng.random() < 0.05:
         await client.put(topic, None)
     elif rng.random() < 0.25:
@@ -63,7 +63,7 @@ class _Overtaker:
 async def test_random_writes_end_as_they_are_reported(
     writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Writes one at a time behind the proxy, most cut once or more, half of these overtaken by another writer."""
+    """Send writes one at a time through the proxy; most are cut at least once, and half of these are overtaken."""
     recorder = Recorder()
     overtaken = losses = 0
     direct_store = await clients.open(networked_place)
@@ -94,7 +94,7 @@ async def test_random_writes_end_as_they_are_reported(
 async def test_no_increment_counts_twice(
     writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Four clients behind a proxy and one beside it count together; the count is that of the increments applied."""
+    """Let four clients behind a proxy and one beside it count together; the count is that of the applied increments."""
     door = CALLS[1]
     topic = names(b"counter")
     recorder = Recorder()
@@ -136,7 +136,7 @@ async def test_no_increment_counts_twice(
 async def test_many_clients_on_few_records_see_one_order(
     writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Creations, updates and deletions by six clients at once, four of them behind a proxy that loses and delays."""
+    """Let six clients create, update and delete at once, four of them behind a proxy that loses and delays."""
     recorder = Recorder()
     door = CALLS[2]
     topics = [names(b"shared-%d" % index) for index in range(writes // 50 + 1)]

@@ -1,4 +1,4 @@
-"""Prove what is reported when nothing comes back before the deadline, and that what arrives after it undoes nothing.
+"""Prove what is reported without a reply before the deadline, and that a request that arrives later undoes nothing.
 
 Properties: an unknown outcome is never reported as known; a deposed owner changes nothing.
 """
@@ -24,7 +24,7 @@ TIMEOUT_S: Final = 1.0
 
 
 async def _with_every_door(scenario: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
-    """Play one scenario through every manager at once: it consists of waiting."""
+    """Run one scenario through every manager at once, since it mostly waits."""
     async with asyncio.TaskGroup() as group:
         for door in CALLS:
             group.create_task(scenario(door))
@@ -34,9 +34,9 @@ async def _with_every_door(scenario: Callable[[Call], Coroutine[Any, Any, None]]
 async def test_request_that_arrives_late_undoes_nothing(
     overtaken: bool, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Hold an update back past its deadline; let another write, or nobody; then let the held update arrive.
+    """Hold an update back past its deadline; let another client write, or none; then let the held update arrive.
 
-    ZooKeeper ends a session's old connection when its client comes by another, and with it what has not arrived.
+    When a client joins its session by another connection, ZooKeeper ends the old one, with the requests in flight.
     """
 
     async def scenario(door: Call) -> None:
@@ -70,7 +70,7 @@ async def test_request_that_arrives_late_undoes_nothing(
 async def test_reply_that_never_comes_leaves_the_outcome_open(
     networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Answer nothing any more on the connection of an update: it was applied, and its caller is not told otherwise."""
+    """Stop all replies on the connection of an update: it was applied, and no report to its caller denies that."""
 
     async def scenario(door: Call) -> None:
         recorder = Recorder()
@@ -85,7 +85,7 @@ async def test_reply_that_never_comes_leaves_the_outcome_open(
             await networked.behind(proxy, networked_place).open(options) as store,
         ):
             client = recorder.client("behind the proxy", store, door)
-            # A client that gives the silent connection up in time may still learn of it by another.
+            # A client that leaves the silent connection in time may still read the outcome by another one.
             assert await client.put(topic, standing, mine) in (Unknown(), Done())
             assert await direct.read(topic) == mine
         recorder.check()
@@ -97,7 +97,7 @@ async def test_reply_that_never_comes_leaves_the_outcome_open(
 async def test_server_that_does_not_come_back_leaves_the_outcome_open(
     action: Action, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Cut an update off, and every connection after it: its caller cannot know. The next one surely was not sent."""
+    """Cut an update off, and every later connection: its outcome is unknown. The next update surely was not sent."""
 
     async def scenario(door: Call) -> None:
         recorder = Recorder()

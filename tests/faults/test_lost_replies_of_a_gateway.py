@@ -1,4 +1,4 @@
-"""Prove that reports stay right when the Thrift2 gateway dies, hangs, or repeats a write behind its caller's back.
+"""Prove that reports stay right when the Thrift2 gateway dies, hangs, or repeats a write unknown to its caller.
 
 Properties: an unknown outcome is never reported as known; no acknowledged write lost; no increment counts twice.
 """
@@ -61,9 +61,9 @@ async def test_server_paused_past_the_deadline(
     names: Names,
     rng: random.Random,
 ) -> None:
-    """Freeze a server for longer than a write may take: the writes in flight are uncertain, whatever becomes of them.
+    """Freeze a server for longer than a write may take: the writes in flight are reported as uncertain.
 
-    What the frozen server had received it carries out when it goes on, long after the callers were told.
+    The frozen server applies received writes when it resumes, long after the reports to the callers.
     """
     launcher = faulty_servers.launcher
     topics = [names(b"%s-%d" % (frozen.encode(), number)) for number in range(8)]
@@ -81,7 +81,7 @@ async def test_server_paused_past_the_deadline(
 
 
 class WrongAnswers:
-    """What the gateway answered to each conditional write, by the token that names it."""
+    """The answers of the gateway to each conditional write, by the token of the write."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class WrongAnswers:
         return _ObservedConnection(self, *args, **kwargs)
 
     def note(self, method: str, arguments: tuple[Any, ...], answer: Any) -> None:
-        """Look at one call and its answer."""
+        """Record one call and its answer."""
         with self._lock:
             if method == "checkAndMutate":
                 receipt = arguments[-1].mutations[-1].put.columnValues[0].qualifier
@@ -105,7 +105,7 @@ class WrongAnswers:
                         self._receipts.add(name)
 
     def wrong_on_first_asking(self) -> int:
-        """Count writes that were sent once, answered False, and had been applied, as their receipts prove."""
+        """Count writes that were sent once, answered with False, and yet applied, as their receipts prove."""
         with self._lock:
             return sum(self._answers[receipt] == [False] for receipt in self._receipts)
 
@@ -122,7 +122,7 @@ class _ObservedConnection(Connection):
 
 
 KILLS_MAX: Final = 16
-"""About every second one does it."""
+"""Kills at most; about every second one has the wanted effect."""
 
 
 @pytest.mark.full
@@ -134,10 +134,10 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
     rng: random.Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kill the region server under many writes until the gateway has denied one that it did; none is misreported.
+    """Kill the region server under many writes until the gateway has denied an applied one; none is misreported.
 
     The gateway repeats a write whose answer it lost, finds the condition no longer true, and answers False, though its
-    first try was applied. That it happened is seen on the wire: one request, answered False, and its receipt there.
+    first attempt was applied. The wire shows it: one request, answered with False, and its receipt in the store.
     """
     observer = WrongAnswers()
     monkeypatch.setattr(driver, "Connection", observer.connection)

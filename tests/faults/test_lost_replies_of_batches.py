@@ -1,6 +1,6 @@
-"""Prove that of many creations that travel together each ends as it is reported, whatever is lost on the way.
+"""Prove that each of many creations sent together ends as it is reported, even if messages are lost on the way.
 
-Properties: an unknown outcome is never reported as known; nobody takes his own record for another's.
+Properties: an unknown outcome is never reported as known; no client takes its own record for another's.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ def ranges(number: int) -> LedgerRanges:
 async def test_each_creation_of_a_batch_ends_as_it_is_reported(
     action: Action, cuts: int, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
-    """Lose messages about a batch: a third of its records are there already, a third were deleted, a third are new."""
+    """Lose messages about a batch: a third of its records exist already, a third were deleted, and a third are new."""
     direct = await clients.open(networked_place)
     topics = [Topic(names(f"{action.name} {cuts} {number}".encode())) for number in range(MANY)]
     standing = {

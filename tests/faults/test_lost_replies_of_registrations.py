@@ -1,7 +1,7 @@
-"""Prove that a start count of the standalone hub is never given twice, whatever messages are lost.
+"""Prove that a start count of the standalone hub is never given twice, even if messages are lost.
 
-Properties: every count that was given is new; what the record says afterwards covers all of them; an unknown outcome is
-reported as unknown, in time.
+Properties: every count that was given is new; the record afterwards covers all of them; an unknown outcome is reported
+as unknown, in time.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def test_lost_message_repeats_no_count(
     networked_place: Place,
     clients: Clients,
 ) -> None:
-    """Lose the answer to a registration, or the registration itself; others start before it is repeated."""
+    """Lose the answer to a registration, or the registration itself; other hubs start before the next attempt."""
     await _forget(networked_place, clients)
     direct = await clients.open(networked_place)
     given = [await direct.register_standalone(*HUB) for _ in range(before)]
@@ -92,7 +92,7 @@ async def test_lost_message_repeats_no_count(
 async def test_replaced_while_the_answer_was_lost_stays_replaced(
     networked: Networked, networked_place: Place, clients: Clients
 ) -> None:
-    """The old hub may learn that it had a count of its own before, but takes none from its successor."""
+    """The old hub may learn the count that it had before, but takes none from its successor."""
     await _forget(networked_place, clients)
     direct = await clients.open(networked_place)
 
@@ -121,7 +121,7 @@ async def test_no_answer_in_time_is_reported_as_unknown(
     direct = await clients.open(networked_place)
     assert await direct.register_standalone(*HUB) == 1
     options = StoreOptions(operation_timeout_s=2)
-    # Also on another connection nothing is answered: a client that left the silent one early could read the outcome.
+    # Other connections get no answers either: a client that left the silent one early could read the outcome there.
     async with (
         networked.proxy(networked_place, mute_from(networked.write)) as proxy,
         await networked.behind(proxy, networked_place).open(options) as store,

@@ -21,7 +21,7 @@ Others: TypeAlias = Callable[[RecordingClient, bytes], Awaitable[None]]
 
 
 async def _nobody(_client: RecordingClient, _topic: bytes) -> None:
-    """Leave the record alone."""
+    """Do not change the record."""
 
 
 async def _one_write(client: RecordingClient, topic: bytes) -> None:
@@ -89,7 +89,7 @@ async def test_each_write_ends_as_it_is_reported(
     clients: Clients,
     names: Names,
 ) -> None:
-    """Lose the answer to a write, or the write itself, one or more times; others use the time before the repetition."""
+    """Lose the answer to a write, or the write itself, one or more times; others write before the next attempt."""
     direct_store = await clients.open(networked_place)
 
     async def through(door: Door) -> None:

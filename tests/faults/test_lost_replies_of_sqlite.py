@@ -1,4 +1,4 @@
-"""Prove that reports stay right when other processes die over the file, or when the disk is full.
+"""Prove that reports stay right when other processes die while they write the file, or when the disk is full.
 
 Properties: an unknown outcome is never reported as known; no acknowledged write lost; a refused write changed nothing.
 """
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def _lock_held(path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Let another process hold the write lock, in a transaction that it has written much in."""
+    """Let another process hold the write lock, in a transaction with many writes."""
     holder = subprocess.Popen(
         [sys.executable, "-m", "tests.faults.support.sqlite_lock_holder", str(path)],
         stdout=subprocess.PIPE,
@@ -57,7 +57,7 @@ async def _records(store: MetadataStore, count: int) -> list[Any]:
 
 
 async def test_kill_9_of_the_process_that_holds_the_lock_lets_the_others_go_on(path: Path) -> None:
-    """Writes wait for the lock; its holder dies in the middle of a transaction, of which nothing is left."""
+    """Writes wait for the lock. Its holder dies in the middle of a transaction, which leaves no trace."""
     async with await open_metadata(f"sqlite://{path}") as store:
         versions = await _records(store, 20)
         wal = path.with_name(path.name + "-wal")
@@ -68,7 +68,7 @@ async def test_kill_9_of_the_process_that_holds_the_lock_lets_the_others_go_on(p
                 asyncio.create_task(DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(100 + number), version))
                 for number, version in enumerate(versions)
             ]
-            # Reads go on beside a writer, and see nothing of what is not committed.
+            # Reads continue beside a writer, and do not see its uncommitted writes.
             for number, version in enumerate(versions):
                 found = await DOOR.read(store, DOOR.key(b"%d" % number))
                 assert found is not None
@@ -83,7 +83,7 @@ async def test_kill_9_of_the_process_that_holds_the_lock_lets_the_others_go_on(p
 
 
 async def test_lock_held_past_the_deadline_is_surely_not_applied(path: Path) -> None:
-    """A write that never got its turn says so, and is not carried out when the lock becomes free."""
+    """A write that never got the lock fails with a definite error, and is not applied when the lock becomes free."""
     options = StoreOptions(operation_timeout_s=1.0)
     async with await open_metadata(f"sqlite://{path}", options) as store:
         versions = await _records(store, 5)
@@ -103,7 +103,7 @@ async def test_lock_held_past_the_deadline_is_surely_not_applied(path: Path) -> 
 
 @pytest.mark.parametrize("limit", [200_000, 1_000_000])
 async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limit: int, path: Path) -> None:
-    """Let the system refuse a process to write on: what was acknowledged is there, what was surely refused is not."""
+    """Let the system refuse further writes of a process: acknowledged records exist, surely refused ones do not."""
     async with await open_metadata(f"sqlite://{path}"):
         pass
     command = [sys.executable, "-m", "tests.faults.support.sqlite_full_disk", f"sqlite://{path}", str(limit)]
@@ -126,7 +126,7 @@ async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limi
 
 
 async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -> None:
-    """Limit the pages of the file, as a full disk does: SQLite takes the whole transaction back, and says so."""
+    """Limit the pages of the file, as a full disk does: SQLite rolls the whole transaction back, and reports it."""
     told: dict[str, dict[str, Any]] = {}
     async with await open_metadata(f"sqlite://{path}") as store:
         thread = store._backend.writer  # type: ignore[attr-defined]

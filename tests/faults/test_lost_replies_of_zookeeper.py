@@ -37,7 +37,7 @@ def networked(request: pytest.FixtureRequest) -> Any:
 
 
 def _expire(address: str, session: tuple[int, bytes]) -> None:
-    """End a session from outside: join it as its client would after a reconnection, and close it."""
+    """End a session from outside: join it as its client does after a reconnect, and close it."""
     client = KazooClient(hosts=address, client_id=session, timeout=JOIN_TIMEOUT_S)
     client.start(timeout=JOIN_TIMEOUT_S)
     assert client.client_id[0] == session[0], "the session was there to be ended"
@@ -48,7 +48,7 @@ def _expire(address: str, session: tuple[int, bytes]) -> None:
 async def test_session_expires_under_writes(
     networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """End the session of a client several times, with writes in flight and with replies lost, and it starts anew."""
+    """End the session of a client several times, with writes in flight and lost replies; it starts new sessions."""
     topics = [names(b"%d" % number) for number in range(6)]
     address = MetadataUrl.parse(networked_place.url).hosts
     expiries = 3
@@ -88,7 +88,7 @@ async def test_creation_together_with_the_parent_ends_as_it_is_reported(
     clients: Clients,
     names: Names,
 ) -> None:
-    """Lose the one transaction that makes a record and its parent, or the answer to it; others use the time."""
+    """Lose the one transaction that makes a record and its parent, or its answer; others write meanwhile."""
     direct_store = await clients.open(networked_place)
     first, topic = names(b"first"), names(b"topic")
     recorder = Recorder()
@@ -98,7 +98,7 @@ async def test_creation_together_with_the_parent_ends_as_it_is_reported(
         await networked.behind(proxy, networked_place).open() as store,
     ):
         behind = recorder.client("behind the proxy", store, door)
-        await behind.put(first, None)  # Tells that parents are missing.
+        await behind.put(first, None)  # Teaches the client that parents are missing.
         cut = Step(action, meanwhile=lambda: OTHERS[others](direct, topic))
         proxy.plan = scripted(networked.write, [cut])
         outcome = await behind.put(topic, None)
@@ -133,7 +133,7 @@ async def test_creations_in_one_transaction_end_each_as_it_is_reported(
         await replace(networked.behind(proxy, networked_place), gather=True).open() as store,
     ):
         writers = [recorder.client(f"writer {number}", store, door) for number in range(len(topics))]
-        await writers[0].put(names(b"first"), None)  # Tells that parents are missing.
+        await writers[0].put(names(b"first"), None)  # Teaches the client that parents are missing.
         before = proxy.seen.total()
         sent: list[int] = []
 
@@ -177,7 +177,7 @@ async def test_server_killed_and_restarted_in_the_middle(
 async def test_server_paused_past_the_deadline(
     networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Freeze the server for longer than a write may take; what it had received it carries out when it goes on."""
+    """Freeze the server for longer than a write may take; it applies received writes when it resumes."""
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(8)]
     store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))

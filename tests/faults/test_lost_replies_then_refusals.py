@@ -1,4 +1,4 @@
-"""Prove that a store which refuses a write after it lost the answer to it is never taken for one that did nothing.
+"""Prove that a refusal after a lost answer to the same write is never taken for a proof that the write was not done.
 
 Property: an unknown outcome is never reported as known. SQLite is not here: it makes one attempt at a write.
 """
@@ -34,14 +34,14 @@ DOOR: Final = CALLS[1]
 
 
 async def _read_only(servers: RunningServers, place: Place, door: Call) -> None:
-    """Let the table take no more writes, though it can be read."""
+    """Make the table read-only."""
     async with Administrator(servers.address("hbase")) as administrator:
         table = Tables(MetadataUrl.parse(place.url).path.strip("/")).name(door.kind)
         await administrator.set_read_only(table, is_read_only=True)
 
 
 async def _dropped(servers: RunningServers, place: Place, _door: Call) -> None:
-    """Drop the tables, which only another access path than the one under test does in one go."""
+    """Drop the tables by another access path, since the one under test cannot do it at once."""
     await drop_tables(f"hbase://{servers.address('zookeeper')}{MetadataUrl.parse(place.url).path}")
 
 
@@ -89,7 +89,7 @@ async def test_refusal_after_a_lost_answer_is_uncertain(
     await place.format()
     key, first, second = DOOR.key(b"topic"), DOOR.value(1), DOOR.value(2)
     direct = await clients.open(place)
-    # In ZooKeeper the first record of a topic takes more requests, by which its node is made.
+    # In ZooKeeper the first record of a topic takes more requests, which make its node.
     await NEIGHBOUR.write(direct, NEIGHBOUR.key(b"topic"), NEIGHBOUR.value(1), NEW)
     version = NEW if is_new else await DOOR.write(direct, key, first, NEW)
     was_applied = []

@@ -1,4 +1,4 @@
-"""Prove that the proxy does to a connection what its plan says, and nothing else."""
+"""Prove that the proxy does to a connection exactly what its plan says."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from tests.faults.support.wires import ThriftWire, ZooKeeperWire
 
 
 class _Upstream:
-    """A server that answers every call, in Thrift's framing of names, with what it was asked; it notes all it got."""
+    """A server that answers every call with the request, in Thrift's framing of names; it records all requests."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []

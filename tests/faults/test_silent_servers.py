@@ -1,6 +1,6 @@
-"""Prove that whoever waited for a server in vain is told which one it was.
+"""Prove that the error of a call that waited for a silent server names that server.
 
-The first that a person does about an error of this kind is to look at that server.
+An operator with an error of this kind first looks at that server.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from tests.faults.support.network import NETWORKED, Networked
 from tests.servers import RunningServers
 
 SILENT: Final = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1", "hbase+thrift": "thrift2"}
-"""The server that is paused, by the backend."""
+"""The server that the test pauses, by backend."""
 
 
 @pytest.fixture(scope="session", params=[row for row in NETWORKED if row.label in SILENT], ids=lambda row: row.label)
 def networked(request: pytest.FixtureRequest) -> Any:
-    """The backends on the servers that everybody shares."""
+    """The backends on the servers that all tests share."""
     return request.param
 
 
 async def test_every_error_names_the_server_that_was_silent(
     networked: Networked, networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names
 ) -> None:
-    """In the first round requests were sent; in later ones some wait for a connection, or for where rows are."""
+    """In the first round requests were sent. In later ones some wait for a connection, or for the region of a row."""
     launcher = faulty_servers.launcher
     store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
     ranges = store.persistence
@@ -48,7 +48,7 @@ async def test_every_error_names_the_server_that_was_silent(
             *(ranges.delete(topic, version) for topic, version in zip(topics, versions, strict=True)),
             return_exceptions=True,
         )
-    # What a server has begun when it is stopped it may still answer.
+    # A server may still answer requests that it had begun when it was paused.
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert len(errors) > len(outcomes) / 2
     assert {type(error) for error in errors} == {UncertainStateError, MetadataUnavailableError}

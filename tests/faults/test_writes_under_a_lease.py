@@ -1,7 +1,7 @@
-"""Prove that a write which the network held up does not reach the store after the lease that it was made under.
+"""Prove that a write that the network holds up does not reach the store after the end of its lease.
 
 Properties: it is refused once the lease has run out, as surely not done, or as uncertain if an attempt of it was lost;
-and the record is what it was.
+and the record is unchanged.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
 
 LEASE_S: Final = 2.0
 TIMEOUT_S: Final = 60.0
-"""Of an operation, which ends with the lease."""
+"""The timeout of an operation; the operation ends with the lease."""
 S: Final = SubscriberId(b"s")
 
 
@@ -40,7 +40,7 @@ class _Leased:
     until: float = float("inf")
 
     async def found(self) -> Versioned[SubscriptionData] | None:
-        """Return the record as another client finds it."""
+        """Return the record as another client reads it."""
         return await self.beside.subscriptions.read(self.topic, S)
 
     async def delete(self) -> None:

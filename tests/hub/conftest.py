@@ -35,7 +35,7 @@ def hub_options(tmp_path: Path) -> HubOptions:
 
 @pytest.fixture
 async def start_hub(hub_options: HubOptions, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StartHub]:
-    """Start a hub: `start_hub(disk=..., **options)`. One after the other may serve the same data directory."""
+    """Start a hub: `start_hub(disk=..., **options)`. One hub after the other may serve the same data directory."""
     hubs: list[Hub] = []
     open_store = LocalLedgerStore.open
 

@@ -1,8 +1,8 @@
-"""Clients that do anything in any order, while topics are released, ledgers deleted and hubs restarted, lose nothing.
+"""Clients act in any order while topics are released, ledgers deleted and hubs restarted, and lose nothing.
 
-The promises that are held to: ids are 1, 2, 3 ... per topic; an acknowledged message is delivered under its id; each
-attachment delivers without gap, from no further than behind what was consumed; a new subscription misses nothing that
-was published after it was answered.
+The checked promises are: ids are 1, 2, 3 ... per topic. An acknowledged message is delivered under its id. Each
+attachment delivers without gap, from the message after the consumed ones or before it. A new subscription misses no
+message published after its answer.
 """
 
 import random
@@ -25,17 +25,17 @@ _SUBSCRIBERS = [SubscriberId(b"s%d" % number) for number in range(3)]
 
 @dataclass
 class Subscribed:
-    """What is known of a subscription: no message after `consumed` may be missed."""
+    """The known state of a subscription: it may miss no message after `consumed`."""
 
     consumed: int
     next_id: int | None = None
-    """What the attachment must deliver next; None before its first delivery."""
+    """The id that the attachment must deliver next; None before its first delivery."""
     newest: int = 0
 
 
 @dataclass
 class World:
-    """A hub, its clients, and what was promised to them."""
+    """A hub, its clients, and the promises made to them."""
 
     hub: Hub
     source: random.Random
@@ -49,7 +49,7 @@ class World:
         return max((local for name, local in self.acknowledged if name == topic), default=0)
 
     async def client(self) -> WireClient:
-        """Return a channel that is open, as far as is known; now and then a new one."""
+        """Return a channel that is open as far as known; now and then a new one."""
         self.look()
         for each in [each for each in self.clients if each.is_closed]:
             self.clients.remove(each)
@@ -59,7 +59,7 @@ class World:
         return self.source.choice(self.clients)
 
     def look(self) -> None:
-        """Hold what was delivered to the promises."""
+        """Check the deliveries against the promises."""
         for client in self.clients:
             new = client.received[self.seen.get(client, 0) :]
             self.seen[client] = len(client.received)
@@ -76,7 +76,7 @@ class World:
         if subscription is None:
             return
         if subscription.next_id is None or local != subscription.next_id:
-            # The first of an attachment. What this test has not consumed comes again, and nothing is left out.
+            # This is the first delivery of an attachment. Unconsumed messages are delivered again, without gap.
             assert local <= subscription.consumed + 1, (delivery, subscription)
         subscription.next_id = local + 1
         subscription.newest = max(subscription.newest, local)
@@ -107,14 +107,14 @@ class World:
             preferences=SubscriptionPreferences(message_window_size=window),
             force_attach=self.source.random() < 0.7,
         )
-        # The answer comes before the first delivery, so what was known before is what the delivery is held to.
+        # The answer precedes the first delivery, so check the delivery against the state before the request.
         existing = self.subscriptions.get((topic, subscriber))
         if existing is None:
             self.subscriptions[topic, subscriber] = Subscribed(consumed=1 << 62)
         answer = await client.request(topic, action)
         if existing is None:
             if answer.status is StatusCode.SUCCESS:
-                # Messages may have been stored without an answer that got here, so the hub itself is asked.
+                # The hub may have stored messages whose answers are missing, so ask it directly.
                 owned = self.hub.topics.get(topic)
                 self.subscriptions[topic, subscriber].consumed = owned.log.last_id if owned else 1 << 61
             else:
@@ -190,16 +190,17 @@ class World:
         try:
             await chosen()
         except ChannelClosedError:
-            # A forced attach after an event, or a release: the outcome is not known, and the promises stay.
+            # A forced attach after an event, or a release, closed the channel: its outcome is unknown, and the promises
+            # stay.
             self.forget_what_is_open()
 
     def forget_what_is_open(self) -> None:
-        """Drop subscriptions of which it is not known whether they were made, or deleted."""
+        """Drop subscriptions that may or may not have been created or deleted."""
         for key in [key for key, each in self.subscriptions.items() if each.consumed >= 1 << 62]:
             del self.subscriptions[key]
 
     async def settle(self) -> None:
-        """Attach to everything, and wait for the last message of each."""
+        """Attach to every subscription, and wait for the last message of each."""
         self.look()
         for client in self.clients:
             await client.close()

@@ -1,4 +1,4 @@
-"""A disk that fails under a hub: an error for who publishes, no gap and no id twice for who subscribes."""
+"""A disk that fails under a hub: publishers receive an error, and subscribers see no gap and no id twice."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ _KIB = 1 << 10
 
 
 def fails(code: int) -> Callable[[Path], None]:
-    """Return what a disk does that fails with an error number."""
+    """Return a disk call that fails with an error number."""
 
     def fail(_: Path) -> None:
         raise OSError(code, os.strerror(code))
@@ -42,7 +42,7 @@ def ids_of(answers: list[Answer]) -> list[int]:
 
 
 async def published(client: WireClient) -> int:
-    """Publish until the hub takes it: the store goes on once it has its reserve again. Return the id."""
+    """Publish until the hub accepts it, which needs the store's reserve; return the id."""
     ids: list[int] = []
 
     async def is_published() -> bool:
@@ -174,7 +174,7 @@ async def test_a_failed_sync_is_uncertain_and_the_topic_is_taken_up_again(
 
 
 async def test_a_disk_that_fails_at_random_never_makes_a_gap(start_hub: StartHub, connect: Connect) -> None:
-    """Whatever fails and when: acknowledged messages stay under their ids, and ids have no gap."""
+    """Whatever fails at any time, acknowledged messages stay under their ids, and ids have no gap."""
     disk = FaultyDisk()
     hub = await start_hub(disk=disk, ledger_messages_max=7)
     client = await connect(hub)

@@ -1,4 +1,4 @@
-"""Publishing, over the wire: ids without gap, what the hub fills in, what it keeps, and the order of answers."""
+"""Publishing, over the wire: ids without gap, fields that the hub sets or keeps, and the order of answers."""
 
 import itertools
 
@@ -43,7 +43,7 @@ async def test_an_answer_has_the_id_that_is_delivered(client: WireClient) -> Non
 
 
 async def test_the_answer_is_the_captured_frame(client: WireClient) -> None:
-    """The test vectors of the protocol, both ways, except for the number of the request."""
+    """Compare with the protocol's test vectors, both ways, except for the request number."""
     client.send_frame(bytes.fromhex("0801100020012800320154a2030612040a026d30"))
     await client.answer(1)
     assert client.received == [Answer(txn_id=1, published=MessageSeqId(1))]
@@ -65,7 +65,7 @@ async def test_header_and_unknown_fields_are_kept(client: WireClient) -> None:
     await client.subscribed(T, b"s")
     sent = pb.Message(body=b"m", header=pb.MessageHeader(messageType="kind"))
     sent.header.properties.entries.add(key="colour", value=b"red")
-    unknown = bytes((99 << 3 & 0x7F | 0x80, 99 >> 4, 5)) + b"\xa2\x06\x03abc"  # Field 99 a number, 100 a text.
+    unknown = bytes((99 << 3 & 0x7F | 0x80, 99 >> 4, 5)) + b"\xa2\x06\x03abc"  # Field 99 is a number, field 100 a text.
     body = sent.SerializeToString() + unknown
     expected = pb.Message.FromString(body)
     request = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.PUBLISH, txnId=9, topic=T)
@@ -156,7 +156,7 @@ async def test_remote_components_survive_a_restart(start_hub: StartHub, connect:
 
 
 async def test_one_message_cannot_fill_a_topic_with_remote_components(client: WireClient) -> None:
-    """Each message repeats them all, so whoever may send any number could make a topic unusable for good."""
+    """Each later message repeats them all. So a client without a limit could make a topic unusable for good."""
     message = pb.Message(body=b"m")
     for number in range(20_000):
         message.msgId.remoteComponents.add(region=b"%020d" % number, seqId=1)
@@ -187,7 +187,7 @@ async def test_ids_go_on_after_a_release(hub: Hub, client: WireClient) -> None:
 
 
 async def test_publishes_that_wait_for_ledgers_survive_a_release(start_hub: StartHub, connect: Connect) -> None:
-    """A topic that rolls ledgers while it is released: what was acknowledged stays, what was not has an error."""
+    """A topic rolls ledgers while it is released. Acknowledged messages stay, and the others get an error."""
     hub = await start_hub(ledger_messages_max=2)
     client = await connect(hub)
     total = 0

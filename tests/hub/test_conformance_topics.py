@@ -1,4 +1,4 @@
-"""Topics, over the wire: claimed, taken over, released, redirected, by whatever name, kept or not."""
+"""Topics, over the wire: claims, takeovers, releases, redirects, all kinds of names, durable or not."""
 
 import asyncio
 from typing import Any, Final
@@ -49,7 +49,7 @@ async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
 
 
 async def write_ranges(hub: Hub, *ranges: LedgerRange) -> None:
-    """Write the record of the topic, as somebody else would."""
+    """Write the record of the topic, as another client would."""
     await hub.metadata.persistence.write(T, LedgerRanges(ranges), ANY)
 
 
@@ -60,14 +60,14 @@ async def release(hub: Hub, topic: bytes = T) -> None:
 
 
 async def abandon(hub: Hub) -> None:
-    """Have the topic owned by a former start of the hub, which never released it, and not by this one."""
+    """Make a former start of the hub own the topic, which never released it, instead of this one."""
     await release(hub)
     former = HubInfo(host=hub.me.host, port=hub.me.port, epoch=hub.me.epoch - 1)
     await hub.metadata.ownership.write(T, former, NEW)
 
 
 async def ledger_with(hub: Hub, first: int, last: int, *, seal: bool) -> int:
-    """Return a ledger that holds the messages `first` to `last`, as a former owner left it."""
+    """Return a ledger with the messages `first` to `last`, as a former owner left it."""
     ledger_id = await hub.ledgers.create()
     for number in range(first, last + 1):
         stored = Message(b"%d" % number).accepted(MessageSeqId(number), b"standalone").encode()
@@ -105,7 +105,7 @@ async def test_any_request_claims_a_topic_that_exists(hub: Hub, client: WireClie
 async def test_requests_that_need_a_subscription_make_no_topic(
     fleeting: Hub, connect: Connect, should_claim: bool
 ) -> None:
-    """They are answered as if it were there: nobody is subscribed to it either way."""
+    """The hub answers as if the topic existed: either way, it has no such subscription."""
     client = await connect(fleeting)
     for topic in (T, b"live.1"):
         for action, status in (
@@ -127,7 +127,7 @@ async def test_requests_that_need_a_subscription_make_no_topic(
 async def test_requests_that_make_no_topic_keep_their_place_beside_those_that_do(
     hub: Hub, connect: Connect, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    """What comes before a SUBSCRIBE finds nothing, whether or not it is looked for already; what comes after does."""
+    """Requests before a SUBSCRIBE find nothing, whether or not the look-up has begun. Requests after it do."""
     exists, may_go = hub.metadata.has_topic, asyncio.Event()
 
     async def held(topic: Topic) -> bool:
@@ -142,7 +142,7 @@ async def test_requests_that_make_no_topic_keep_their_place_beside_those_that_do
         (Unsubscribe(S), StatusCode.SUCCESS),
         (ATTACH, StatusCode.CLIENT_NOT_SUBSCRIBED),
     )
-    # One connection has its requests for a subscription carried out one after the other anyway.
+    # On one connection, requests for one subscription run one after the other anyway.
     clients = [await connect(hub) for _ in expected]
     sent = []
     for client, (action, _) in zip(clients, expected, strict=True):
@@ -189,7 +189,7 @@ async def test_whether_a_topic_exists_is_not_guessed(
 async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(
     start_hub: StartHub, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A standalone hub has somebody to redirect to only while it does not know that it was replaced."""
+    """A standalone hub can redirect only until it knows that it was replaced."""
     monkeypatch.setattr(standalone, "CHECK_S", 3600.0)
     hub = await start_hub()
     client = await connect(hub)
@@ -206,7 +206,7 @@ async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(
 
 @pytest.mark.parametrize("epoch", [1, 2, 30, 4294967330])
 async def test_a_topic_of_a_hub_of_a_former_cluster_is_taken_over(hub: Hub, client: WireClient, epoch: int) -> None:
-    """Its epoch is the number of a node in ZooKeeper, which may be less than a start count, the same, or far more."""
+    """Its epoch is the number of a ZooKeeper node, which may be less than a start count, equal, or far greater."""
     other = HubInfo(host="10.1.2.3", port=4080, epoch=epoch)
     await hub.metadata.ownership.write(T, other, NEW)
     assert await client.publish(T, b"m") == 1
@@ -254,7 +254,7 @@ async def test_a_takeover_writes_the_ranges_even_if_nothing_changes(hub: Hub, cl
 async def test_a_takeover_that_fails_leaves_the_topic_to_be_taken_over(
     hub: Hub, client: WireClient, monkeypatch: pytest.MonkeyPatch, former: str
 ) -> None:
-    """Who claims it next has to shut out what its former owner may still write, and knows that by its record alone."""
+    """The next claim must shut out late writes of the former owner, and knows only from the record that it must."""
     owner = hub.me if former == "this hub" else HubInfo(host="10.1.2.3", port=4080, epoch=7)
     await hub.metadata.persistence.write(T, LedgerRanges(), NEW)
     await hub.metadata.ownership.write(T, owner, NEW)
@@ -347,7 +347,7 @@ async def test_a_ledger_that_is_gone_is_an_error_and_takes_no_topic(hub: Hub, cl
 
 
 async def test_an_owner_that_is_fenced_gives_the_topic_up_and_takes_it_anew(hub: Hub, client: WireClient) -> None:
-    """As after a takeover that this hub does not know of yet."""
+    """This happens after a takeover that this hub does not know of yet."""
     await client.publish_many(T, b"1", b"2")
     (last,) = await ranges_of(hub)
     await hub.ledgers.open_and_fence(last.ledger_id)
@@ -359,7 +359,7 @@ async def test_an_owner_that_is_fenced_gives_the_topic_up_and_takes_it_anew(hub:
 
 async def test_an_owner_whose_ranges_were_changed_gives_the_topic_up(hub: Hub, client: WireClient) -> None:
     await client.publish_many(T, b"1", b"2")
-    await write_ranges(hub, *await ranges_of(hub))  # A version that this hub does not have.
+    await write_ranges(hub, *await ranges_of(hub))  # The write gives the record a version that this hub does not know.
     ids = []
     for _ in range(10):
         answer = await client.request(T, Publish(Message(b"m")))
@@ -494,7 +494,7 @@ async def test_topics_that_one_connection_asks_for_do_not_wait_for_those_of_anot
     hub = await start_hub(acquisitions_max=2)
     greedy, modest = await connect(hub), await connect(hub)
     with locked(hub):
-        # One of them the other asks for as well, much later.
+        # The other client later asks for one of these topics as well.
         sent = [greedy.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(500)]
         await eventually(lambda: hub.topics.waiting == 498, "the greedy one waits")
         asked = [modest.send(topic, Publish(Message(b"m"))) for topic in (b"mine", b"T400")]
@@ -531,7 +531,7 @@ async def test_too_many_topics_that_wait_are_refused(start_hub: StartHub, connec
     assert {(await client.answer(txn_id)).status for txn_id in sent[:17]} == {StatusCode.SUCCESS}
 
 
-# ------------------------------------------------------------------------------------- metadata that do not answer
+# ---------------------------------------------------------------------------------------- metadata without answers
 
 
 async def test_metadata_that_do_not_answer_are_an_error_and_owned_topics_serve_on(
@@ -559,7 +559,7 @@ async def test_a_ledger_that_the_metadata_do_not_take_costs_no_id(start_hub: Sta
     with locked(hub):
         answers = [await client.request(T, Publish(Message(b"m"))) for _ in range(3)]
         ids += [each.published.local for each in answers if each.published is not None]
-        # The ledger at hand takes them, unless it is not known whether the record says that it has ended.
+        # The current ledger takes them, unless the record may already say that it has ended.
         expected = {StatusCode.SUCCESS, StatusCode.SERVICE_DOWN, StatusCode.UNCERTAIN_STATE}
         assert {each.status for each in answers} <= expected
     for _ in range(5):
@@ -619,12 +619,12 @@ async def test_names_beyond_the_limits_are_malformed(client: WireClient, name: b
     await client.publish(T, b"m")
 
 
-# ------------------------------------------------------------------------------------------ not kept at all
+# ---------------------------------------------------------------------------------------------- not durable
 
 
 @pytest.fixture
 async def fleeting(start_hub: StartHub) -> Hub:
-    """A hub some of whose topics are not kept."""
+    """A hub with some topics that are not durable."""
     return await start_hub(non_durable_topics=("live.*", "nobody"), cache_bytes=10_000)
 
 

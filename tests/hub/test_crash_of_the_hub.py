@@ -1,7 +1,7 @@
-"""Prove that nothing acknowledged is lost, moved or repeated without need while a hub is killed again and again.
+"""Prove that no acknowledged message is lost, moved or repeated without need when a hub is killed repeatedly.
 
-Properties: no acknowledged message lost; order per topic; no gap in acknowledged ids; a consume pointer never goes back
-past what it was known to have reached, but for what a crash may forget.
+Properties: no acknowledged message lost; order per topic; no gap in acknowledged ids; a consume pointer never moves
+back, except by what a crash may forget.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PUBLISHERS: Final = 2
 ROAMERS: Final = 3
 LEDGER_MESSAGES: Final = 20
 RATE_MIN: Final = 20.0
-"""Acknowledged messages a second, over a run with all its crashes, below which it proves nothing."""
+"""A run with fewer acknowledged messages a second, over all its crashes, proves nothing."""
 
 PROMISE: Final = Promise(consume_interval=20, patience_s=2.0)
 FLUSH_S: Final = 0.5
@@ -38,14 +38,14 @@ SETTINGS: Final = (
     f"ledger_messages_max={LEDGER_MESSAGES}",
     "retention_interval_s=0.3",
     "topic_sweep_s=0.2",
-    "cache_bytes=20000",  # Little enough that those who lag read from the ledgers.
+    "cache_bytes=20000",  # The cache is so small that slow subscribers read from the ledgers.
     "read_retry_s=0.2",
 )
 QUICK_FLUSH: Final = f"consume_flush_s={FLUSH_S}"
 NO_FLUSH: Final = "consume_flush_s=3600"
 RELEASING: Final = "topic_age_s=2"
 WAYS: Final[tuple[tuple[str, ...], ...]] = ((NO_FLUSH,), (QUICK_FLUSH,), (QUICK_FLUSH, RELEASING))
-"""What is different from one start to the next: only the interval, or also time, or a release stores the pointers."""
+"""The differences between starts: the pointers are stored by the interval alone, by the time too, or by a release."""
 
 
 Step: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -56,7 +56,7 @@ def _topic(number: int) -> bytes:
 
 
 class _Harm:
-    """What is done to the hub of a run, and the record of it."""
+    """The faults of a run, and their record."""
 
     def __init__(self, hub: RunningHub, load: CrashWorkload, source: random.Random) -> None:
         self._hub = hub
@@ -65,33 +65,33 @@ class _Harm:
         self.pids = [hub.pid]
         self.kills = 0
         self.way = WAYS[0]
-        """How the hub is started next."""
+        """The settings of the next start."""
 
     @property
     def _flush_s(self) -> float:
         return FLUSH_S if QUICK_FLUSH in self._hub.settings else math.inf
 
     async def kill(self) -> None:
-        """Crash it and start it again."""
+        """Crash the hub and start it again."""
         self.kills += 1
         await self._crash()
         await self._start()
 
     async def kill_later(self) -> None:
-        """Crash it after time enough to have stored what it must not forget."""
+        """Crash the hub after it had the time to store what it must not forget."""
         await asyncio.sleep(PROMISE.patience_s + 2 * FLUSH_S)
         await self.kill()
 
     async def _crash(self) -> None:
         flush_s = self._flush_s
         began = time.monotonic()
-        # On a busy machine it answers for some time yet before the signal is sent.
+        # On a busy machine, the hub may still answer before the signal is sent.
         await asyncio.to_thread(self._hub.kill)
         end = HubEnd(began, time.monotonic(), is_crash=True, consume_flush_s=flush_s)
         self._load.history.ends.append(end)
 
     async def kill_while_starting(self) -> None:
-        """Crash it, and crash it again somewhere in its recovery."""
+        """Crash the hub, and crash it again during its recovery."""
         await self._crash()
         process = self._hub.begin()
         self.pids.append(process.pid)
@@ -100,14 +100,14 @@ class _Harm:
         await self._start()
 
     async def stop(self) -> None:
-        """End it in order, and start it again."""
+        """End the hub in order, and start it again."""
         began = time.monotonic()
         await asyncio.to_thread(self._hub.stop)
         self._load.history.ends.append(HubEnd(began, time.monotonic(), is_crash=False))
         await self._start()
 
     async def pause(self) -> None:
-        """Have the process stand still for a while."""
+        """Stop the process for a while."""
         since = time.monotonic()
         os.kill(self._hub.pid, signal.SIGSTOP)
         await asyncio.sleep(self._source.uniform(0.2, 2.0))
@@ -130,7 +130,7 @@ class _Harm:
 async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_again(
     kills: int, others: int, tmp_path: Path
 ) -> None:
-    """Kill, stop and pause the hub under its publishers and subscribers, and judge all that they saw."""
+    """Kill, stop and pause the hub under its publishers and subscribers, and check all that they recorded."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**9))
     print(f"repeat with {SEED_VARIABLE}={seed}")
     source = random.Random(seed)
@@ -171,9 +171,9 @@ async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_ag
 
 
 def _ways(harm: _Harm, steps: Sequence[Step], source: random.Random) -> list[tuple[str, ...]]:
-    """Return how the hub is started before each of the steps, and in the end."""
+    """Return the settings for the start before each step, and for the last one."""
     ways = [source.choice(WAYS)]
-    later = itertools.cycle(WAYS[:2])  # What a crash forgets is seen best where one thing alone stores pointers.
+    later = itertools.cycle(WAYS[:2])  # A crash shows best what it forgets when only one mechanism stores pointers.
     for step in reversed(steps):
         if step == harm.kill_later:
             ways.append(next(later))
@@ -183,7 +183,7 @@ def _ways(harm: _Harm, steps: Sequence[Step], source: random.Random) -> list[tup
 
 
 async def _begin(load: CrashWorkload) -> None:
-    """Have everything run: subscribers of two kinds, and some of them from the first message on."""
+    """Start all clients: subscribers of two kinds, some of them from the first message on."""
     attached = []
     for number in range(TOPICS):
         attached.append(asyncio.Event())
@@ -201,9 +201,9 @@ async def _begin(load: CrashWorkload) -> None:
 
 
 async def _assert_ranges(directory: Path, load: CrashWorkload) -> None:
-    """Look into the metadata: ranges end where the messages do, and consumed ones are gone.
+    """Check the metadata: ranges end where the messages do, and consumed ones are gone.
 
-    How long a range is says nothing: its ledger takes messages for as long as a busy disk needs to make the next one.
+    The length of a range proves nothing: its ledger takes messages until a busy disk has made the next one.
     """
     async with await open_metadata(f"sqlite://{directory / 'data' / 'metadata.db'}") as store:
         for number in range(TOPICS):

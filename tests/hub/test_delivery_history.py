@@ -1,4 +1,4 @@
-"""Prove the judgement over deliveries on histories made by hand: what can happen passes, and each breach is caught."""
+"""Prove the check of deliveries with histories made by hand: it passes possible ones, and finds each breach."""
 
 import random
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ def _session(first: int, last: int, *, at: float = SUBSCRIBED, subscriber: str =
 
 
 def _ten(*sessions: Session) -> DeliveryHistory:
-    """Ten messages, all acknowledged between 11 and 20.5 s."""
+    """Return ten messages, all acknowledged between 11 and 20.5 s."""
     return DeliveryHistory([_publish(number) for number in range(1, 11)], list(sessions))
 
 
 def _after_crash(first: int, *, confirmed_at: float, is_stored: bool = False, over: float = 40.0) -> DeliveryHistory:
-    """Five messages consumed, which the hub confirmed; a crash from 40 s on; and the rest from `first` on."""
+    """Return five messages with confirmed consumes, a crash from 40 s on, and the deliveries from `first` on."""
     before = _session(1, 10)
     before.consumed.append((5, confirmed_at - 0.2))
     before.confirmations.append(Confirmation(5, confirmed_at - 0.1, confirmed_at, is_stored))
@@ -80,7 +80,7 @@ GOOD = dict(_good())
 
 
 def _consumed(last: int, then: Session) -> DeliveryHistory:
-    """A consume up to `last` that the hub confirmed, and what it delivered when it was asked again."""
+    """Return a confirmed consume up to `last`, and the session that follows."""
     before = _session(1, 10)
     before.consumed.append((last, 30.0))
     before.confirmations.append(Confirmation(last, 30.1, 30.2))
@@ -196,7 +196,7 @@ def test_random_runs_of_a_true_topic_are_accepted_and_each_forgery_is_caught(see
 
 
 def _simulated(source: random.Random) -> DeliveryHistory:
-    """Return what the clients of a hub that keeps its promise record: it crashes, forgets, and delivers again."""
+    """Return the records of clients of a correct hub: it crashes, forgets, and delivers again."""
     history = DeliveryHistory()
     log: list[bytes] = []
     pointer = stored = 0

@@ -1,4 +1,4 @@
-"""Prove that a frozen hub writes nothing, keeps what it is to write later, and does not stay frozen for ever."""
+"""Prove that a frozen hub writes nothing, keeps its pending writes, and does not stay frozen for ever."""
 
 import asyncio
 import contextlib
@@ -121,7 +121,7 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     assert [second.body, third.body] == [b"1", b"2"]
     await subscription.consume(third.seq_id)
     await until(lambda: _consumed(hub, last), "the hub has taken the consume")
-    # One that goes away has its pointer kept all the same.
+    # The hub keeps the pointer of a subscription that closes.
     await subscription.close()
     for path in ("/seek?topic=news&subscriber=gone&to=end", "/unsubscribe?topic=news&subscriber=gone"):
         assert (await ask(hub, "POST", path)).status == 503
@@ -205,7 +205,7 @@ async def test_freeze_that_nobody_sees_to_is_lifted_for_all(start_hub: StartHub,
     await freeze.begin()
     assert (await ask(hub, "POST", "/freeze")).status == 200
     keeping = asyncio.create_task(freeze.keep())
-    # Kept up, it lasts for longer than it is granted for.
+    # A freeze that is kept lasts longer than its lease.
     await asyncio.wait([keeping], timeout=2 * _SHORT_S)
     assert await is_frozen(hub)
     keeping.cancel()
@@ -250,7 +250,7 @@ async def test_hub_that_starts_in_a_freeze_is_frozen_until_that_ends(start_hub: 
     with pytest.raises(ServiceDownError, match="frozen"):
         await client.publish(NEWS, b"1")
     again = freeze_of(hub)
-    await again.begin()  # The same migration, given again.
+    await again.begin()  # This is the same migration, started again.
     await again.lift()
     await until(lambda: _is_thawed(hub), "the hub goes on by itself")
     await client.publish(NEWS, b"1")

@@ -1,7 +1,7 @@
-"""A standalone hub on a small file system that is full: it says so, and consuming alone brings it back.
+"""A standalone hub on a small file system that is full: it reports that, and consumes alone bring it back.
 
-The file system is a real one in memory, which the hub mounts over its data directory where only it sees it. The ledgers
-and the metadata share it, as they do on the disk of a standalone hub.
+The file system is a real one in memory. The hub mounts it over its data directory, where no other process sees it. The
+ledgers and the metadata share it, as they do on the disk of a standalone hub.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _SETTINGS: Final = (
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    """A hub whose data directory has 16 MiB. The mount goes when the process does, and everything in it with it."""
+    """A hub with a data directory of 16 MiB. The mount and its content vanish with the process."""
     (tmp_path / "data").mkdir()
     script = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
     alone = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(tmp_path / "data"))
@@ -59,7 +59,7 @@ async def test_consuming_alone_brings_a_hub_back_whose_messages_filled_the_disk(
 
 
 async def test_consuming_goes_on_while_others_fill_the_disk(hub: RunningHub) -> None:
-    """The hub sees it without a failed publish, stores consume pointers, and gives back what they free."""
+    """The hub notices the full disk without a failed publish. It stores consume pointers, and frees consumed space."""
     async with await WireClient.connect(hub.port) as client:
         await client.subscribed(T, S)
         for _ in range(8):
@@ -82,7 +82,7 @@ async def test_consuming_goes_on_while_others_fill_the_disk(hub: RunningHub) -> 
 
 
 async def _publish_until_refused(client: WireClient) -> int:
-    """Publish until the hub refuses; return how many it took. Whatever it does not take, it says is not stored."""
+    """Publish until the hub refuses; return the number of accepted messages. Every refusal must be definite."""
     count = 0
     while True:
         sent = [client.send(T, Publish(Message(_BODY))) for _ in range(_BURST)]
@@ -106,7 +106,7 @@ def _fill(path: Path) -> None:
 
 
 def _why_not_ready(hub: RunningHub) -> bool:
-    """Say whether the hub tells that its disk is full."""
+    """Return whether the hub reports that its disk is full."""
     hindrances = _get(hub, "/ready")["hindrances"]
     assert not hindrances or "the disk is full" in hindrances[0]
     return bool(hindrances)

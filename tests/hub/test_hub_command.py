@@ -1,4 +1,4 @@
-"""Prove how the process of a hub starts and ends: its words, its signals, its exit codes, and what it leaves behind."""
+"""Prove how the hub's process starts and ends: its output, signals, exit codes, and the files that it leaves."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ _DEADLINE_S = 60.0
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    """A hub that is not started yet, and does not survive the test."""
+    """A hub that is not started yet, and is killed at the end of the test."""
     prepared = RunningHub(tmp_path / "hub")
     try:
         yield prepared
@@ -59,14 +59,14 @@ def locked(file: Path) -> Iterator[None]:
 
 @contextmanager
 def silent_server() -> Iterator[socket.socket]:
-    """A server that accepts connections and never says anything."""
+    """A server that accepts connections and never sends anything."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(_DEADLINE_S)
         yield listener
 
 
 def failed_start(hub: RunningHub) -> str:
-    """Return the last line of a start that must fail, which is all there is to see but the log."""
+    """Return the last line of a start that must fail, without a traceback."""
     hub.begin()
     assert hub.wait() != 0
     assert "Traceback" not in hub.log
@@ -88,7 +88,7 @@ def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def last_owner(hub: RunningHub) -> Any:
-    """Return who the metadata name as the owner of the topic, past the hub."""
+    """Return the owner of the topic in the metadata, read without the hub."""
 
     async def read() -> Any:
         async with await open_metadata(f"sqlite://{hub.data / 'metadata.db'}") as store:
@@ -156,8 +156,8 @@ def test_first_steps_keep_the_data_where_hedwig_admin_looks(tmp_path: Path) -> N
     ],
 )
 def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, code: ExitCode) -> None:
-    # Neither the number of consumes nor the time has the pointer stored: only the end does.
-    # The run of this test may itself be one that ignores the signal.
+    # Neither the number of consumes nor the time stores the pointer: only the end does. The process that runs this test
+    # may ignore the signal.
     with ExitStack() as stack:
         with born_with(signal.SIG_DFL, number):
             hub = stack.enter_context(RunningHub(tmp_path, "consume_interval=1000000", "consume_flush_s=1 d"))
@@ -232,7 +232,7 @@ def test_a_second_signal_ends_it_at_once(hub: RunningHub) -> None:
     with locked(hub.data / "metadata.db"):
         process.send_signal(signal.SIGTERM)
         until_blocking(lambda: "SIGTERM: shutting down" in hub.log, "the first signal is taken")
-        # Within a second it is the same as the first.
+        # A signal within a second counts as the same one.
         until_blocking(ended_by_another, "a later one ends it")
         assert hub.wait() == 128 + signal.SIGTERM
     assert "SIGTERM again: ending at once" in hub.log
@@ -280,7 +280,7 @@ def test_a_taken_port_is_said_in_one_line(tmp_path: Path, option: str) -> None:
     assert line.startswith(f"error: cannot listen on 127.0.0.1:{port}")
     assert re.search("address already in use", line, re.IGNORECASE)
     assert hub.wait() == ExitCode.USAGE
-    # Nothing is left of the attempt that would keep the next one from working.
+    # The failed attempt leaves nothing that would stop the next one.
     RunningHub(tmp_path).start().kill()
 
 
@@ -300,7 +300,7 @@ def test_a_store_of_another_standalone_hub_is_said_in_one_line(hub: RunningHub, 
     hub.start()
     hub.stop()
     url = f"sqlite://{hub.data / 'metadata.db'}"
-    with RunningHub(tmp_path / "own") as other:  # It has its id from here.
+    with RunningHub(tmp_path / "own") as other:  # The store gets its id here.
         other.stop()
         other.arguments = ("--metadata", url)
         line = failed_start(other)

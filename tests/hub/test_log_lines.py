@@ -1,4 +1,4 @@
-"""What befalls many topics at once takes a few lines of the log, and loses no count."""
+"""An event of many topics at once takes a few lines of the log, and their counts are complete."""
 
 import logging
 import re
@@ -17,7 +17,7 @@ _WINDOW_S = 0.1
 
 
 class _Kept(logging.Handler):
-    """Keeps the texts of what it is given."""
+    """Keeps the texts of its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ def kept() -> _Kept:
 
 @pytest.fixture
 def log(kept: _Kept) -> Iterator[logging.Logger]:
-    """A logger whose lines go to `kept` by way of the handler."""
+    """Return a logger whose lines go through the handler to `kept`."""
     log = logging.Logger("some.module")
     handler = CountingHandler(kept, _WINDOW_S)
     log.addHandler(handler)
@@ -43,7 +43,7 @@ def log(kept: _Kept) -> Iterator[logging.Logger]:
 
 
 def _told(texts: list[str]) -> int:
-    """Return how many lines these texts stand for."""
+    """Return the number of lines that these texts stand for."""
     found = [re.search(r"\[and ([\d,]+) more", text) for text in texts]
     return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in found)
 

@@ -1,4 +1,4 @@
-"""A hub whose registration is over says nothing more of what it owned, also not what it has handed to a connection."""
+"""A hub without a registration sends nothing more for its topics, not even bytes that a connection already has."""
 
 from hedwig.model import SubscriberId, Topic
 from tests.hub.conftest import Connect, StartHub
@@ -7,7 +7,7 @@ from tests.hub.support.wire_client import eventually
 T, S = Topic(b"T"), SubscriberId(b"s")
 _BODY = b"x" * (64 << 10)
 _COUNT = 400
-"""More than the buffers of the kernel take, 25 MiB in all."""
+"""These are 25 MiB in all, more than the kernel's buffers hold."""
 
 
 async def test_what_a_client_has_not_taken_by_then_is_not_sent_any_more(start_hub: StartHub, connect: Connect) -> None:

@@ -1,4 +1,4 @@
-"""Prove that a hub which ends in order leaves no publish in doubt: each is stored, or surely refused."""
+"""Prove that a hub that ends in order leaves no publish in doubt: each is stored, or definitely refused."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ from tests.hub.support.wire_client import WireClient
 
 _TOPICS = 40
 _PUBLISHERS = 8
-"""For each topic."""
+"""The publishers of each topic."""
 
 
 async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_publishes_that_wait_for_a_ledger_are_refused_when_the_time_for_th
             assert (await client.request(b"news", subscribe)).status is StatusCode.SUCCESS
             with _locked(hub.data / "metadata.db"):
                 sent = [client.send(b"news", Publish(Message(b"%d" % number))) for number in range(100)]
-                # It is behind them on the channel, and its answer says that they were read.
+                # This request follows them on the channel, so its answer shows that the hub has read them.
                 await client.answer(client.send_raw(topic=b"news", type=pb.START_DELIVERY))
                 assert hub.process is not None
                 hub.process.send_signal(signal.SIGTERM)

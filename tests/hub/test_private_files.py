@@ -1,4 +1,4 @@
-"""Nobody but its owner reads what a hub keeps, whatever the umask, and whatever former releases left."""
+"""Only its owner can read a hub's files, whatever the umask, and whatever files former releases left."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ WITHOUT_UMASK: Final = ("sh", "-c", 'umask 000; exec "$@"', "sh")
 
 
 def _modes(*places: Path) -> dict[str, int]:
-    """Return what group and others may do to directories, and to all that is in them, by name."""
+    """Return the rights of group and others for directories and all their files, by name."""
     everything = [path for place in places for path in (place, *place.rglob("*"))]
     return {path.name: path.stat().st_mode & 0o077 for path in everything}
 
@@ -29,7 +29,7 @@ async def _use(hub: RunningHub) -> None:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    """A hub in a process that takes no rights from files by itself."""
+    """Run a hub whose process removes no rights from files by its umask."""
     with RunningHub(tmp_path, "ledger_messages_max=2", launcher=WITHOUT_UMASK) as running:
         yield running
 

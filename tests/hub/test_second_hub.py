@@ -1,7 +1,7 @@
-"""Prove what a second standalone hub does to the first one: it is refused, or it replaces it, and never shares with it.
+"""Prove that a second standalone hub is refused, or replaces the first one, and never shares with it.
 
-Properties: at most one acknowledging owner of a topic, from the moment on in which the replaced hub has noticed; a
-replaced hub changes nothing in the metadata of its successor; no topic ever gets the messages of another.
+Properties: at most one acknowledging owner of a topic, once the replaced hub has noticed; a replaced hub changes
+nothing in the metadata of its successor; no topic ever gets the messages of another.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ U: Final = b"u"
 
 
 def _hub(directory: Path, name: str, *settings: str, replaces: bool = False) -> RunningHub:
-    """A hub of its own data, on metadata that all hubs of the test share."""
+    """Return a hub with data of its own, on metadata that all hubs of the test share."""
     arguments = ("--replace-standalone",) if replaces else ()
     shared = f"metadata=sqlite://{directory / 'shared.db'}"
     return RunningHub(directory / name, shared, *settings, arguments=arguments)
 
 
 async def _publish(hub: RunningHub, topic: bytes, count: int) -> list[int | StatusCode]:
-    """Publish one after the other; return the ids, or the statuses of what was refused, 503 if the hub ended."""
+    """Publish one after the other; return the ids, or the statuses of refused ones, 503 if the hub ended."""
     told: list[int | StatusCode] = []
     try:
         async with await WireChannel.open(hub.port) as channel:
@@ -113,7 +113,8 @@ async def test_replaced_hub_takes_no_topic_from_its_successor(tmp_path: Path) ->
             for topic in (T, U):
                 assert await _publish(second, topic, 3) == [1, 2, 3]
             for topic in (T, U):
-                # It may be owner of one in its own eyes; its next change of the metadata shows that it is not.
+                # The first hub may still consider itself the owner. Its next change of the metadata shows that it is
+                # not.
                 assert not any(type(each) is int for each in await _publish(first, topic, 20))
             for topic in (T, U):
                 assert await _publish(second, topic, 3) == [4, 5, 6]
@@ -153,8 +154,9 @@ async def test_topic_whose_messages_are_elsewhere_is_refused_and_gets_no_others(
 async def test_copy_of_a_data_directory_with_the_same_metadata_replaces_the_hub_that_it_was_copied_from(
     tmp_path: Path,
 ) -> None:
-    """A copy cannot be told from a restart: the first hub ends, and what it had acknowledged since the copy is there
-    only in its own directory. What the copy writes goes on from what it holds.
+    """A copy looks like a restart to the first hub's metadata, so the first hub ends.
+
+    Messages acknowledged since the copy are only in the first hub's directory. The copy continues from its own content.
     """
     with _hub(tmp_path, "first") as first:
         await _subscribe(first, T, b"s")

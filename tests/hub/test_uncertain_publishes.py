@@ -1,4 +1,4 @@
-"""Prove that a publish that the hub cannot vouch for either way is no definite refusal to the client either."""
+"""Prove that the client gets no definite refusal for a publish whose outcome the hub does not know."""
 
 import errno
 import os

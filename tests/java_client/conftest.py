@@ -30,9 +30,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDrive
 
 @pytest.fixture(scope="module", params=["ours", "original"])
 def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """The hub under test, and the original as the proof that the expectation is right."""
+    """The hub under test, and the original, which proves that the expectation is right."""
     if request.param == "ours":
-        # Not any port: one for outgoing connections may be taken by such a one while the hub is down.
+        # A port outside the range of outgoing connections: one of those could take the port while the hub is down.
         port = choose_port((), random.Random())
         with RunningHub(tmp_path_factory.mktemp("our-hub"), f"port={port}") as ours:
             yield ours
@@ -43,20 +43,20 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def ours(hub: Hub) -> bool:
-    """Tell whether the hub is ours: for the places where it differs from the original on purpose."""
+    """Return whether the hub is ours, for cases in which it differs from the original on purpose."""
     return isinstance(hub, RunningHub)
 
 
 @pytest.fixture(params=[False, True], ids=["simple", "multiplexed"])
 def shared(request: pytest.FixtureRequest) -> bool:
-    """Tell whether the subscriptions of a client share one channel."""
+    """Return whether the subscriptions of a client share one channel."""
     found: bool = request.param
     return found
 
 
 @pytest.fixture
 def connect(driver: JavaClientDriver, hub: Hub, shared: bool) -> Iterator[Connect]:
-    """Open clients, which are closed when the test ends."""
+    """Open clients; they are closed when the test ends."""
     with contextlib.ExitStack() as stack:
 
         def opened(**properties: Value) -> JavaClient:

@@ -1,4 +1,4 @@
-"""The unmodified Java client works with our hub as with the original: each expectation is tried on both."""
+"""Prove that the unmodified Java client works with our hub as with the original, by trying each expectation on both."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.java_client.support.driver import JavaError
 from tests.java_client.support.hubs import Hub
 
 ANN, BOB = b"ann", b"bob"
-# What a hub accepts at most as one frame, less the 4 bytes of its length.
+# The largest frame that a hub accepts, less the 4 bytes of its length.
 FRAME_BYTES_MAX = 1_258_287
 
 
@@ -27,7 +27,7 @@ def test_published_messages_get_the_ids_1_2_3(client: JavaClient, topic: bytes) 
 
 
 def test_publishes_in_flight_are_answered_in_order(client: JavaClient, topic: bytes) -> None:
-    # Before the client knows the owner, publishes may overtake each other on connections of their own.
+    # Before the client knows the owner, each publish has a connection of its own, and may overtake others.
     client.publish(topic, b"first")
     assert client.publish_many(topic, 500, in_flight=100) == list(range(2, 502))
 
@@ -49,7 +49,7 @@ def test_an_empty_body_arrives(client: JavaClient, topic: bytes) -> None:
 
 def test_a_message_near_the_limit_arrives_whole(client: JavaClient, topic: bytes, ours: bool) -> None:
     subscription = client.listen(topic, ANN)
-    # The original's bookies refuse what its hub accepts: their own frames end at 1 MiB.
+    # The original's bookies refuse messages that its hub accepts: their own frames end at 1 MiB.
     big = b"big" * ((FRAME_BYTES_MAX - 200 if ours else 1_000_000) // 3)
     assert client.publish(topic, big) == 1
     assert subscription.take(1)[0].body == big
@@ -92,8 +92,8 @@ def test_a_client_goes_on_after_a_refused_subscribe(
 ) -> None:
     with pytest.raises(JavaError):
         client.subscribe(topic, ANN, mode=Mode.ATTACH)
-    # The original closes the channel. On a shared one, whatever the client sends next may get lost, or be carried out
-    # without the client hearing of it, so there only another client can be relied on.
+    # The original closes the channel. On a shared one, the client's next requests may get lost, or run without an
+    # answer. So there the test uses another client.
     going_on = client if ours or not shared else connect()
     subscription = going_on.listen(topic, ANN)
     going_on.publish(topic, b"first")
@@ -203,7 +203,7 @@ def test_delivery_stops_and_goes_on(client: JavaClient, topic: bytes) -> None:
 
 
 def test_a_client_that_handles_nothing_gets_everything_later(connect: Connect, topic: bytes) -> None:
-    """In simple mode it stops reading at 10 messages; the hub must wait, and serve others meanwhile."""
+    """In simple mode it stops reading at 10 messages. The hub must wait, and serve others meanwhile."""
     slow = connect(max_outstanding_messages=10).subscribe(topic, ANN)
     slow.start(hold=True)
     client = connect()
@@ -222,7 +222,7 @@ def test_a_client_that_handles_nothing_gets_everything_later(connect: Connect, t
 
 
 def test_delivery_goes_on_after_the_last_automatic_consume(client: JavaClient, topic: bytes) -> None:
-    """The client sends a consume for every 5 messages and keeps the rest to itself, so 2 of 12 come again."""
+    """The client sends a consume after every 5 messages only, so 2 of 12 are delivered again."""
     subscription = client.listen(topic, ANN)
     client.publish_many(topic, 12)
     assert subscription.ids(12) == list(range(1, 13))
@@ -240,7 +240,7 @@ def test_the_application_decides_when_it_consumes_itself(connect: Connect, topic
     again = client.listen(topic, ANN)
     assert again.ids(10) == list(range(1, 11)), "nothing was consumed"
     again.consume(3)
-    # Closing overtakes what the client has not written yet, which it has when it receives something later.
+    # A close overtakes unwritten requests. They are written once the client receives a later message.
     client.publish(topic, b"eleventh")
     assert again.ids(1) == [11]
     again.close()
@@ -248,7 +248,7 @@ def test_the_application_decides_when_it_consumes_itself(connect: Connect, topic
     ids = later.ids(1)
     deadline = time.monotonic() + PATIENCE_S
     while not ours and ids != [4] and time.monotonic() < deadline:
-        # What comes on another channel the original may take up before the consume that was written on the first.
+        # The original may handle requests on another channel before the consume on the first one.
         later.close()
         later = client.listen(topic, ANN)
         ids = later.ids(1)
@@ -304,7 +304,7 @@ def test_a_bound_beside_a_subscription_without_one(client: JavaClient, topic: by
     client.subscribe(topic, ANN, bound=5).close()
     client.subscribe(topic, BOB).close()
     client.publish_many(topic, 20)
-    # The original has one bound for all subscriptions of a topic, the weakest; ours keeps to what each one asked for.
+    # The original uses the weakest bound for all subscriptions of a topic; our hub uses the bound of each.
     start = 16 if ours else 1
     assert client.listen(topic, ANN).ids(21 - start) == list(range(start, 21))
     assert client.listen(topic, BOB).ids(20) == list(range(1, 21))
@@ -319,7 +319,7 @@ def test_a_window_holds_back_what_is_too_far_ahead(connect: Connect, topic: byte
     assert narrow.ids(4) == [1, 2, 3, 4]
     narrow.consume(2)
     assert narrow.ids(2) == [5, 6]
-    # Publishes and their way to the other subscriber take their time, in which a seventh message would come.
+    # Publishing and delivering to the other subscriber takes long enough for a seventh message to arrive.
     client.publish_many(topic, 10)
     assert wide.ids(10) == list(range(11, 21))
     assert narrow.waiting == 0
@@ -365,9 +365,9 @@ def test_a_client_that_was_thrown_off_comes_back_when_the_other_closes(connect: 
 
 
 def _on_both_hubs(quick: bool) -> pytest.MarkDecorator:
-    """Try our hub with either kind of channels, and the original, which starts slowly, with one alone unless asked.
+    """Run with our hub on both kinds of channels, and with the original, which starts slowly, on one kind unless asked.
 
-    `quick` says which: whether with channels that subscriptions share.
+    `quick` is the kind for the original: whether subscriptions share a channel.
     """
     long = pytest.mark.full
     rows = [
@@ -391,18 +391,18 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(
     hub.kill()
     assert told.event() == "TOPIC_MOVED", "the client's word for a lost channel"
     try:
-        # Each channel learns of the end by itself; before, it sends once more, and nobody answers.
+        # Each channel notices the end by itself. Before that, it sends once more, and gets no answer.
         with pytest.raises(JavaError, match=r"CouldNotConnectException|ServiceDownException|UncertainStateException"):
             client.publish(topic, b"nobody there")
     finally:
         hub.start()
     assert client.publish(topic, b"eighth") == 8
     if not ours:
-        # The original does not always serve subscriptions again, least of all on a shared channel: a request that comes
-        # while it takes the topic over may stay without answer, and the client waits for that for ever. Ours has to.
+        # The original does not always serve subscriptions again, least of all on a shared channel. It may never answer
+        # a request that arrives while it takes the topic over, and the client waits for ever. Our hub must serve them.
         return
     for subscription in subscriptions:
-        # How much comes again depends on how often the hub stores what was consumed; then it goes on without gap.
+        # The hub's interval of storing consumes decides how many messages come again. After that there is no gap.
         first = subscription.ids(1)[0]
         assert 1 <= first <= 8
         assert subscription.ids(8 - first) == list(range(first + 1, 9))
@@ -415,11 +415,11 @@ def test_an_orderly_end_of_our_hub_forgets_no_consume(connect: Connect, hub: Hub
     subscription = client.listen(topic, ANN)
     client.publish_many(topic, 7)
     assert subscription.ids(7) == list(range(1, 8))
-    # After the answer to this the hub has all consumes: they went before it on the channel, or the channel has ended.
+    # Once this is answered, the hub has all consumes: they came first on the channel, or the channel has ended.
     subscription.close()
     subscription = client.listen(topic, ANN)
     hub.stop()
     hub.start()
     assert client.publish(topic, b"eighth") == 8
-    # The original knows no orderly end: SIGTERM costs it what it had not stored, up to 50 consumes.
+    # The original has no orderly end: SIGTERM loses the consumes that it has not stored, up to 50.
     assert subscription.ids(1) == [8 if ours else 1]

@@ -1,4 +1,4 @@
-"""The original client's benchmark program runs to its end against both hubs, and its numbers are read."""
+"""Prove that the original client's benchmark runs to its end against both hubs, and that its numbers are read."""
 
 import random
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 120.0
 
 @pytest.fixture
 def first_topic() -> int:
-    """The number of the first topic: the program makes its names of numbers."""
+    """The number of the first topic: the program builds topic names from numbers."""
     return random.Random().randrange(1_000_000, 1_000_000_000)
 
 

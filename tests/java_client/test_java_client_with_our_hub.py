@@ -1,4 +1,4 @@
-"""What the unmodified Java client meets at our hub only: topics that are released, filters in Python, and TLS."""
+"""Prove what the unmodified Java client meets only at our hub: released topics, filters in Python, and TLS."""
 
 import random
 import subprocess
@@ -22,7 +22,7 @@ ANN, BOB = b"ann", b"bob"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """A hub that listens for TLS too, and has a filter under the name of a Java class."""
+    """A hub that also listens for TLS, and has a filter under the name of a Java class."""
     directory = tmp_path_factory.mktemp("our-hub")
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     subject = ["-subj", "/CN=localhost", "-days", "2", "-keyout", str(key), "-out", str(certificate)]
@@ -40,7 +40,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 
 def release(hub: RunningHub, topic: bytes) -> bool:
-    """Let the hub release a topic, through its admin endpoint; tell whether it owned it just then."""
+    """Make the hub release a topic, through its admin endpoint; return whether it owned the topic."""
     url = f"http://{hub.admin}/release?{urllib.parse.urlencode({'topic': topic})}"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=PATIENCE_S):
@@ -53,7 +53,7 @@ def release(hub: RunningHub, topic: bytes) -> bool:
 
 
 def take_up_to(subscription: JavaSubscription, last: int) -> None:
-    """Take messages until `last` comes; they may come again, and leave no gap."""
+    """Take messages until `last` arrives; they may repeat, but leave no gap."""
     seen = 0
     while seen < last:
         [local] = subscription.ids(1)
@@ -64,7 +64,7 @@ def take_up_to(subscription: JavaSubscription, last: int) -> None:
 def test_a_client_recovers_when_its_topic_is_released(connect: Connect, hub: RunningHub, topic: bytes) -> None:
     client = connect()
     subscription = client.listen(topic, ANN)
-    # A shared channel is closed with the topic, and the others on it recover too.
+    # The hub closes a shared channel with the topic. The other subscriptions on it recover too.
     neighbour = client.listen(topic + b"-neighbour", ANN)
     told = client.listen(topic, BOB, resubscribe=False)
     assert client.publish(topic, b"first") == 1
@@ -95,8 +95,8 @@ def test_nothing_is_lost_when_a_topic_is_released_again_and_again(
         if seen // 300 > releases:
             releases += release(hub, topic)
     publisher.join(PATIENCE_S)
-    # Not in order: the client forgets the owner with each closed channel, and until it knows it again its publishes go
-    # on new connections each, and overtake each other.
+    # Not in order: with each closed channel the client forgets the owner. Until it knows the owner again, each publish
+    # uses a new connection, and may overtake others.
     assert sorted(answers) == list(range(2, 3002))
     assert releases >= 5
 

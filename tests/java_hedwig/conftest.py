@@ -1,4 +1,4 @@
-"""Fixtures of the tests against the running original: one stack, which starts where only we have written."""
+"""Fixtures of the tests against the running original: one stack, which starts where only our code has written."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaStack]:
-    """The original, started for the first time where only we have written."""
+    """The original, first started where only our code has written."""
     with JavaStack(tmp_path_factory.mktemp("java-hedwig") / "servers") as started:
         started.start_stores()
         with asyncio.Runner() as runner:
@@ -38,7 +38,7 @@ async def _lay_out(url: str) -> None:
 
 @pytest.fixture
 async def shared(stack: JavaStack) -> AsyncIterator[MetadataStore]:
-    """The hub's metadata, opened by us while it runs."""
+    """The hub's metadata, which our code opens while the hub runs."""
     async with await open_metadata(stack.metadata_url) as opened:
         yield opened
 

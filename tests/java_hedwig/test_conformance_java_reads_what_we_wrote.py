@@ -1,4 +1,4 @@
-"""Prove that the running original reads, serves and continues what we wrote, and what becomes of our stamp there."""
+"""Prove that the running original reads, serves and continues our records, and what it does to our stamp."""
 
 import re
 from dataclasses import replace
@@ -34,7 +34,7 @@ __all__: list[str] = []
 S: Final = SubscriberId(b"s")
 ATTACH: Final = pb.SubscribeRequest.ATTACH
 _NEWER: Final = b"\x92\x7d\x05newer"
-"""Field 2002 of five bytes, which nobody knows."""
+"""Field 2002 of five bytes, which no reader knows."""
 TOPICS: Final = f"{REGION_PATH}/topics"
 
 
@@ -81,7 +81,7 @@ async def test_hub_does_not_touch_what_has_an_escaped_name(
     born = stack.hub_info(raw).epoch
     for topic, component in ESCAPED_TOPICS.items():
         below = [node for path, node in nodes.items() if path.startswith(f"/{component}/")]
-        # The ledgers, the parent of the subscriptions, and these.
+        # The ledgers, the parent of the subscriptions, and the two subscriptions.
         assert len(below) == 4
         assert all(node.czxid < born and not node.ephemeral for node in below)
         for name in (S, ESCAPED_SUBSCRIBER):
@@ -112,7 +112,7 @@ async def test_console_of_the_original_reads_our_records(
     )
     listed = re.search(r"^\[(.*)\]$", stack.console("show", "topics"), re.MULTILINE)
     assert listed is not None
-    # It lists the nodes directly under `topics`, so escaped names appear as they are spelled there.
+    # The console lists the nodes directly under `topics`, so it shows escaped names as stored.
     assert {"console", *ESCAPED_TOPICS.values()} <= set(listed[1].split(", "))
 
 
@@ -134,11 +134,11 @@ async def test_hub_attaches_to_our_subscription_with_the_preferences_that_we_sto
     with stack.client() as client, stack.client() as other:
         effective = client.subscribe(topic, S, mode=ATTACH)
         assert effective == preferences(wanted.options, 100, EXISTING_FILTER, 2)
-        # Where we stored no preferences, it takes the record for one of release 4.0: a bound of 0, which is no bound.
+        # The original takes a record without preferences for one of release 4.0: a bound of 0, which is no bound.
         assert other.subscribe(topic, b"bare", mode=ATTACH) == preferences(bound=0)
         assert [other.publish(topic, body) for body in (b"a", b"b", b"c")] == [1, 2, 3]
         assert client.deliveries(2) == [(1, b"a"), (2, b"b")]
-        # The window holds the third back until a consume.
+        # The window holds the third message back until a consume.
         client.consume(topic, S, 1)
         assert client.deliveries(1) == [(3, b"c")]
         assert other.deliveries(3) == [(1, b"a"), (2, b"b"), (3, b"c")]
@@ -183,7 +183,8 @@ async def test_delivery_starts_at_our_pointer_and_ledgers_go_on_after_ranges_tha
     now = await shared.persistence.read(topic)
     assert now is not None
     assert [one.ledger_id for one in now.value.ranges[:2]] == [one.ledger_id for one in written.value.ranges]
-    # It keeps a closed range as it found it, makes the one that it closes anew, and leaves out what is beside them.
+    # The hub keeps a closed range with its unknown fields. It writes the range that it closes anew, without fields
+    # beside it.
     assert [one.unknown for one in now.value.ranges] == [newer, None, None]
     assert now.value.unknown is None
     assert not pb.LedgerRanges.FromString(raw.get(f"{TOPICS}/continued/ledgers")[0]).HasField("writeStamp")
@@ -204,10 +205,10 @@ async def test_hub_drops_our_stamp_when_it_rewrites_a_record_and_our_versions_go
         client.subscribe(topic, S, mode=ATTACH)
         client.consume(topic, S, 1)
         eventually("the hub stored the pointer", lambda: raw.exists(f"{path}/subscribers/s").version == 1)
-    # State with a pointer of 1, preferences with one option, and nothing behind.
+    # State with a pointer of 1, preferences with one option, and nothing after them.
     assert raw.get(f"{path}/subscribers/s")[0] == bytes.fromhex("0a040a020801120a0a080a060a016b120176")
     assert not pb.LedgerRanges.FromString(raw.get(f"{path}/ledgers")[0]).HasField("writeStamp")
-    # What it wrote carries no token, and is a version like any other.
+    # The hub's record has no token, and its version is like any other.
     found = await shared.subscriptions.read(topic, S)
     assert found is not None
     assert found.value == replace(_at(1), preferences=wanted)
@@ -223,7 +224,7 @@ async def test_hub_drops_our_stamp_when_it_rewrites_a_record_and_our_versions_go
 async def test_fields_unknown_to_the_hub_survive_it_inside_a_part_and_not_beside_the_parts(
     stack: JavaStack, shared: MetadataStore, raw: KazooClient
 ) -> None:
-    """A newer minor format that shares a store with Java hubs may add fields only where these keep them."""
+    """A newer minor format that shares a store with Java hubs may add fields only where those hubs keep them."""
     topic, path = Topic(b"newer"), f"{TOPICS}/newer/subscribers/s"
     data = replace(_at(0), preferences=SubscriptionPreferences())
     await shared.subscriptions.create(topic, S, data)

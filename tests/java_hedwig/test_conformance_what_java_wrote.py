@@ -1,6 +1,6 @@
-"""Prove that what the original hub wrote is read as what it was asked to write, and that we would write the same bytes.
+"""Prove that our code reads the original's nodes as the records asked for, and would write the same bytes.
 
-No Java runs here: the nodes are those of the checked-in dump, made again in a real ZooKeeper.
+No Java runs here: the nodes are those of the checked-in dump, created again in a real ZooKeeper.
 """
 
 import re
@@ -38,7 +38,7 @@ ORDERS: Final = Topic(b"orders")
 PICKY: Final = SubscriberId(b"picky")
 _CONNECT_S: Final = 30.0
 _NEWER: Final = b"\x92\x7d\x05newer"
-"""Field 2002 of five bytes, which nobody knows."""
+"""Field 2002 of five bytes, which no reader knows."""
 
 Path = Callable[..., str]
 
@@ -62,7 +62,7 @@ def znodes(servers: RunningServers) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def root(znodes: KazooClient, stage: Stage) -> str:
-    """Where the nodes of the dump were made again."""
+    """The path under which the nodes of the dump were created again."""
     path = f"/hedwig/{uuid.uuid4().hex}"
     make_tree(znodes, path, stage.nodes)
     return path
@@ -70,13 +70,13 @@ def root(znodes: KazooClient, stage: Stage) -> str:
 
 @pytest.fixture
 def fresh_root() -> str:
-    """Where nothing is."""
+    """A path with no nodes."""
     return f"/hedwig/{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 async def store(servers: RunningServers, root: str) -> AsyncIterator[MetadataStore]:
-    """The dump, opened as it is."""
+    """The dump, opened unchanged."""
     async with await open_metadata(f"zookeeper://{servers.address('zookeeper')}{root}") as opened:
         yield opened
 
@@ -139,7 +139,7 @@ async def test_we_read_what_the_console_of_the_original_reads(store: MetadataSto
         assert [(int(ledger), int(start)) for ledger, start, _ in lines] == [
             (one.ledger_id, one.start) for one in ranges.value.ranges
         ]
-        # The end of the open ledger is what a look into it found, not the record.
+        # The console found the end of the open ledger in the ledger itself, not in the record.
         closed = [one.end.local for one in ranges.value.ranges if one.end is not None]
         assert [int(end) for _, _, end in lines[:-1]] == closed
         pointers = dict(re.findall(r"^Subscriber (.+) : State : \{ consumeSeqId: local:(\d+)", records.console, re.M))
@@ -150,7 +150,7 @@ async def test_we_read_what_the_console_of_the_original_reads(store: MetadataSto
 
 
 async def test_the_dump_covers_what_it_is_meant_to(stage: Stage) -> None:
-    """A dump made anew that lost a case would prove less, and nobody would notice."""
+    """A new dump that lost a case would prove less, and nobody would notice."""
     ranges = [one for records in stage.topics.values() if records.ranges for one in records.ranges.ranges]
     assert {one.end is None for one in ranges} == {True, False}
     assert any(one.end is not None and one.end.remote for one in ranges)
@@ -199,7 +199,7 @@ async def test_records_created_by_us_are_the_bytes_of_the_original_and_a_stamp(
             await ours.persistence.write(topic, records.ranges, NEW)
             for name, data in records.subscriptions.items():
                 await ours.subscriptions.create(topic, name, data)
-    # A subscription that ended leaves its parent behind; we never had it.
+    # An ended subscription leaves its parent node behind; our code never created that one.
     for node in stage.nodes:
         if node.path.startswith("/hosts") or (node.path == "/topics/left/subscribers"):
             continue
@@ -208,7 +208,7 @@ async def test_records_created_by_us_are_the_bytes_of_the_original_and_a_stamp(
             stored = _without_stamp(stored, pb.LedgerRanges())
         elif node.path.rpartition("/")[0].endswith("/subscribers"):
             stored = _without_stamp(stored, pb.SubscriptionData())
-        # A parent carries the token of the last create under it.
+        # A parent has the token of the last create under it.
         assert stored == node.data or not node.data, node.path
 
 
@@ -306,7 +306,7 @@ async def test_subscription_that_the_original_changes_meanwhile_is_refused_to_us
     found = await store.subscriptions.read(ORDERS, PICKY)
     assert found is not None
     path = f"{root}/topics/orders/subscribers/picky"
-    znodes.set(path, _node(stage, "/topics/orders/subscribers/picky"))  # The same bytes: only the version tells.
+    znodes.set(path, _node(stage, "/topics/orders/subscribers/picky"))  # The same bytes: only the version differs.
     moved = SubscriptionData(state=SubscriptionState(MessageSeqId(9)))
     with pytest.raises(BadVersionError):
         await store.subscriptions.update(ORDERS, PICKY, moved, found.version)

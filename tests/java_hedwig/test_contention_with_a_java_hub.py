@@ -1,4 +1,4 @@
-"""Prove that compare-and-set holds between us and a running Java hub: of two writers, one is told that it lost."""
+"""Prove that compare-and-set holds between our code and a running Java hub: one of two writers learns that it lost."""
 
 import asyncio
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ async def test_update_of_ours_after_one_of_the_hub_is_refused(
 async def test_update_of_the_hub_after_one_of_ours_is_refused_and_then_made_from_its_memory(
     stack: JavaStack, shared: MetadataStore, raw: KazooClient
 ) -> None:
-    """The hub reads the version again, and not the record: it writes over what it has not seen. So leave it alone."""
+    """The hub reads the version again, but not the record. It overwrites a change unseen, so do not make one."""
     topic, path = Topic(b"us-first"), f"{TOPICS}/us-first/subscribers/s"
     with stack.client() as client:
         client.subscribe(topic, S)
@@ -102,7 +102,7 @@ async def test_update_of_the_hub_after_one_of_ours_is_refused_and_then_made_from
         client.consume(topic, S, 2)
         eventually("the hub stored the pointer", lambda: raw.exists(path).version == 2)
     after = raw.exists(path)
-    # A refused write takes a zxid too. So there was one between ours and the one that was made.
+    # A refused write takes a zxid, too. So there was one between our write and the final one.
     assert after.mzxid >= between.mzxid + 2
     now = await _subscription(shared, topic)
     assert _pointer(now) == 2
@@ -142,7 +142,7 @@ async def test_subscription_that_the_hub_deleted_is_missing_for_us(stack: JavaSt
 async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say_that_it_is_uncertain(
     stack: JavaStack, shared: MetadataStore
 ) -> None:
-    """The one window that is left beside Java hubs, as they move no guard; no update through it counts as done."""
+    """Java hubs move no guard, which leaves this one window. No update through it counts as done."""
     topic = Topic(b"window")
     with stack.client() as client:
         client.subscribe(topic, S)
@@ -153,7 +153,7 @@ async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say
     assert (await _subscription(shared, topic)).version != before.version
     with pytest.raises(UncertainStateError, match="deleted and created anew"):
         await shared.subscriptions.update(topic, S, _wanting("old"), before.version)
-    # What the error says: it went into the new record.
+    # As the error says, the update went into the new record.
     assert _options(await _subscription(shared, topic)) == {"old"}
 
 
@@ -194,10 +194,10 @@ async def test_updates_of_both_at_once_are_each_applied_or_refused(
             except BadVersionError:
                 refused += 1
         await hub
-        # Its last consume may have been refused by our last update; it repeats it by itself.
+        # Our last update may have made the store refuse the hub's last consume. The hub repeats it by itself.
         eventually("the hub stored its last pointer", lambda: _stored_pointer(raw, path) == CONSUMES)
     by_the_hub = raw.exists(path).version - start - len(applied)
-    # Every version is one writer's: no write was counted by both, and no write of ours that was refused took effect.
+    # Every version belongs to one writer: no write counted for both, and no refused write of ours took effect.
     assert len(set(applied)) == len(applied)
     assert 0 < by_the_hub <= CONSUMES, (by_the_hub, len(applied), refused)
 
@@ -232,9 +232,10 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
                 raise
             lost += 1
         except TimeoutError:
-            # A publish that comes in while it rolls a ledger in vain, it sometimes never answers.
+            # The hub sometimes never answers a publish that arrives while it fails to roll a ledger.
             lost += 1
-    # When it rolled the ledger, its write of the ranges was refused; it released the topic and took it anew.
+    # The store refused the hub's write of the ranges as it rolled the ledger. The hub released the topic and acquired
+    # it again.
     assert 0 < lost < 6
     with pytest.raises(BadVersionError):
         await shared.persistence.write(topic, found.value, version)
@@ -262,7 +263,7 @@ def either_stack(request: pytest.FixtureRequest, stack: JavaStack) -> Iterator[J
 
 @pytest.fixture
 def neighbour(stack: JavaStack) -> Iterator[HubInfo]:
-    """Another live hub, as far as the liveness nodes tell; it is so loaded that none would choose it."""
+    """Another hub that its liveness node shows as alive, so loaded that no hub would choose it."""
     with stack.znodes() as session:
         path = f"{REGION_PATH}/hosts/127.0.0.9:4080:9876"
         session.create(path, b"numTopics: 1000000\n", ephemeral=True)
@@ -273,7 +274,7 @@ def neighbour(stack: JavaStack) -> Iterator[HubInfo]:
 async def test_topics_claimed_by_both_have_one_owner_each(
     either_stack: JavaStack, shared: MetadataStore, neighbour: HubInfo
 ) -> None:
-    """By turns the hub is first, we are, and both start together."""
+    """In turn, the hub is first, our code is first, and both start together."""
     with either_stack.client() as client:
         for number in range(CLAIMS):
             topic = Topic(b"claimed-%d-%d" % (neighbour.epoch, number))
@@ -290,7 +291,7 @@ async def test_topics_claimed_by_both_have_one_owner_each(
                     at_the_hub, at_ours = await asyncio.gather(
                         asyncio.to_thread(_claim_by_publishing, client, topic), _claim(shared, topic, neighbour)
                     )
-            # Exactly one of them won, and the other was told by whom it was beaten.
+            # Exactly one of them won, and the other one learned who won.
             own = f"127.0.0.1:{either_stack.hub_port}:9876"
             assert (at_the_hub, at_ours) in [(None, own), (neighbour.address, None)]
             found = await shared.ownership.read(topic)
@@ -304,7 +305,7 @@ def _claim_by_publishing(client: HubClient, topic: Topic) -> str | None:
         try:
             client.publish(topic, b"m")
         except RefusedByHubError as lost:
-            # With persistent owners, a hub that finds no owner and then is beaten says so, and redirects from then on.
+            # With persistent owners, a hub that loses a claim says so in its first answer, and redirects from then on.
             if not lost.text.endswith(f"Owner info of topic {topic.decode()} existed."):
                 raise
             client.publish(topic, b"m")
@@ -316,7 +317,7 @@ def _claim_by_publishing(client: HubClient, topic: Topic) -> str | None:
 
 
 async def _claim(store: MetadataStore, topic: Topic, hub: HubInfo) -> str | None:
-    """Claim `topic` for `hub`; return the owner that was faster, or None if it is `hub`."""
+    """Claim `topic` for `hub`; return the faster owner, or None if it is `hub`."""
     try:
         await store.ownership.write(topic, hub, NEW)
     except TopicOwnerInfoExistsError as refused:
@@ -346,7 +347,7 @@ async def test_hub_claims_what_we_released(
 async def test_hub_takes_a_topic_over_from_an_owner_of_ours_that_is_not_alive(
     either_stack: JavaStack, shared: MetadataStore, raw: KazooClient, neighbour: HubInfo
 ) -> None:
-    """By compare-and-set, when it keeps owner records that way: an earlier run of a live address counts as dead."""
+    """A hub with persistent owner records uses compare-and-set. An earlier run of a live address counts as dead."""
     topic = Topic(b"dead-%d" % neighbour.epoch)
     dead = replace(neighbour, epoch=neighbour.epoch - 1)
     version = await shared.ownership.write(topic, dead, NEW)
@@ -365,7 +366,7 @@ async def test_hub_takes_a_topic_over_from_an_owner_of_ours_that_is_not_alive(
 async def test_hub_with_ephemeral_owners_redirects_to_an_owner_of_ours_that_is_not_alive(
     either_stack: JavaStack, shared: MetadataStore, neighbour: HubInfo
 ) -> None:
-    """To it a record is an owner that lives: only we can take such a topic over."""
+    """To such a hub any owner record means a living owner. Only our hubs can take such a topic over."""
     topic = Topic(b"dead-and-left-%d" % neighbour.epoch)
     dead = replace(neighbour, host="127.0.0.8", epoch=neighbour.epoch - 1)
     version = await shared.ownership.write(topic, dead, NEW)

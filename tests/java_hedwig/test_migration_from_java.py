@@ -1,4 +1,4 @@
-"""Prove that what the original hub keeps in ZooKeeper moves to another store whole, and what that asks of the hub."""
+"""Prove that the original hub's metadata in ZooKeeper moves to another store whole, and what the hub must do for it."""
 
 import uuid
 from pathlib import Path

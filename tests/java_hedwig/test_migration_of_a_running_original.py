@@ -1,8 +1,8 @@
-"""Prove that a running deployment of the original moves to our hubs, and back, and that every subscription goes on.
+"""Prove that a running deployment of the original moves to our hubs, and back, and that every subscription continues.
 
-The original's own client publishes and consumes, then ours, once the metadata have moved. The messages stay where they
-are, on bookies of release 4.3.2. An account is kept over all moves of what every subscription has to get: nothing is
-lost, comes twice, or comes out of order.
+The original's own client publishes and consumes, then ours, once the metadata have moved. The messages stay on bookies
+of release 4.3.2. Over all moves an account records the messages that every subscription must get. Nothing is lost,
+repeated, or out of order.
 """
 
 import threading
@@ -30,7 +30,7 @@ __all__: list[str] = []
 _BOOKIES: Final = 2
 _SESSION_S: Final = 4
 _MORE: Final = 6
-"""As many messages as are on more than one ledger."""
+"""More messages than one ledger takes."""
 
 ORDERS, NESTED, FOREIGN, SILENT, UNHEARD, LATE = (
     Topic(name.encode()) for name in ("orders", "shop/books", "süß/été", "silent", "unheard", "made-while-copied")
@@ -42,7 +42,7 @@ _WISHES: Final = SubscriptionPreferences(options={"colour": b"blue"}, message_bo
 
 
 class Move:
-    """The deployment of the original, and hubs of ours that take its place."""
+    """The deployment of the original, and our hubs that take its place."""
 
     def __init__(self, directory: Path, servers: RunningServers, java: JavaStack, driver: JavaClientDriver) -> None:
         self.java = java
@@ -54,7 +54,7 @@ class Move:
         self._driver = driver
 
     def migrate(self, source: str, target: str, *arguments: str) -> Any:
-        """Run the command, and return what it reports."""
+        """Run the command, and return its report."""
         return self.admin.done(
             "metadata", "migrate", "--from", source, "--to", target, "--yes", *arguments, "-o", "json"
         ).json
@@ -62,14 +62,14 @@ class Move:
     @contextmanager
     def theirs(self) -> Iterator[JavaSide]:
         """Connect the original's client to the original's hub."""
-        # Otherwise it reads no more once ten messages were not acknowledged.
+        # Otherwise the client stops reading at ten unacknowledged messages.
         properties = {"max_outstanding_messages": 1000}
         with JavaClient(self._driver, f"127.0.0.1:{self.java.hub_port}", properties) as client:
             yield JavaSide(client, self.java)
 
     @contextmanager
     def ours(self, metadata: str) -> Iterator[OurSide]:
-        """Run two hubs of ours on `metadata` and the same bookies, and connect our client to one of them."""
+        """Run two of our hubs on `metadata` and the same bookies, and connect our client to one of them."""
         place = f"zookeeper://{self.java.zookeeper}"
         cluster, ledgers = f"{place}/hedwig/ours", f"{place}/ledgers"
         settings = (
@@ -105,7 +105,7 @@ def _hbase(servers: RunningServers) -> str:
 
 @pytest.fixture
 def move(servers: RunningServers, tmp_path: Path) -> Iterator[Move]:
-    """Start the original, with the tables that its metadata are to go to laid out."""
+    """Start the original, and lay out the stores for its metadata."""
     java = JavaStack(tmp_path / "original", bookies=_BOOKIES)
     with java, java_client_driver(tmp_path) as driver:
         java.start_stores()
@@ -166,7 +166,7 @@ def _work_on_the_original(account: Account, client: JavaSide) -> None:
 
 
 def _copy_while_it_works(move: Move, client: JavaSide) -> None:
-    """Copy while the hub is kept busy, and let something of every kind change once that is done."""
+    """Copy the metadata while the hub is busy, and change something of every kind after that."""
     account = move.account
     copied = threading.Event()
 
@@ -193,7 +193,7 @@ def _copy_while_it_works(move: Move, client: JavaSide) -> None:
 
 
 def _go_on(account: Account, client: JavaSide | OurSide) -> None:
-    """Let every subscription show what it gets, and some consume a part of it."""
+    """Check what every subscription gets, and let some subscriptions consume a part of it."""
     account.check_all(client, _MORE)
     for topic, subscriber in ((ORDERS, SOME), (NESTED, LATER), (FOREIGN, PICKY), (SILENT, NOTHING)):
         account.consume(client, topic, subscriber, account.left(topic, subscriber)[2][0])

@@ -1,4 +1,4 @@
-"""Fixtures: those of the conformance suite, over each backend of ours in turn, and places for other tests."""
+"""Fixtures of the conformance suite, which run over each of our backends, and places for the other tests."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -15,18 +15,18 @@ from tests.servers import RunningServers
 
 __all__: list[str] = []
 
-# kazoo's thread draws from the global generator, whose state Hypothesis watches while a test runs.
+# kazoo's thread draws from the global random generator. Hypothesis watches its state while a test runs.
 kazoo_connection.random = Random()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to long runs what is long through a gateway."""
+    """Leave the slow tests through the gateway to long runs."""
     leave_to_long_runs(items)
 
 
 @pytest.fixture(scope="session")
 def surroundings(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
-    """The servers of the run, and a directory for files."""
+    """Return the servers of the run, and a directory for files."""
     return Surroundings(servers, tmp_path_factory.mktemp("stores"))
 
 
@@ -46,19 +46,19 @@ def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
 
 @pytest.fixture(scope="session")
 def new_place(backend: BackendRow, surroundings: Surroundings) -> Callable[[], Place]:
-    """What chooses a place of the backend."""
+    """Return a function that chooses a place of the backend."""
     return lambda: backend.place(surroundings)
 
 
 @pytest.fixture(scope="session")  # type: ignore[no-redef]
 def effort(backend: BackendRow) -> Effort:
-    """What may be asked of the backend."""
+    """Return how much a test may ask of the backend."""
     return Effort(places_are_cheap=backend.places_are_cheap, examples=backend.examples, quick_pairs=backend.quick_pairs)
 
 
 @pytest.fixture
 def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
-    """A place where nothing was laid out yet."""
+    """Return a place that was never formatted."""
     place = kept_backend.place(surroundings)
     yield place
     asyncio.run(place.drop())
@@ -66,6 +66,6 @@ def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator
 
 @pytest.fixture  # type: ignore[no-redef]
 def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
-    """A formatted store for one test alone, which outlives its clients."""
+    """Return a formatted store for this test only, which outlives its clients."""
     with kept_backend.place(surroundings).formatted() as place:
         yield place

@@ -1,4 +1,4 @@
-"""Prove that a backend outside of the tree runs the suite that ships, and fails it where it breaks a rule."""
+"""Prove that a third-party backend can run the shipped suite, and fails it where it breaks a rule."""
 
 import re
 import shutil
@@ -43,12 +43,12 @@ BROKEN: Final = {
         "test_topics_are_listed_exactly",
     ),
 }
-"""What a rule is broken by, and a test that says so."""
+"""The change that breaks a rule, and a test that fails for it."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with the package `tiny`, as it is installed, and the files that the page gives for its tests."""
+    """Return a folder with the package `tiny`, as installed, and the test files that the page gives for it."""
     shutil.copytree(TINY, tmp_path / "tiny", ignore=shutil.ignore_patterns("__pycache__"))
     (entry_points,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     conftest, tests = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -64,9 +64,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def run_suite(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the suite as the page says."""
+    """Run the suite by the command of the page."""
     (command,) = re.findall(r"^    pytest (.*)$", PAGE, re.MULTILINE)
-    # Found as it would be if it was installed; what else this environment has for pytest stays out of it.
+    # Let pytest find the package as if it were installed, without the other plugins of this environment.
     return subprocess.run(
         [sys.executable, "-m", "pytest", *command.split(), "-p", "no:cacheprovider", "-q", *arguments],
         cwd=project,
@@ -97,7 +97,7 @@ def test_backend_that_breaks_a_rule_fails(what: str, project: Path) -> None:
     ran = run_suite(project, "-k", told_by)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert f"::{told_by}" in ran.stdout
-    # Its asserts say what they compared, as those of tests do.
+    # Failed asserts of the suite show the compared values, as those of tests do.
     assert "\nE  " in ran.stdout
 
 

@@ -24,10 +24,10 @@ from hedwig.versions import ANY, NEW, Version, Versioned
 T = TypeVar("T")
 
 PATIENCE_S: Final = 30.0
-"""What nothing here may come near: whoever waits for longer hangs."""
+"""No operation here takes nearly as long. One that waits longer hangs."""
 
 TIGHT: Final = StoreOptions(in_flight_max=4, page_rows=5)
-"""So few operations at once that every one whose place is lost is missed."""
+"""The store allows so few operations at once that each lost place shows."""
 
 OWNERSHIP, PERSISTENCE, SUBSCRIPTION = CALLS
 
@@ -37,11 +37,11 @@ async def _all(items: AsyncIterable[T]) -> list[T]:
 
 
 async def _cancelled(dice: random.Random, work: list[Awaitable[Any]]) -> list[Any]:
-    """Do `work` all at once, and cancel each at a moment of its own; return what became of each."""
+    """Run `work` all at once, and cancel each item at a random moment; return the results."""
     tasks = [asyncio.ensure_future(one) for one in work]
     loop = asyncio.get_running_loop()
     for task in tasks:
-        # From before its first step to after its end.
+        # The moments go from before the first step to after the end.
         loop.call_later(dice.random() ** 3 * 0.05, task.cancel)
     async with asyncio.timeout(PATIENCE_S):
         return await asyncio.gather(*tasks, return_exceptions=True)
@@ -55,7 +55,7 @@ def _nothing_worse(results: list[Any]) -> None:
 
 
 async def _usable(store: MetadataStore, names: Names, turn: int) -> None:
-    """See that many operations at once still come to their ends."""
+    """Check that many operations at once still end."""
     keys = [OWNERSHIP.key(names(b"usable-%d-%d" % (turn, number))) for number in range(12)]
     async with asyncio.timeout(PATIENCE_S):
         created = await asyncio.gather(*(OWNERSHIP.write(store, key, samples.hub(1), NEW) for key in keys))
@@ -140,7 +140,7 @@ async def test_client_is_usable_after_cancellations(what: str, place: Place, cli
 
 
 async def test_cancelled_writes_are_done_at_most_once(place: Place, clients: Clients, names: Names) -> None:
-    """The outcome of a cancelled write is unknown, but it is one of two: all of it, once, or nothing."""
+    """The outcome of a cancelled write is unknown, but it is one of two: the whole write, once, or nothing."""
     store = await clients.open(place, TIGHT)
     dice = random.Random(8)
     key = PERSISTENCE.key(names(b"counter"))
@@ -157,7 +157,7 @@ async def test_cancelled_writes_are_done_at_most_once(place: Place, clients: Cli
         if isinstance(result, Version):
             assert after == Versioned(samples.ranges(number + 1), result)
         elif isinstance(result, BadVersionError):
-            # The write cancelled before this one was still on its way when the record was read.
+            # When the record was read, the write that was cancelled before was still on its way.
             assert after.version != before.version
         else:
             assert isinstance(result, asyncio.CancelledError)
@@ -184,7 +184,7 @@ async def test_cancelled_opening_leaves_nothing_in_the_way(place: Place, clients
 
 
 async def test_closing_ends_what_is_under_way(place: Place, clients: Clients, names: Names) -> None:
-    """Nobody waits for ever, and nobody takes for done what was not."""
+    """No caller waits for ever, and none takes an undone operation for done."""
     dice = random.Random(10)
     keeper = await clients.open(place)
     for turn in range(5):

@@ -1,7 +1,8 @@
-"""Prove that a store that tells which records are changed tells each at least once after its last change, whoever
-changes it and whatever goes on meanwhile, and no others.
+"""Prove that a store with a change feed reports each changed record at least once after its last change.
 
-Runs over every backend that tells it.
+This holds whichever client changes the record and whatever goes on meanwhile. The feed reports no other records.
+
+Runs over every backend with a change feed.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _ALL: Final = 1000
 
 @pytest.fixture(scope="session", params=as_parameters(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> BackendRow:
-    """Each backend that tells of changes in turn."""
+    """Return each backend with a change feed in turn."""
     row: BackendRow = request.param
     return row
 
@@ -143,10 +144,10 @@ async def test_two_never_take_changes_from_each_other_unnoticed(
     changed = [ChangedRecord(PERSISTENCE, RecordKey(Topic(names(b"topic"))))]
     await store.persistence.write(changed[0].key.topic, LedgerRanges(), NEW)
     told: Sequence[ChangedRecord] = changed
-    with suppress(MetadataUnavailableError):  # Where only one at a time is told, the first finds out.
+    with suppress(MetadataUnavailableError):  # Where only one reader is possible, the first one fails here.
         told = await first.take(_ALL)
     assert told == changed
-    await first.end()  # Not the other's to end.
+    await first.end()  # This must not end the second reader's feed.
     assert await second.take(_ALL) == changed
     await second.end()
     with pytest.raises((MetadataUnavailableError, ChangesLostError)):
@@ -156,7 +157,7 @@ async def test_two_never_take_changes_from_each_other_unnoticed(
 async def test_each_write_is_told_as_soon_as_it_is_done(
     store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """What another client has an answer to is in the very next take: nothing has to arrive first."""
+    """The next take reports every write that another client has an answer to: it waits for nothing to arrive."""
     changes = await _begun(store)
     key = RecordKey(Topic(names(b"news\x00'")))
     version = await other.ownership.write(key.topic, samples.hub(0), NEW)
@@ -188,7 +189,7 @@ async def test_changes_are_told_whatever_the_names_are(
 async def test_nothing_is_missing_between_what_is_taken(
     store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """Take all the time while others write as fast as they can: each is told, once it was written, or later."""
+    """Take changes all the time while clients write as fast as they can. Each write is reported, soon or later."""
     changes = await _begun(store)
     keys = [RecordKey(Topic(names(b"t-%d" % number))) for number in range(400)]
     writers = [
@@ -216,7 +217,7 @@ async def test_named_records_of_a_store_are_no_changes(store: MetadataStore, nam
 
 
 class _Copy:
-    """A copy of the records of some keys, kept up to date by what is told of their changes."""
+    """A copy of the records of some keys. The change feed keeps it up to date."""
 
     def __init__(self, store: MetadataStore, calls: Sequence[Call]) -> None:
         self._store = store
@@ -225,7 +226,7 @@ class _Copy:
         self.taken = 0
 
     async def follow(self, changes: Changes, most: int) -> int:
-        """Take changes, and read anew what they tell of; return how many those were."""
+        """Take changes, and read each changed record again; return the number of changes."""
         told = await changes.take(most)
         assert len(set(told)) == len(told) <= most
         for each in told:
@@ -241,7 +242,7 @@ class _Copy:
 async def test_a_copy_that_follows_the_changes_ends_up_equal(
     store: MetadataStore, other: MetadataStore, names: Names
 ) -> None:
-    """Many write and delete a few records of every kind, while somebody takes the changes in small parts."""
+    """Several clients write and delete a few records of every kind, while one takes the changes in small parts."""
     keys = [(call, call.key(names(b"shared-%d" % number))) for call in CALLS for number in range(12)]
     changes = await _begun(store)
     copy = _Copy(store, CALLS)

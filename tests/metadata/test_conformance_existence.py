@@ -1,3 +1,3 @@
-"""Prove that a topic exists for a store while any manager has a record of it, whoever wrote that, and no longer."""
+"""Prove that a topic exists in a store exactly while a manager has a record of it, whichever client wrote that."""
 
 from hedwig.metadata.testing.suite.existence import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Prove that key ranges partition what a store holds: every record is in exactly one of them, wherever it is read."""
+"""Prove that key ranges partition a store: every record is in exactly one of them, wherever it is read."""
 
 from collections import Counter
 from typing import Any
@@ -19,13 +19,13 @@ THROUGH_THE_GATEWAY = ("test_ranges_hold_every_record_once", "test_record_that_c
 
 _KINDS: tuple[RecordKind[Any], ...] = KINDS
 _PAGE_ROWS = 7
-"""Of the fixture `small_pages`."""
+"""The rows of a page of the fixture `small_pages`."""
 
 
 async def test_records_as_they_are_stored_are_those_that_a_scan_reads(small_pages: MetadataStore) -> None:
-    """Of the backends that hand them on: those in our own form."""
+    """Runs for the backends that return stored records: those that use our own form."""
     stored = await fill(small_pages)
-    # What was deleted may leave something behind, here for more than a page.
+    # Deleted records may leave tombstones, here for more than a page.
     subscribed = [key for name, key in stored if name == SUBSCRIPTIONS.name]
     ((popular, _),) = Counter(key.topic for key in subscribed).most_common(1)
     gone = [key for key in subscribed if key.topic == popular]
@@ -47,12 +47,12 @@ async def test_records_as_they_are_stored_are_those_that_a_scan_reads(small_page
 
 
 def listed(values: PackedValues) -> list[Any]:
-    """Return the values of a column, which may be an array of Arrow's."""
+    """Return the values of a column, which may be an Arrow array."""
     return values.to_pylist() if isinstance(values, pa.Array) else list(values)
 
 
 def unpacked(kind: RecordKind[Any], columns: PackedColumns | None) -> list[ScannedRecord]:
-    """Return the records that columns hold."""
+    """Return the records in columns."""
     assert columns is not None, "nothing is wrong with any of them"
     assert len(columns) > 0
     topics, versions, *parts = map(listed, (columns.topics, columns.versions, *columns.parts))

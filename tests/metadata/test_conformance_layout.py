@@ -1,4 +1,4 @@
-"""Prove that a store is used only as it was laid out, and that every way to get that wrong is explained."""
+"""Prove that a store is used only with its own layout, and that an error explains every mismatch."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ from tests.metadata.support.layout_probe import LayoutProbe
 from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow
 
 PATIENCE_S = 30.0
-"""Far more than the timeouts given to the operations, far less than anybody would wait."""
+"""Far more than the timeouts of the operations, far less than a user would wait."""
 
 NO_BACKEND = (
     "",
@@ -40,7 +40,7 @@ SERVED_BACKENDS = tuple(row for row in KEPT_BACKENDS if row.url_at("localhost", 
 
 
 def _one_line(error: HedwigError) -> str:
-    """Return what the user is told; it must be one line."""
+    """Return the error text that the user sees; it must be one line."""
     text = str(error)
     assert text
     assert "\n" not in text
@@ -80,7 +80,7 @@ async def test_format_again_keeps_all_and_wipe_nothing(kept_place: Place) -> Non
         for call in CALLS:
             assert await call.read(store, call.key(b"topic")) is None
             again = await call.write(store, call.key(b"topic"), call.value(1), NEW)
-            # Whoever slept through the wipe is refused like anybody else.
+            # A client that was paused during the wipe must get a refusal too.
             assert again != versions[call.label]
 
 
@@ -157,24 +157,24 @@ async def test_wrong_url_is_explained(url: str) -> None:
             async with asyncio.timeout(PATIENCE_S):
                 await attempt(url, StoreOptions(operation_timeout_s=2))
         text = _one_line(refusal.value)
-        # It shows what was wrong or what would be right, and not just that something is.
+        # The error shows what was wrong or what would be right.
         assert len(text) > 30
         assert any(part in text for part in (url, url.partition("?")[2].partition("=")[0] or url, url.split("/")[-1]))
 
 
-# --------------------------------------------------------------------------------------------------- no server in reach
+# -------------------------------------------------------------------------------------------------- no reachable server
 
 
 @pytest.fixture(params=SERVED_BACKENDS, ids=lambda row: row.label)
 def served_backend(request: pytest.FixtureRequest) -> BackendRow:
-    """Each backend that lives behind a server in turn."""
+    """Return each backend that needs a server in turn."""
     row: BackendRow = request.param
     return row
 
 
 @pytest.fixture
 async def silent_port() -> AsyncIterator[int]:
-    """A port of this machine where connections are taken and nothing is ever said."""
+    """Return a port of this machine that accepts connections and never sends anything."""
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(4096):
@@ -188,7 +188,7 @@ async def silent_port() -> AsyncIterator[int]:
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port of this machine where nobody listens."""
+    """Return a port of this machine on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Prove that every field of a record comes back, that newer ones survive, and that updates leave other parts alone."""
+"""Prove that every field of a record is read back, unknown newer fields stay, and updates change no other parts."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from hedwig.metadata.testing.suite.records import *  # noqa: F403
 
 
 def test_whether_updates_are_partial_is_information_only() -> None:
-    """Nobody may decide anything by it: the managers behave the same either way."""
+    """No code may branch on it: the managers behave the same either way."""
     root = Path(hedwig.__file__).parents[1]
     folders = ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "benchmarks", "tests")
     sources = [path for folder in folders for path in root.joinpath(folder).rglob("*.py")]
@@ -18,7 +18,7 @@ def test_whether_updates_are_partial_is_information_only() -> None:
 
 
 def _conditions(path: Path) -> Iterator[set[str]]:
-    """Yield for every condition in a module the attributes that it looks at."""
+    """Yield, for every condition in a module, the attributes that it reads."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             decides: list[ast.expr] = [node.test]

@@ -1,4 +1,4 @@
-"""Prove on every backend that faults of records are found where they are, and repaired only as they were seen."""
+"""Prove on every backend that faults of records are found, and that a repair changes a record only as it was seen."""
 
 from contextlib import aclosing
 from typing import Any
@@ -50,7 +50,7 @@ CONSUMED = Data(preferences=Preferences(message_bound=3), state=State(MessageSeq
 
 
 async def found(store: MetadataStore, prefix: bytes | None = None) -> list[Finding]:
-    """Return what the records themselves tell."""
+    """Return the findings from the records alone."""
     findings: list[Finding] = []
     read = 0
 
@@ -140,7 +140,7 @@ async def test_unreadable_records_are_deleted_at_the_version_that_was_seen(
         assert await delete_unreadable(store, each.of, each.key, None, Renewals()) is RepairResult.LEFT
         assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.REPAIRED
         assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.CHANGED
-    assert await _version(store) != before  # Whoever owned it by that record is shut out.
+    assert await _version(store) != before  # An owner by that record is now refused.
     assert await found(store) == []
 
 
@@ -159,7 +159,7 @@ async def test_unreadable_ledger_ranges_are_never_deleted(
 
 
 async def test_release_of_a_dead_owner_shuts_out_what_it_may_have_sent(empty_store: MetadataStore) -> None:
-    """A range write that the dead hub has sent is refused, as after a takeover, although the next claim is none."""
+    """A range write that the dead hub sent before is refused, as after a takeover. The next claim is no takeover."""
     store = empty_store
     seen_by_the_dead = await store.persistence.write(TOPIC, BROKEN, NEW)
     await store.ownership.write(TOPIC, DEAD, NEW)
@@ -196,7 +196,7 @@ async def test_release_of_a_topic_without_ranges_deletes_the_owner_alone(empty_s
     assert owner is not None
     assert await release_dead_owner(empty_store, TOPIC, owner, Renewals()) is RepairResult.REPAIRED
     assert [topic async for topic in empty_store.topics()] == []
-    assert await Renewals().renew(empty_store, TOPIC)  # Nothing is there, and nothing is made.
+    assert await Renewals().renew(empty_store, TOPIC)  # The topic does not exist, and `renew` does not make it.
     assert [topic async for topic in empty_store.topics()] == []
 
 
@@ -209,7 +209,7 @@ async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> 
     now = await store.subscriptions.read(TOPIC, READER)
     assert now is not None
     assert now.value == Data(preferences=CONSUMED.preferences, state=State())
-    # It was seen at another version than it has now.
+    # The finding has an older version of the record.
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.CHANGED
     assert await make_topic(store, TOPIC) is RepairResult.REPAIRED
     assert await make_topic(store, TOPIC) is RepairResult.CHANGED
@@ -228,6 +228,6 @@ async def test_renewed_ranges_are_known_to_be_as_they_were_seen(empty_store: Met
         assert await renewals.renew(store, TOPIC)
         assert renewals.of(TOPIC, first) == await _version(store) != first
     written = await store.persistence.write(TOPIC, BROKEN, await _version(store))
-    assert await renewals.renew(store, TOPIC)  # Somebody wrote between: what was seen at first is not known any more.
+    assert await renewals.renew(store, TOPIC)  # A write came between, so the first version is no longer known.
     assert renewals.of(TOPIC, first) == first
     assert renewals.of(TOPIC, written) == await _version(store)

@@ -1,3 +1,3 @@
-"""Prove that a store knows its one standalone hub, and that no start count is ever given twice."""
+"""Prove that a store knows its one standalone hub, and that no start count repeats."""
 
 from hedwig.metadata.testing.suite.standalone import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Prove that no write begins, and none is repeated, once the lease under which it is made has run out."""
+"""Prove that no write begins, and none is repeated, once its lease has run out."""
 
 import asyncio
 import math
@@ -26,7 +26,7 @@ NO_LEASE = "cannot prove"
 
 
 class Lease:
-    """Lasts for `left_s` from whenever it is asked."""
+    """A lease that always has `left_s` left."""
 
     def __init__(self) -> None:
         self.left_s = math.inf
@@ -55,13 +55,13 @@ async def test_writes_are_refused_and_reads_go_on() -> None:
         assert found is not None
         assert outcomes[0].record == outcomes[2].record == found
         assert found.version == version
-        # Nobody else's writes are held up.
+        # The lease stops no writes of other callers.
         await store.ownership.delete(TOPIC, version)
         assert store.conflicts == 0
 
 
 async def test_a_write_that_waited_begins_under_the_lease_of_that_moment() -> None:
-    """It was asked for in time, and waits at the gate until it is too late."""
+    """The caller asked in time. The write waits at the gate until the lease has run out."""
     clock, lease = FakeClock(), Lease()
     gate = WriteGate(clock, 30.0)
     async with await open_metadata("sqlite://", StoreOptions(gather=True, gate=gate)) as store:
@@ -79,7 +79,7 @@ class AttemptingTable(TableOver[HubInfo]):
     """A VersionedTable whose deletes are attempts with these outcomes, one after the other."""
 
     def __init__(self, outcomes: Sequence[Callable[[], None]]) -> None:
-        super().__init__(cast(VersionedTable[HubInfo], None))  # There is nothing below.
+        super().__init__(cast(VersionedTable[HubInfo], None))  # There is no table below.
         self.clock = FakeClock()
         self.given_s: list[float] = []
         """The time that each attempt was given."""
@@ -98,7 +98,7 @@ class AttemptingTable(TableOver[HubInfo]):
 
 
 async def attempting(lease: Lease, *outcomes: Callable[[], None]) -> AttemptingTable:
-    """Make a delete under `lease`, in a task of its own, as drivers make them."""
+    """Start a delete under `lease`, in a task of its own, as drivers do."""
     table = AttemptingTable(outcomes)
     await LeasedTable(table, lease).delete(RecordKey(TOPIC), ANY)
     return table

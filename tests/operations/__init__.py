@@ -1,1 +1,1 @@
-"""Tests of what the programs do to a deployment."""
+"""Tests of the operations of the programs on a deployment."""

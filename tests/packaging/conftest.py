@@ -1,4 +1,4 @@
-"""What the tests of the packages share: the wheel that is built from the checkout."""
+"""What the tests of the packages share: the wheel, built from the checkout."""
 
 from pathlib import Path
 

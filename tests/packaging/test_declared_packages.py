@@ -1,4 +1,4 @@
-"""What the code imports is declared in pyproject.toml, and does not come by accident with something else."""
+"""Prove that pyproject.toml declares what the code imports, so nothing relies on what another package brings."""
 
 import ast
 import re
@@ -11,9 +11,9 @@ from typing import Final
 from tests.checkout import CHECKOUT
 
 FOLDERS: Final = ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "pyspark_hedwig")
-"""All but the benchmarks: what these compare with, developers have."""
+"""All but the benchmarks: developers have what those compare with."""
 BROUGHT: Final = {"py4j"}
-"""Packages of which others need an exact release, and say so: py4j is half of pyspark."""
+"""Packages of which other packages require an exact release: py4j is half of pyspark."""
 
 
 def _name(requirement: str) -> str:
@@ -27,7 +27,7 @@ def _normal(name: str) -> str:
 
 
 def _declared() -> set[str]:
-    """Return the names of what is needed to use the project, with whatever extras."""
+    """Return the names of the packages that the project needs, with all extras for users."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     extras = [each for name, each in project["optional-dependencies"].items() if name != "dev"]
     return {_name(requirement) for each in (project["dependencies"], *extras) for requirement in each}

@@ -1,4 +1,4 @@
-"""What is installed is `hedwig` and what Spark looks for, and nothing else, by whichever way it was built.
+"""Prove that each way to build installs `hedwig` and what Spark looks for, and nothing else.
 
 The folders on top of the checkout are parts of `hedwig` by links (`hedwig/metadata -> ../metadata`).
 """
@@ -19,7 +19,7 @@ LINKED: Final = sorted(path.name for path in (CHECKOUT / "hedwig").iterdir() if 
 
 
 def _modules() -> set[str]:
-    """Return the modules in the checkout, by the names that they have once installed."""
+    """Return the modules in the checkout, by their installed names."""
     found = (
         path.relative_to(CHECKOUT)
         for top in ("hedwig", "pyspark_hedwig", *LINKED)
@@ -50,7 +50,7 @@ def test_sdist_builds_the_same_wheel(wheel: set[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LINKED)
 def test_part_has_no_second_name(name: str) -> None:
-    """In a checkout, and where it is installed to be edited, Python finds the folder on top, too."""
+    """In a checkout or an editable install, Python also finds the folder on top."""
     ran = subprocess.run(
         [sys.executable, "-c", f"import {name}"], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
     )

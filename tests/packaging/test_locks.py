@@ -1,4 +1,4 @@
-"""Prove that the locks hold what pyproject.toml asks for, each package with its hashes."""
+"""Prove that the locks meet the requirements of pyproject.toml, each package with its hashes."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ PROJECT: Final = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["proje
 
 
 def _locked(lock: str) -> dict[str, str]:
-    """Return the packages of a lock, and their versions."""
+    """Return the packages of a lock, with their versions."""
     text = (CHECKOUT / "locks" / f"{lock}.txt").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line]
     assert all(re.search(r" --hash=sha256:[0-9a-f]{64}", line) for line in lines)
@@ -25,7 +25,7 @@ def _locked(lock: str) -> dict[str, str]:
 
 
 def _asked(extras: Iterable[str]) -> Iterator[Requirement]:
-    """Iterate over what the project needs with some extras, and with those that they name."""
+    """Yield the requirements of the project with some extras, and of the extras that these name."""
     for text in (
         *PROJECT["dependencies"],
         *(each for extra in extras for each in PROJECT["optional-dependencies"][extra]),

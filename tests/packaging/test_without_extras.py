@@ -1,6 +1,6 @@
-"""Without extras it is the client library, which needs protobuf; what is missing for all else is named in one line.
+"""Prove that the client library works without extras, and that one line names what anything else lacks.
 
-The wheel is installed as users install it, in an environment that has protobuf and nothing else.
+The test installs the wheel as users do, in an environment that has protobuf and nothing else.
 """
 
 import ast
@@ -49,11 +49,11 @@ def _run(*command: str | Path, status: int = 0) -> subprocess.CompletedProcess[s
 
 @pytest.fixture(scope="module")
 def bare(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The executables of an environment with the wheel, without extras, and with protobuf."""
+    """The executables of an environment with the wheel and protobuf, without extras."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder)
     (site,) = folder.glob("lib/python*/site-packages")
-    # Copied from the environment of the tests, which downloads nothing.
+    # Copied from the environment of the tests, so nothing is downloaded.
     found = distribution("protobuf")
     for file in found.files or ():
         target = site / file
@@ -122,7 +122,7 @@ def test_module_of_ours_that_is_missing_is_a_bug() -> None:
 
 
 def _named_extras() -> Iterator[tuple[str, str]]:
-    """Yield each extra that the code names, with where it does so."""
+    """Yield each extra that the code names, with the place."""
     for folder in ("hedwig", "metadata", "hub", "cli", "pipeline", "benchmarks"):
         for path in (CHECKOUT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_bytes())):

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline: making one takes longer than most tests."""
+"""One Spark session for all tests of the pipeline: creating one takes longer than most tests."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two threads in which a task may fail twice."""
-    # Else workers take the first python3 of the path, whatever is installed there.
+    # Otherwise workers take the first python3 of the path, which may lack the packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     settings: dict[str, bool | float | int | str | None] = {
@@ -57,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> str:
-    """The URL of a store with some of each kind of records."""
+    """The URL of a store with records of each kind."""
     url = new_store(tmp_path)
     with_store(url, fill)
     return url
@@ -65,7 +65,7 @@ def filled(tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a job that has to end with `code`, and returns its result; or what it said, where that is no success."""
+    """Runs a job that must end with `code`, and returns its result, or its error lines if it fails."""
 
     def run_job(*arguments: object, code: ExitCode = ExitCode.DONE) -> Any:
         capfd.readouterr()

@@ -1,4 +1,4 @@
-"""The jobs on real HBase and real ZooKeeper: what one store holds comes to the other, whole."""
+"""The jobs on real HBase and real ZooKeeper servers: the content of one store reaches the other, whole."""
 
 import asyncio
 import json

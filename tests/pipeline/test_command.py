@@ -1,4 +1,4 @@
-"""The jobs as people run them: on SQLite, in the session of the tests, with what they print and how they end."""
+"""The jobs as users run them, on SQLite, in the session of the tests: what they print, and how they end."""
 
 import gzip
 import json
@@ -192,7 +192,7 @@ def test_a_page_that_cannot_be_made_is_told_before_the_work(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    # That the source is not there would be told next.
+    # Otherwise the job would report next that the source does not exist.
     assert f"jobs need {missing}" in run("audit", tmp_path / "nowhere", tmp_path / "target", code=ExitCode.USAGE)
 
 
@@ -207,7 +207,7 @@ def test_an_audit_looks_at_its_options_before_it_reads_anything(run: Run, tmp_pa
         (("--bookkeeper", "zookeper://127.0.0.1:1/ledgers"), ExitCode.USAGE, "it must be like zookeeper://host"),
         (("--bookkeeper", nobody, "--timeout", 1), ExitCode.UNAVAILABLE, f"the ledgers at {nobody} cannot be listed"),
     ):
-        # That the folder is not empty is told once Spark is there, before a store is read.
+        # The job reports a folder that is not empty once Spark has started, before it reads a store.
         assert words in run("audit", store, full, *option, code=code), option
     assert "nothing is overwritten" in run("audit", store, full, code=ExitCode.USAGE)
 
@@ -302,7 +302,8 @@ def test_a_migration_goes_on_with_the_snapshot_that_it_has(run: Run, tmp_path: P
     source, target = new_store(tmp_path, "source"), new_store(tmp_path, "target")
     run("load", source, "--from", made)
     run("snapshot", source, through, "--without-owners")
-    # As if the first run had ended while it wrote: some is there, the rest is not; and the source is not read again.
+    # As if the first run had ended while it wrote: some rows are there, the others are not. The second run does not
+    # read the source again.
     key = next(iter(records(source, Table.SUBSCRIPTIONS)))
     assert key.subscriber is not None
     _change(source, key.topic, key.subscriber, 9)
@@ -353,7 +354,7 @@ def test_an_overwriting_job_that_ended_is_gone_on_with_by_creating(
     overwrite = ("--policy", "overwrite", "--hubs-stopped")
     folder = made / "subscriptions"
     right = folder.rename(tmp_path / "right")
-    # Of another type: that is seen before anything is written. Damaged: only when it is its turn.
+    # The job finds a wrong type before it writes anything, and damage only when it reads that table.
     spark.read.parquet(str(right)).withColumn("state", F.lit("none")).write.parquet(str(folder))
     assert "cast it" in run("load", target, "--from", made, *overwrite, code=ExitCode.USAGE)
     assert records(target, Table.LEDGERS) == {}
@@ -483,7 +484,7 @@ def test_every_help_ends_in_an_example() -> None:
 
 
 def test_it_runs_as_the_file_that_spark_submit_is_given(tmp_path: Path) -> None:
-    # Its own folder is first on the path then, and has a module that is called like one of Python's.
+    # Then its own folder is first on the path, and has a module that is named like one of Python's.
     script = CHECKOUT / "pipeline" / "__main__.py"
     arguments = [sys.executable, str(script), "snapshot", "sqllite:///x", str(tmp_path / "snapshot")]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""What ends a task ends its job with the same text and the same exit code as it would have in the driver."""
+"""Prove that an error in a task ends its job with the text and exit code that it would have in the driver."""
 
 from collections.abc import Iterator
 from pathlib import Path

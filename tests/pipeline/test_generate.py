@@ -1,4 +1,4 @@
-"""Generated rows depend on the seed and on their numbers alone, fit each other, and look like what people have."""
+"""Prove that generated rows depend on the seed and their numbers only, fit each other, and look like real data."""
 
 import math
 from collections import Counter

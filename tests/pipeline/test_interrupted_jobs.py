@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: a signal in the middle takes away the half, and what is set for Spark is minded."""
+"""Jobs in processes of their own: a signal deletes what is half done, and the jobs obey settings of Spark."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def _start(*arguments: object, temporary: Path | None = None) -> "subprocess.Pop
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
     if temporary is not None:
         environment["TMPDIR"] = str(temporary)
-    # A session of its own: what ends a run of the tests ends these jobs by the test alone, and not half way.
+    # A session of its own: the end of a test run does not signal the jobs. Only the test ends them, not half way.
     return subprocess.Popen(
         words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -59,7 +59,7 @@ def _has_files_of_tasks(snapshot: Path) -> bool:
 
 def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> None:
     store = _filled(tmp_path)
-    # A task for each few rows, so that there is a middle.
+    # One task for every few rows, so that there is a middle.
     how = ("--rows-per-partition", 5)
     places = {number: tmp_path / number.name for number in (signal.SIGINT, signal.SIGTERM)}
     jobs = {number: _start("snapshot", store, place, *how) for number, place in places.items()}
@@ -99,7 +99,7 @@ def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) 
 
 
 def _kill_9_once(job: "subprocess.Popen[str]", is_so: Callable[[], bool], what: str) -> None:
-    """Kill a job, with the virtual machine that it has started, when that holds."""
+    """Kill a job, with the virtual machine that it started, once the condition holds."""
     try:
         _wait_until(job, is_so, what)
     finally:
@@ -121,7 +121,7 @@ def _kill_all_of(job: "subprocess.Popen[str]") -> None:
 
 
 def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path) -> None:
-    """So does a machine that is short of memory: it kills whoever has most of it."""
+    """A machine that is short of memory kills the largest process in the same way."""
     place = tmp_path / "half"
     job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
     try:
@@ -131,7 +131,7 @@ def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path
     finally:
         _kill_all_of(job)
     assert job.returncode == ExitCode.FAILED, err
-    # PySpark's server for accumulators may tell of its own connection by a traceback.
+    # PySpark's accumulator server may print a traceback of its own connection.
     assert f"{Path(hedwig.pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
     *_, warned, last = err.splitlines()
     assert warned.startswith(f"warning: {place} is not whole and could not be deleted, remove it: ")
@@ -140,7 +140,7 @@ def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path
 
 
 def test_ctrl_c_that_ends_the_virtual_machine_too_is_ctrl_c(tmp_path: Path) -> None:
-    """Under spark-submit a terminal sends it to both; the virtual machine ends at once."""
+    """Under spark-submit a terminal sends Ctrl-C to both processes; the virtual machine ends at once."""
     place = tmp_path / "half"
     job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
     try:

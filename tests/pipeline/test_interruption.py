@@ -1,4 +1,4 @@
-"""Ctrl-C ends the queries of a job, and then the job, whatever they or their JVM do about it."""
+"""Prove that Ctrl-C ends the queries of a job, and then the job, whatever its queries and its JVM do."""
 
 import signal
 import threading
@@ -51,7 +51,7 @@ def test_a_second_signal_does_nothing_once_the_queries_have_ended(
     with ending_queries(spark):
         with pytest.raises(KeyboardInterrupt) as caught:
             signal.raise_signal(signal.SIGINT)
-        # Now what was half written is deleted.
+        # Meanwhile the job deletes what is half written.
         signal.raise_signal(signal.SIGINT)
     assert asked == [running_tasks.patience_of(caught.value)]
 
@@ -61,7 +61,7 @@ def test_all_who_wait_after_an_interruption_have_one_patience(
 ) -> None:
     patience_s = 1.5
     monkeypatch.setattr(running_tasks, "PATIENCE_S", patience_s)
-    # Tasks that never end, and a work that does not either.
+    # The tasks never end, and neither does the work.
     monkeypatch.setattr(running_tasks, "_tasks", lambda _: 1)
     begun, over = threading.Event(), threading.Event()
     began: list[float] = []
@@ -91,7 +91,7 @@ def test_all_who_wait_after_an_interruption_have_one_patience(
 def test_exit_code_says_which_signal_ended_a_job(
     raised: type[BaseException], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """click makes one error of both."""
+    """click turns both into one error."""
 
     def end() -> None:
         raise raised

@@ -1,7 +1,7 @@
-"""Jobs of which an executor is killed or stopped in the middle, on a real standalone cluster: another ends its work.
+"""Jobs on a real standalone cluster that lose an executor, killed or stopped: another one finishes its work.
 
-The jobs are those that people start, so rows are written by `apply_rows`, into a real HBase. They are read from it and
-from a real ZooKeeper, whose shares name what is in them.
+Users run these jobs. So `apply_rows` writes the rows, into a real HBase. The jobs read them from there and from a real
+ZooKeeper, whose shares list their names.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from tests.servers import RunningServers
 
 ROWS: Final = 30_000
 SOME: Final = 6_000
-"""So many that both executors have written by then, also if one of them started some seconds after the other."""
+"""Enough that both executors have written by then, also if one started some seconds after the other."""
 NAMES: Final = [b"topic-%05d" % number for number in range(ROWS)]
 BEFORE_S: Final = 240.0
 JOB_S: Final = 240.0
@@ -47,7 +47,7 @@ TWICE: Final = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.3",
     "spark.speculation.minTaskRuntime": "100ms",
-    # What the stopped executor has of the shuffle is soon made anew, and not waited for.
+    # Spark soon makes the shuffle data of the stopped executor anew, and does not wait for them.
     "spark.shuffle.io.connectionTimeout": "5s",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
@@ -71,14 +71,14 @@ def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Pat
 def _job(
     cluster: StandaloneCluster, *words: object, more: Mapping[str, str] = MappingProxyType({})
 ) -> "Iterator[subprocess.Popen[str]]":
-    """Run a job on the cluster; it is gone at the end, with the virtual machine that it has started."""
+    """Run a job on the cluster. At the end it is gone, with the virtual machine that it started."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
-        # Else Spark has so few bytes written by one task, or by two of them one after the other, where they were read:
-        # then one of the executors has nothing to do.
+        # Otherwise Spark gives so few bytes to one task, or to two tasks in a row where the bytes were read. Then one
+        # of the executors has nothing to do.
         "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1b",
         "spark.locality.wait": "0s",
         **more,
@@ -129,7 +129,7 @@ def _folder_of_rows(tmp_path: Path) -> Path:
 
 
 def _snapshot_of_rows(tmp_path: Path) -> Path:
-    """Return a snapshot of a store that has them, taken on this machine alone."""
+    """Return a snapshot of a store with these rows, taken on this machine alone."""
     store, taken = new_store(tmp_path), tmp_path / "taken"
     with_store(store, _fill)
     command = [sys.executable, "-m", "hedwig.pipeline", "snapshot", store, str(taken)]
@@ -138,7 +138,7 @@ def _snapshot_of_rows(tmp_path: Path) -> Path:
 
 
 def _zookeeper_of_rows(servers: RunningServers) -> str:
-    """Return the URL of a store of a real ZooKeeper that has them: a file of SQLite is of one machine."""
+    """Return the URL of a store with these rows in a real ZooKeeper. A file of SQLite belongs to one machine."""
     url = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
     asyncio.run(format_metadata(url, StoreOptions(operation_timeout_s=60)))
     with_store(url, _fill)
@@ -184,7 +184,7 @@ def test_rows_that_a_job_writes_are_written_once(
 def test_what_a_stopped_executor_writes_after_its_double_changes_nothing(
     cluster: StandaloneCluster, place: Place, tmp_path: Path
 ) -> None:
-    """Spark gives what it has in hand to the other one; it goes on when all is done, and hubs have written since."""
+    """Spark gives its task to the other executor. It wakes when all is done and hubs have written since."""
     how = ("--batch-rows", 5, "--connections", 1)
     stopped: list[int] = []
     with _job(cluster, "load", place.url, "--from", _folder_of_rows(tmp_path), *how, more=TWICE) as job:

@@ -1,4 +1,4 @@
-"""What a job says where: the result on standard output, everything else beside it, and for programs nothing else."""
+"""Prove what a job writes where: its result on standard output, the rest on standard error, or nothing else."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ LOST = "1 records of ledgers have fields of a newer release of Hedwig"
 
 @pytest.fixture
 def lossy(run: Run, tmp_path: Path) -> Path:
-    """A snapshot of which there is something to warn of."""
+    """A snapshot that calls for a warning."""
     source = new_store(tmp_path, "source")
 
     async def fill(store: MetadataStore) -> None:

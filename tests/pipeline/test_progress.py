@@ -1,4 +1,4 @@
-"""What a person sees on a terminal while a job works, and what a log file gets."""
+"""Prove what people see on a terminal while a job works, and what a log file gets."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ def _until_there(batches: Iterator[pa.RecordBatch], file: str) -> Iterator[pa.Re
 
 
 def _watched(spark: SparkSession, reading: int, sign: Path, words: bytes) -> bytes:
-    """Run a query that goes on until `words` were told at `reading`; return all that was told until then."""
+    """Run a query until the terminal shows `words` at `reading`; return all that it has shown until then."""
 
     def last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _until_there(batches, str(sign))
@@ -89,7 +89,7 @@ _COUNTS: Final = (
 
 
 def _stage(**counts: int) -> Any:
-    """A stage as Spark's status store has it, of which no task has begun, as far as it is looked at."""
+    """A stage as in Spark's status store, as far as the progress reads it. None of its tasks has begun."""
     never = SimpleNamespace(isDefined=lambda: False)
     return SimpleNamespace(
         firstTaskLaunchedTime=lambda: never, **{name: partial(counts.get, name, 0) for name in _COUNTS}
@@ -97,7 +97,7 @@ def _stage(**counts: int) -> Any:
 
 
 class _Session:
-    """A session with these stages, on a cluster, as far as it is looked at. It is whatever is asked for on the way."""
+    """A session on a cluster with these stages, as the progress reads it. It stands for all objects on the way."""
 
     master = "spark://master:7077"
 
@@ -128,7 +128,7 @@ class _Session:
 
 
 class _Clock(SystemClock):
-    """A clock that somebody else sets."""
+    """A clock that tests set."""
 
     now = 100.0
 
@@ -174,7 +174,7 @@ def test_of_copies_the_rows_in_files_are_told_of_all_tables_together() -> None:
     subscriptions = _stage(stageId=2, numTasks=6, numActiveTasks=1)
     session.active = [ledgers, subscriptions]
     assert watching._look() == _Sight(200, 2, 10, 0.0)
-    # One has ended, and is read back while the other goes on.
+    # One stage has ended, and a stage reads its rows back while the other stage goes on.
     session.ended[1] = _stage(stageId=1, outputRecords=400)
     back = _stage(stageId=3, inputRecords=400, numTasks=1, numActiveTasks=1)
     subscriptions = _stage(stageId=2, numTasks=6, numActiveTasks=1, numCompleteTasks=2, outputRecords=90)
@@ -184,7 +184,7 @@ def test_of_copies_the_rows_in_files_are_told_of_all_tables_together() -> None:
     assert watching._words(_Sight(500, 2, 7, 10.0)) == (
         "500 of about 1,000 rows, 50 rows/s, 2 of 7 tasks, about 10 s left"
     )
-    # More than planned; and one that Spark has forgotten counts as it was.
+    # More rows than planned. A stage that Spark has forgotten counts as it was.
     session.active = [_stage(stageId=4, outputRecords=900, numTasks=1, numActiveTasks=1)]
     assert _words(watching) == "1,390 rows, 0 of 1 tasks, 0 s so far"
 
@@ -202,7 +202,7 @@ def test_tasks_that_nobody_works_on_are_told_to_wait_for_executors() -> None:
     assert _words(watching) == "waiting for executors of spark://master:7077, 1 min 5 s so far"
     session.active = [_stage(numTasks=8, numActiveTasks=1)]
     assert _words(watching) == "0 of 8 tasks, 0 s so far"
-    # All were lost in the middle.
+    # All executors were lost in the middle.
     session.active = [_stage(numTasks=8, numCompleteTasks=3)]
     assert _words(watching) == "3 of 8 tasks, 0 s so far"
     clock.now += 20.0
@@ -210,7 +210,7 @@ def test_tasks_that_nobody_works_on_are_told_to_wait_for_executors() -> None:
 
 
 def test_rows_of_tables_written_side_by_side_are_those_in_files(spark: SparkSession, tmp_path: Path) -> None:
-    """As Spark really counts: four shares in one table and four in the other, of which the last has to wait."""
+    """As Spark really counts: four shares in one table and four in the other, of which the last one has to wait."""
     sign = tmp_path / "sign"
 
     def frame(waits: bool) -> DataFrame:
@@ -239,7 +239,7 @@ def test_rows_of_tables_written_side_by_side_are_those_in_files(spark: SparkSess
     finally:
         sign.touch()
         copying.join()
-    # The last hundred are not in a file, and may have been handed to its writer.
+    # The last hundred rows are not in a file, but their writer may have them.
     assert seen[-1] in (700, 800)
     assert seen == sorted(seen)
 

@@ -1,4 +1,4 @@
-"""Audits that ask real hubs: who is registered in a real ZooKeeper, which ledgers a hub and real bookies have."""
+"""Audits that ask real servers: which hubs ZooKeeper registers, and which ledgers a hub and real bookies have."""
 
 import asyncio
 import uuid
@@ -29,7 +29,7 @@ HUB = HubInfo(host="127.0.0.1", port=4081, ssl_port=5081)
 
 @contextmanager
 def _registered(zookeeper: str, prefix: str) -> Iterator[HubInfo]:
-    """A hub as far as its registration goes; its session lives in threads of the client's own."""
+    """A hub that is only registered. Its session lives in threads of the client."""
     with asyncio.Runner() as runner:
         options = LivenessOptions(zookeeper=zookeeper, prefix=prefix, session_timeout_s=10.0)
 
@@ -113,7 +113,7 @@ def test_open_ledgers_of_a_running_hub_say_how_far_they_go(run: Run, tmp_path: P
         assert result["open_ledgers"] == {"open": 2, "told": 0, "untold": []}
         assert result["backlogs"] == []
         pair.publish("eu/news", b"later")
-    # The hub was killed and closed nothing; the snapshot of before is all that there is of its records.
+    # The killed hub closed nothing. Only the earlier snapshot has its records.
     result = run("audit", tmp_path / "asked" / "snapshot", tmp_path / "later", "--data", pair.hub.data)
     assert [each["last_message"] for each in result["backlogs"]] == [10]
 
@@ -132,7 +132,7 @@ def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
         assert result["rows"]["owned topics"] == 2
         assert result["open_ledgers"] == {"open": 2, "told": 2, "untold": []}
         (behind,) = result["backlogs"]
-        # What its writer has told readers is late by one entry at least.
+        # The end that a writer tells readers is late by at least one entry.
         assert (behind["topic"], behind["end_from"], behind["is_exact"]) == ("eu/news", "ledger", False)
         assert 8 <= behind["backlog_messages"] <= 9
         assert {kind: count for kind, count in result["findings"].items() if count} == {"orphan-ledger": 1}

@@ -1,4 +1,4 @@
-"""Spark over real HBase and ZooKeeper: what one session moves from store to store arrives whole, and is listed once."""
+"""Spark over real HBase and ZooKeeper: rows that a session moves between stores arrive whole, and are listed once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_snapshot_lists_zookeeper_once_for_each_table(
         return found(self, prefix, start_after)
 
     def write_later(*frames: Any, **how: Any) -> Manifest:
-        # A task or another process, in which nobody counts here, would find these too if it listed anything.
+        # A task or another process, which this test cannot count, would find these rows if it listed the topics again.
         with_store(place.url, lambda store: fill(store, (b"later/%d" % number for number in range(3))))
         return write(*frames, **how)
 
@@ -89,7 +89,7 @@ def test_a_snapshot_lists_zookeeper_once_for_each_table(
 def test_an_owner_that_vanishes_with_its_hub_is_nobody_elses_to_judge_or_copy(
     run: Run, place: Place, tmp_path: Path
 ) -> None:
-    """Hubs of the original have such owner records unless they are told otherwise."""
+    """Hubs of the original make such owner records by default."""
     with_store(place.url, fill)
     stored = len(records(place.url, Table.OWNERS))
     hosts, path = zookeeper_place(place.url)
@@ -105,5 +105,5 @@ def test_an_owner_that_vanishes_with_its_hub_is_nobody_elses_to_judge_or_copy(
 
 
 def _counts(url: str) -> dict[str, int]:
-    """Return how many records there are for each table of a snapshot."""
+    """Return the number of records in each table of a snapshot."""
     return {table.value: len(records(url, table)) for table in SNAPSHOT_TABLES}

@@ -1,4 +1,4 @@
-"""Sessions that jobs open for themselves, in processes of their own: the default is one in which a task may fail."""
+"""Sessions that jobs open themselves, in processes of their own. By default a task may fail and run again."""
 
 import os
 import subprocess
@@ -65,13 +65,13 @@ def test_what_fails_each_time_is_told_once(tmp_path: Path) -> None:
     assert ran.stdout == ""
     lines = ran.stderr.splitlines()
     assert lines[0] == "load: starting Spark…"
-    # What Java says of itself comes before anything that fails.
+    # Java prints its own lines before anything that can fail.
     (error,) = (line for line in lines if not line.startswith(("load: ", "WARNING: Using incubator modules")))
     assert error.startswith("error: the line 'topic without a subscriber' cannot be loaded")
 
 
 def test_the_collector_is_that_of_the_user_if_there_is_one_and_else_ours() -> None:
-    """Java does not start with two."""
+    """Java does not start with two collectors."""
 
     def told(settings: dict[str, str], **variables: str) -> str:
         ran = _run("-c", COLLECTOR.replace("SETTINGS", repr(settings)), **variables)

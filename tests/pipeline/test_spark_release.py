@@ -1,4 +1,4 @@
-"""Jobs on another release of Spark say so, before they use anything that it may lack."""
+"""Prove that jobs on another release of Spark say so, before they use anything that it may lack."""
 
 import os
 import subprocess

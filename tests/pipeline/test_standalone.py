@@ -1,6 +1,6 @@
 """The data source on a real standalone cluster: executors that are killed, and tasks that Spark runs twice at once.
 
-Properties: each row is applied once, whatever attempts there were, and none is lost; what a hub wrote since stays.
+Properties: each row is applied once, whatever attempts there were. No row is lost. Later writes of a hub stay.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from tests.servers import RunningServers
 ROWS: Final = 12_000
 TASKS: Final = 2
 BY_HUB: Final = frozenset(first + number for first in range(0, ROWS, ROWS // TASKS) for number in range(5))
-"""Rows that a hub writes to while the job goes on, once they are written: the first of each task."""
+"""Rows that a hub writes during the job, once they are written: the first ones of each task."""
 WRITTEN_MIN: Final = 800
 HUB_WROTE: Final = 99_999
 BEFORE_S: Final = 240.0
 JOB_S: Final = 180.0
 SLOW_S: Final = 1.5
-"""Before each of some 15 batches: longer in all than a busy machine needs to start the other executor."""
+"""The pause before each of some 15 batches. Together they outlast the start of the other executor on a busy machine."""
 DRIVER: Final = Path(__file__).with_name("support") / "standalone_driver.py"
 SPECULATION: Final = {
     "spark.speculation": "true",
@@ -61,13 +61,13 @@ def url(servers: RunningServers) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One write of all rows, and how to tell from the store how far it is."""
+    """One write of all rows, and how the store shows its progress."""
 
     policy: str
     first: int
-    """The consume pointer that it writes to the first topic; each further one's is one more."""
+    """The consume pointer that it writes to the first topic. The pointer of each further topic is one more."""
     writes_before: int
-    """How often each record had been written to, its creation not counted."""
+    """How often each record was written before, not counting its creation."""
 
 
 CREATE: Final = Work("create", 0, -1)
@@ -93,7 +93,7 @@ def _prepare(url: str, work: Work) -> None:
 
 
 def _has_written_some(url: str, work: Work) -> bool:
-    """Say whether both tasks have written the first of their rows, and the batch with those of BY_HUB."""
+    """Return whether both tasks have written the first of their rows, and the batch with those of BY_HUB."""
     last = [first + WRITTEN_MIN - 1 for first in range(0, ROWS, ROWS // TASKS)]
 
     async def read(store: MetadataStore) -> bool:
@@ -121,7 +121,7 @@ def _write_as_a_hub(url: str) -> None:
 def _driver(
     cluster: StandaloneCluster, url: str, work: Work, marks: Path, **how: Any
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Run the driver; it is gone at the end, with the virtual machine that it has started."""
+    """Run the driver. At the end it is gone, with the virtual machine that it started."""
     options = {"master": cluster.url, "url": url, "policy": work.policy, "rows": ROWS, "marks": str(marks)}
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     command = [sys.executable, str(DRIVER), json.dumps(options | how)]
@@ -149,7 +149,7 @@ def _wait(what: str, is_so: Callable[[], bool], driver: "subprocess.Popen[str]")
 
 
 def _check(url: str, work: Work) -> None:
-    """Each record was written once by the job, and what the hub wrote after that is there."""
+    """Check that the job wrote each record once, and that the later writes of the hub are there."""
     found: Mapping[RecordKey, Versioned[Any]] = records(url, Table.SUBSCRIPTIONS)
     assert len(found) == ROWS
     for number in range(ROWS):
@@ -192,7 +192,7 @@ def test_rows_of_a_task_that_runs_twice_at_once_are_written_once(
     begun = float(second.read_text().split()[0])
     last = float((tmp_path / "0-0").read_text().split()[-1])
     assert last > begun, "the first attempt went on beside the second"
-    # The one that lost may still have been writing when the job had ended; so what is there must stay.
+    # The losing attempt may still write after the job has ended, and must not change the result.
     time.sleep(2 * SLOW_S)
     _check(url, work)
 

@@ -1,6 +1,6 @@
-"""Jobs as docs/how-to/pipeline.md has them run on a cluster: spark-submit, code in a zip, and a packed environment.
+"""Jobs on a cluster as docs/how-to/pipeline.md describes them: spark-submit, code in a zip, and a packed environment.
 
-The lines that pack both are those of the document.
+The commands that pack both are those of the document.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
 
 def _documented(first: str) -> str:
-    """Return the command of the document that begins so, its further lines included."""
+    """Return the command of the document that begins with this text, with its continuation lines."""
     lines = iter(DOCUMENT.read_text().splitlines())
     for line in lines:
         if line.strip().startswith(first):
@@ -47,7 +47,7 @@ def _documented(first: str) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout in which the commands of the document were run: hedwig.zip, env and env.tar.gz are in it."""
+    """A checkout after the commands of the document: it has hedwig.zip, env and env.tar.gz."""
     folder = tmp_path_factory.mktemp("checkout")
     for package in ("hedwig", "pyspark_hedwig"):
         shutil.copytree(CHECKOUT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _documented("tar czf env.tar.gz"),
     ]
     for command in commands:
-        # Whatever release of Python the tests run on is that of the workers, too.
+        # The workers use the release of Python that runs the tests.
         line = re.sub(r"\bpython3\.11\b", sys.executable, command)
         subprocess.run(["bash", "-ec", line], cwd=folder, check=True, timeout=PACK_S, capture_output=True)
     return folder
@@ -88,7 +88,7 @@ def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
         check=False,
     )
     assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-2000:]}"
-    # Both of our streams come as its standard output: the result is all that there is.
+    # Both of our streams arrive as standard output, and hold the result alone.
     return json.loads(ran.stdout)
 
 
@@ -111,7 +111,7 @@ def test_metadata_goes_through_every_job_on_a_cluster(
     restored = _submit(cluster, place, "restore", taken, second)
     assert restored["rows"] == rows
     assert restored["verified"]
-    _submit(cluster, place, "diff", taken, second)  # It fails where anything differs.
+    _submit(cluster, place, "diff", taken, second)  # It fails if anything differs.
     third = f"zookeeper://{zookeeper}/hedwig/{name}-3"
     asyncio.run(format_metadata(third, StoreOptions(operation_timeout_s=60)))
     migrated = _submit(cluster, place, "migrate", second, third, "--through", str(tmp_path / "through"))

@@ -1,4 +1,4 @@
-"""How long a store may take for a request is what the person said, wherever a job touches one."""
+"""Prove that every job uses the user's timeout for each request to a store."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.pipeline.support.stores import new_store
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
-    """The timeouts of all that was read, written and opened."""
+    """The timeouts of each store that was read, written or opened."""
     from hedwig.pipeline.snapshots import copying, store_snapshot
     from hedwig.pipeline.snapshots import inputs as sides
     from hedwig.pipeline.source import store_tables

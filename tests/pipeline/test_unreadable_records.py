@@ -1,4 +1,4 @@
-"""One record that cannot be read need not stand in the way of all others: it is passed over, counted and named."""
+"""Prove that one unreadable record does not block the others: the job skips it, counts it and names it."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_an_audit_names_what_cannot_be_read_and_takes_it_for_there(
 
 
 def _data(folder: Path) -> Path:
-    """Return the data directory of a hub that has no ledgers."""
+    """Return the data directory of a hub without ledgers."""
     made = folder / "data"
     (made / "ledgers").mkdir(parents=True)
     return made

@@ -9,7 +9,7 @@ from tests.simulation.options import LEFT_OUT
 
 
 def main() -> int:
-    """Run the seeds, print the schedule of each that fails, or of the only one, and what failed."""
+    """Run the seeds. Print what failed, and the schedule of each seed that failed, or of the only seed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=main.__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")

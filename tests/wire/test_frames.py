@@ -1,4 +1,4 @@
-"""Frames come out whole however the stream is cut, and a frame over the limit is refused before it is held."""
+"""Frames arrive whole, however the stream is cut, and a frame over the limit is refused before it is held in memory."""
 
 import struct
 
@@ -40,7 +40,7 @@ def test_a_frame_over_the_limit_is_refused_by_its_length_alone(over: int) -> Non
 
 
 def test_what_came_whole_before_a_frame_over_the_limit_is_not_lost() -> None:
-    """However the stream was cut: in one piece, or at the frame that is too long."""
+    """The stream may come in one piece, or be cut at the frame that is too long."""
     too_long = struct.pack(">I", LIMIT)
     decoder = FrameDecoder(LIMIT)
     assert decoder.receive(STREAM + too_long) == BODIES

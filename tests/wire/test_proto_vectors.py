@@ -1,4 +1,4 @@
-"""Prove that our messages are the original's: captured frames come out as they went in, and no number has moved."""
+"""Prove that our messages are the original's: captured frames encode to the same bytes, and no field number moved."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from hedwig.wire import pubsub_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The body of a frame captured from the original hub or client, and what it says."""
+    """The body of a frame captured from the original hub or client, and the message that it encodes."""
 
     name: str
     captured: bytes

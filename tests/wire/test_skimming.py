@@ -1,4 +1,4 @@
-"""A request with more fields than anybody may have is refused before there are objects of them, whatever they are."""
+"""A request with more fields than allowed is refused before objects are made of them, whatever the fields are."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +18,7 @@ PUBLISH, SUBSCRIBE, CONSUME = 52, 53, 54
 
 
 def begin(operation: int) -> bytes:
-    """Return what comes first in a request about T: its txnId is 1."""
+    """Return the first fields of a request about T: its txnId is 1."""
     return bytes((8, 1, 16, operation, 32, 1, 40, 0)) + field(6, b"T")
 
 
@@ -100,7 +100,7 @@ def test_a_large_frame_that_is_no_sequence_of_fields_ends_the_connection(end: by
 
 
 def test_what_is_in_an_element_does_not_count() -> None:
-    """protobuf keeps what it does not know as bytes."""
+    """protobuf keeps unknown fields as bytes."""
     options = field(1, field(1, b"key") + UNKNOWN) + field(1, field(1, b"other") + field(2, bytes(300_000)))
     action = decode_request(subscribe(field(6, field(1, options)))).action
     assert isinstance(action, Subscribe)
@@ -120,7 +120,7 @@ def test_large_requests_of_people_are_decoded() -> None:
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[int, pb.PubSubRequest]:
-    """Return a large request, and how many fields it has as the limit counts them."""
+    """Return a large request, and the number of its fields as the limit counts them."""
     request = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.CONSUME, txnId=draw(st.integers(0, 2**64 - 1)))
     request.topic = b"T" * draw(st.sampled_from([1, 9_000]))
     request.triedServers.extend([b"hub"] * draw(st.integers(0, 3)))
@@ -144,7 +144,7 @@ def test_the_limit_is_met_to_the_field(crowd: tuple[int, pb.PubSubRequest]) -> N
 
 
 def test_a_consume_may_come_to_a_topic_of_any_name() -> None:
-    """A topic is told in front of the fields that are too many, whatever bytes it has."""
+    """The topic stands before the excess fields, and may have any bytes."""
     name = bytes(range(256)) * 30
     body = begin(pb.CONSUME)[:-3] + field(6, name) + field(3, b"") * MANY
     assert decode_request(body).topic == name

@@ -19,7 +19,7 @@ _ATTACHING: Final = 100
 
 
 class ClientTarget:
-    """Operations through HedwigClient: `connections` clients carry requests, and each subscriber number is a client."""
+    """Operations through HedwigClient: `connections` clients send requests, and each subscriber number has a client."""
 
     def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
         if workload.subscribers and shares > 1:
@@ -44,7 +44,7 @@ class ClientTarget:
         self._receiving: list[asyncio.Task[None]] = []
 
     async def open(self, observer: Observer) -> None:
-        """Connect, and attach the subscribers. Raises HedwigError - the hub refused something, or is not there."""
+        """Connect, and attach the subscribers. Raises HedwigError - the hub refused a request, or is not there."""
         self._observer = observer
         room = asyncio.Semaphore(_ATTACHING)
 
@@ -111,7 +111,7 @@ class ClientTarget:
         try:
             await client.unsubscribe(Topic(topic_name(self._workload.prefix, topic)), SubscriberId(NOBODY))
         except ClientNotSubscribedError:
-            return  # As it should be: its owner says so.
+            return  # The expected answer: it comes from the topic's owner.
 
     async def _carry_out(self, number: int, work: Coroutine[Any, Any, object]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Connections that do nothing, to see what one costs a hub."""
+"""Idle connections, to measure what one costs a hub."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,9 +8,9 @@ __all__ = ["hold_connections"]
 
 _OPENING: Final = 200
 _PER_ADDRESS: Final = 1000
-"""Further connections come from further addresses of the loopback network: hubs keep their last places for others."""
+"""Connections from one address of the loopback network at most; a hub keeps its last places for other addresses."""
 _ADDRESSES: Final = 250
-"""Of each network of 256, so many are used."""
+"""Addresses used of each network of 256."""
 
 
 class _Idle(asyncio.Protocol):
@@ -24,7 +24,7 @@ class _Idle(asyncio.Protocol):
 async def hold_connections(
     host: str, port: int, count: int, ready: Callable[[], None], done: Callable[[], Awaitable[object]]
 ) -> None:
-    """Open so many connections, call `ready`, and hold them until `done` returns.
+    """Open `count` connections, call `ready`, and hold them until `done` returns.
 
     Raises: OSError - one could not be opened; RuntimeError - the hub has closed some.
     """

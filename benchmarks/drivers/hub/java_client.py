@@ -2,8 +2,8 @@
 
     python -m hedwig.benchmarks.drivers.hub.java_client 127.0.0.1:4080 publish --topics 50 --messages 100000
 
-The program names its topics itself: topic0, topic1 … to publish and receive, warmup0 … for what comes first. It counts
-latency in whole milliseconds from handing a request to the client, after waiting for a place among those in flight.
+The program names its topics itself: topic0, topic1 … to publish and receive, warmup0 … for the warm-up. It counts
+latency in whole milliseconds from handing a request to the client. The wait for a place in flight does not count.
 
 Source: org.apache.hedwig.client.benchmark.HedwigBenchmark in hedwig-client 4.3.2.
 """
@@ -54,11 +54,11 @@ class JavaMode(StrEnum):
     """What to measure; the values are the program's own words."""
 
     PUBLISH = "pub"
-    """Publishes of one client, without subscribers but one for the warm-up."""
+    """Publishes of one client. The only subscriber is that of the warm-up."""
     RECEIVE = "recv"
-    """Deliveries to one subscription on each topic; somebody else must publish."""
+    """Deliveries to one subscription on each topic; another program must publish."""
     SUBSCRIBE = "sub"
-    """First subscriptions on topics of their own, each on a connection of its own, all in flight at once."""
+    """First subscriptions, each on its own topic and its own connection, all in flight at once."""
 
 
 _LABEL: Final = {JavaMode.PUBLISH: "acked pubs", JavaMode.RECEIVE: "recvs", JavaMode.SUBSCRIBE: "warmup"}
@@ -66,11 +66,12 @@ _LABEL: Final = {JavaMode.PUBLISH: "acked pubs", JavaMode.RECEIVE: "recvs", Java
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaBenchmark:
-    """What the program is told.
+    """The program's options.
 
-    `messages` are published or received in all, a multiple of `topics`. To publish, the first one of each topic is sent
-    alone and not counted; `warmups` further ones of 1 KiB go to a topic of their own before. To subscribe, only
-    `subscriptions` counts. `rate_per_s` 0 is as fast as it can. Of the latencies one percentile is told.
+    `messages` are published or received in all, a multiple of `topics`. A publisher sends the first message of each
+    topic alone and does not count it. Before that it sends `warmups` messages of 1 KiB to another topic.
+    A run that subscribes uses `subscriptions` only. With `rate_per_s` 0 the program publishes as fast as it can.
+    It reports one percentile of the latencies.
 
     Raises: ValueError - the program would refuse it.
     """
@@ -103,7 +104,7 @@ class JavaBenchmark:
         given = {
             "mode": self.mode.value,
             "defaultHub": address,
-            # After the subscriptions that count it makes one more on each of these topics.
+            # After the counted subscriptions the program makes one more on each of these topics.
             "nTopics": 1 if subscribing else self.topics,
             "nMsgs": self.messages,
             "npar": self.in_flight,
@@ -118,7 +119,7 @@ class JavaBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaResult:
-    """What the program measured. Latencies are whole milliseconds, and None where it received.
+    """What the program measured. Latencies are whole milliseconds, and None if the program received.
 
     `percentile_ms` is a lower bound if `percentile_is_above`.
     """
@@ -134,7 +135,7 @@ class JavaResult:
 class JavaBenchmarkRun:
     """A running program, which `with` starts, and ends if it still runs.
 
-    Raises in its methods: BenchmarkError - the program ended without result, or has not come so far in time.
+    Raises in its methods: BenchmarkError - the program ended without a result, or did not get that far in time.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class JavaBenchmarkRun:
         return self._process.pid
 
     def wait_subscribed(self, timeout_s: float) -> None:
-        """Wait until all topics are subscribed, in the mode that receives: then others may publish."""
+        """Wait until all topics are subscribed, in the mode that receives; then another program may publish."""
         self._wait(lambda: self._subscribed, timeout_s, "subscribe its topics")
 
     def result(self, timeout_s: float) -> JavaResult:
@@ -227,7 +228,7 @@ class JavaBenchmarkRun:
                     self._note(line.rstrip())
                     self._changed.notify_all()
                 if line.startswith(_DIED):
-                    break  # Threads of the client keep the process alive without its main one.
+                    break  # Threads of the client keep the process alive after its main thread has ended.
         with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Appends to a ledger store of either kind, as fast as so many callers get them done."""
+"""Appends to a ledger store of either kind, as fast as N callers can make them."""
 
 import asyncio
 import time

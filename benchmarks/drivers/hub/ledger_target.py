@@ -1,4 +1,4 @@
-"""The driver without a hub: our ledger client alone, appending what a hub would."""
+"""The driver without a hub: our ledger client alone, which appends what a hub would."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ _DEPLOYMENT: Final = b"benchmark"
 
 
 class LedgerTarget:
-    """Publishes are appends, to as many ledgers as there are topics; these are made before the load begins.
+    """Publishes are appends to one ledger for each topic. The ledgers are made before the load begins.
 
-    place: `zookeeper`, `root`, `quorums` (three numbers), and `is_original`: that the ledgers are those of 4.3.
+    place: `zookeeper`, `root`, `quorums` (three numbers), and `is_original`: whether the ledgers are those of 4.3.
     """
 
     def __init__(self, workload: Workload, place: Mapping[str, Any], *, share: int = 0, shares: int = 1) -> None:

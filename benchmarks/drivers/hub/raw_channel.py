@@ -1,6 +1,6 @@
-"""One connection of the raw driver, made for speed: frames that were prepared, and answers that are counted unparsed.
+"""One connection of the raw driver, made for speed: it sends prepared frames, and counts answers without parsing them.
 
-It is no client for tests, which want every response decoded, in order, and when they ask: see `wire_channel`.
+Tests use `wire_channel` instead, since they need every response decoded, in order, and on request.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from hedwig.wire import Answer, Delivery, decode_response
 __all__ = ["RawChannel"]
 
 _BODY_AT_MOST: Final = 64
-"""The mark in a delivery stands within so many bytes: tags and lengths come before it, in whichever order."""
+"""The mark in a delivery stands within this many bytes; tags and lengths come before it, in any order."""
 _LOST_PAUSE_S: Final = 0.1
 
 
 class RawChannel(asyncio.Protocol):
-    """Sends prepared frames, all of one turn of the event loop in one write, and counts what comes back.
+    """Sends prepared frames, all of one turn of the event loop in one write, and counts the answers.
 
-    Requests take slots, whose numbers answers carry. Of a delivery only the operation's number is read, and which
-    subscription it is for, by its last bytes, if anything is to be consumed.
+    Each request takes a slot, whose number its answer carries. Of a delivery the channel reads only the operation's
+    number. If messages are to be consumed, the last bytes of a delivery tell its subscription.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observer: Observer, *, consume_every: int) -> None:
@@ -62,9 +62,9 @@ class RawChannel(asyncio.Protocol):
         self._flush_soon()
 
     def request(self, number: int, frame: bytes, *, then: bytes | None = None, expected: str | None = None) -> None:
-        """Send a request, and, once that is answered, a second one; the operation is answered with the last.
+        """Send a request, and once it is answered the second one, `then`; the last answer is the operation's.
 
-        `expected` is the status with which it succeeds, in place of success.
+        `expected` is the status that counts as success, in place of SUCCESS.
         """
         slot = self._take_slot(number)
         if expected is not None:
@@ -159,7 +159,7 @@ class RawChannel(asyncio.Protocol):
             mark_at = data.find(MARK, body, body + _BODY_AT_MOST) - body
             self._mark_at[size] = mark_at
         if not data.startswith(MARK, body + mark_at):
-            mark_at = data.find(MARK, body, stop) - body  # Sizes of lengths differ although the whole is as long.
+            mark_at = data.find(MARK, body, stop) - body  # Length fields can differ in size within equal totals.
             if mark_at < 0:
                 return
         (number,) = NUMBER.unpack_from(data, body + mark_at + len(MARK))

@@ -1,7 +1,7 @@
-"""Frames that are encoded before the load begins, so that sending one costs a join.
+"""Frames that are encoded before the load begins, so that sending one costs only a join.
 
-The codec of the protocol makes them; the number of the request is put behind, where it overrides the one before it,
-always with the same length.
+The codec of the protocol makes them. The sender appends the number of the request, always with the same length.
+The appended number overrides the one that the codec wrote.
 """
 
 import struct
@@ -49,7 +49,7 @@ DELIVERY_PREFIX: Final = b"\x08\x01\x10\x00\x18\x00\x2a"
 """The same with the number 0, and the tag of a message: how deliveries begin."""
 PREFIX_BYTES: Final = len(SUCCESS_PREFIX)
 MARK: Final = b"hedwigB!"
-"""Stands before the number of an operation in a body, for receivers to find it."""
+"""Stands before the number of an operation in a body, so that receivers find it."""
 
 _NUMBER_TAG: Final = b"\x20"
 SLOT_BASE: Final = 1 << 14
@@ -66,7 +66,7 @@ def slot_bytes(slot: int) -> bytes:
 
 
 def slot_of(data: bytes, start: int) -> int:
-    """Return the slot whose bytes stand at `start`; negative for a number that is not of that form."""
+    """Return the slot whose bytes stand at `start`; a negative number if they are not those of a slot."""
     first, second = data[start], data[start + 1]
     if not (first & 0x80 and second & 0x80):
         return -1
@@ -74,7 +74,7 @@ def slot_of(data: bytes, start: int) -> int:
 
 
 class PublishFrames:
-    """The frames that publish to the topics of a workload, in two parts around the number of the operation."""
+    """Frames that publish to the topics of a workload, each in two parts around the number of the operation."""
 
     def __init__(self, workload: Workload) -> None:
         blank = b"\0" * NUMBER.size
@@ -84,7 +84,7 @@ class PublishFrames:
         self._prefix = workload.prefix
 
     def parts(self, topic: int) -> tuple[bytes, bytes]:
-        """Return what stands before and after the number of the operation; the slot's bytes come last."""
+        """Return the parts of a frame before and after the number of the operation; append the slot's bytes."""
         found = self._parts.get(topic)
         if found is None:
             name = Topic(topic_name(self._prefix, topic))
@@ -96,17 +96,17 @@ class PublishFrames:
 
 
 def subscribe_frame(topic: bytes, subscriber: int, *, mode: CreateOrAttach = CreateOrAttach.CREATE) -> bytes:
-    """Return the frame that opens a subscription, but for the slot's bytes."""
+    """Return the frame that opens a subscription, without the slot's bytes."""
     return _open_frame(Topic(topic), Subscribe(subscriber=SubscriberId(subscriber_name(subscriber)), mode=mode))
 
 
 def close_frame(topic: bytes, subscriber: int) -> bytes:
-    """Return the frame that closes a subscription, but for the slot's bytes."""
+    """Return the frame that closes a subscription, without the slot's bytes."""
     return _open_frame(Topic(topic), CloseSubscription(SubscriberId(subscriber_name(subscriber))))
 
 
 def unsubscribe_frame(topic: bytes, subscriber: bytes) -> bytes:
-    """Return the frame that ends a subscription, but for the slot's bytes."""
+    """Return the frame that ends a subscription, without the slot's bytes."""
     return _open_frame(Topic(topic), Unsubscribe(SubscriberId(subscriber)))
 
 
@@ -122,5 +122,5 @@ def _open_frame(topic: Topic, action: Action) -> bytes:
 
 
 def _filling(size: int) -> bytes:
-    """Return bytes that no mark can stand in and that do not repeat soon."""
+    """Return bytes that contain no mark and do not repeat soon."""
     return bytes((index * 167 + (index >> 8) * 59) & 0x7F for index in range(size)).replace(MARK[:1], b"\0")

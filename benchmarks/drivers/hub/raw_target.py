@@ -1,4 +1,4 @@
-"""The raw driver: requests from prepared frames, answers parsed as far as counting needs."""
+"""The raw driver: it sends prepared frames, and parses of an answer only what it counts."""
 
 import asyncio
 from typing import Final
@@ -12,18 +12,18 @@ from hedwig.status import StatusCode
 __all__ = ["NOBODY", "RawTarget"]
 
 NOBODY: Final = b"nobody"
-"""Subscribes to nothing."""
+"""A subscriber id that subscribes to no topic."""
 
 _CLOSE_S: Final = 10.0
 _ATTACHING: Final = 500
-"""Subscriptions under way at once while subscribers attach before the load."""
+"""Subscriptions in flight at once while subscribers attach before the load."""
 
 
 class RawTarget:
     """Operations over plain sockets: `connections` carry requests, and each subscriber number has one to receive.
 
-    A topic always goes over the same connection. With several shares, share i of n has the topics to itself that its
-    operations choose, so it attaches to all topics only when it is alone: see `receives`.
+    All requests for a topic go over the same connection. With several shares, each share has the topics to itself that
+    its operations choose. A workload with subscribers runs as one share, since that attaches to all topics.
     """
 
     def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
@@ -46,7 +46,7 @@ class RawTarget:
         self._receivers = [await self._connect(observer) for _ in range(workload.subscribers)]
         if not {Operation.PUBLISH, Operation.DELIVER}.isdisjoint(workload.mix):
             topic_of = workload.topic_chooser()
-            # Of a million topics only those that are published to: a frame is hundreds of bytes.
+            # With a sample, prepare frames for its topics only: a frame takes hundreds of bytes.
             for topic in map(topic_of, range(workload.sample)) if workload.sample else range(workload.topics):
                 self._frames.parts(topic)
         for subscriber, channel in enumerate(self._receivers):
@@ -71,7 +71,7 @@ class RawTarget:
         if operation is Operation.OWN:
             channel.request(number, unsubscribe_frame(name, NOBODY), expected=StatusCode.CLIENT_NOT_SUBSCRIBED.name)
             return
-        # Unique over all shares, and apart from the subscribers that are attached before.
+        # Unique over all shares, and different from the subscribers attached before the load.
         subscriber = self._workload.subscribers + number * self._shares + self._share
         if operation is Operation.SUBSCRIBE:
             channel.request(number, subscribe_frame(name, subscriber))
@@ -101,10 +101,10 @@ class _Attaching:
         self.room.release()
 
     def delivered(self, _: int) -> None:
-        """Nothing is published yet, so what comes is from before; it does not count."""
+        """Ignore a delivery: nothing is published yet, so its message is from before."""
 
     def refused(self, _: int) -> None:
-        """Nothing is tried again here."""
+        """Do nothing: no attempt is repeated here."""
 
     def lost(self) -> None:
         self.errors.append("connection lost")

@@ -1,12 +1,13 @@
-"""Messages as znodes: what people did with ZooKeeper alone, as a baseline for hubs.
+"""Messages as znodes: how people did messaging with ZooKeeper alone, as a baseline for hubs.
 
-Each subscriber of a topic has a queue, a znode. Whoever publishes creates a sequential znode with the message in every
-queue of the topic, all in one transaction, so that no subscriber misses what another gets. A subscriber reads the names
-in its queue, which leaves a watch, takes the messages in their order and deletes them in one transaction; with that it
-asks for the names again, and waits for the watch only when there are none.
+Each subscriber of a topic has a queue, a znode. A publisher creates a sequential znode with the message in every queue
+of the topic. It does so in one transaction, so that every subscriber gets the message or none does.
 
-No hub, no subscription that outlives its consumer's interest cheaply, no cursor: a message that nobody takes stays in
-ZooKeeper's memory, once for every subscriber.
+A subscriber reads the names in its queue, which leaves a watch. It takes the messages in order, and deletes them in one
+transaction. With that it asks for the names again, and waits for the watch only when there are none.
+
+There is no hub and no cursor, and a subscription without a consumer is not cheap. A message that no consumer takes
+stays in ZooKeeper's memory, once for every subscriber.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ __all__ = ["ZnodeMessages"]
 
 _MESSAGE: Final = "message-"
 _TAKEN_MAX: Final = 500
-"""Messages of one transaction: ZooKeeper takes a megabyte in one request, and a subscriber need not wait for more."""
+"""Messages of one transaction at most: ZooKeeper accepts 1 MB in a request. A subscriber need not wait for more."""
 _FAILURES: Final = (NotAppliedError, OutcomeUnknownError, AbortedError, HedwigError, BenchmarkError)
 
 
@@ -43,7 +44,7 @@ class ZnodeMessages:
         self._workload = workload
         self._hosts = f"{host}:{port}"
         self._options = StoreOptions(in_flight_max=max(workload.in_flight, workload.topics * 2))
-        # Queues of a run before may still hold messages.
+        # Queues of an earlier run may still hold messages.
         self._root = f"/{workload.prefix}-{time.time_ns():x}"
         self._filling = bytes(workload.message_bytes - len(MARK) - NUMBER.size)
         self._arrivals = Arrivals()
@@ -74,7 +75,7 @@ class ZnodeMessages:
 
     def begin(self, number: int, operation: Operation, topic: int) -> None:  # noqa: ARG002 (there is but one)
         """Begin an operation."""
-        # The requests of a session take effect in the order in which they are made, and so begin these tasks.
+        # A session's requests take effect in the order in which they are made. These tasks begin in the same order.
         task = asyncio.create_task(self._publish(number, topic))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -114,7 +115,7 @@ class ZnodeMessages:
     # --------------------------------------------------------------------------------------------------- receiving
 
     async def _receive(self, bridge: Bridge, topic: int, subscriber: int, is_watched: asyncio.Event) -> None:
-        """Take messages out of a queue as they come; what fails ends the load, since nobody would take them then."""
+        """Take messages out of a queue as they come. A failure ends the load: no message would be taken any more."""
         queue, loop, changed = self._queue(topic, subscriber), asyncio.get_running_loop(), asyncio.Event()
 
         def watch(_: Any) -> None:
@@ -131,7 +132,7 @@ class ZnodeMessages:
                     for body, _ in found:
                         self._arrived(topic, subscriber, NUMBER.unpack_from(body, len(MARK))[0])
                     changed.clear()
-                    # The names that come back are those of after the deletion: it was asked for before.
+                    # The names that come back are those after the deletion, which was requested first.
                     deleted, names = await self._send(bridge, _delete_all(paths), children(queue, watch))
                     _check(deleted)
                 await changed.wait()

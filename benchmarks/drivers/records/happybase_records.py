@@ -1,7 +1,7 @@
 """Records through happybase and the Thrift1 gateway, whose conditional put writes one cell.
 
-So the version and both parts share the compared cell, and there is no partial update. The library blocks: each
-operation in flight takes a thread with a connection, as many as the Thrift2 driver has; more wait their turn.
+So the version and both parts share the compared cell, and there is no partial update. The library blocks, so each
+operation in flight needs a thread with a connection. There are as many as the Thrift2 driver has; more operations wait.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _CONTENT: Final = b"".join(PARTS)
 
 
 class HappybaseRecords:
-    """A RecordClient over as many connections as there are threads. A version is the content of the cell."""
+    """A RecordClient with one connection for each thread. A version is the content of the cell."""
 
     def __init__(self, address: str, table: str) -> None:
         host, _, port = address.rpartition(":")

@@ -36,7 +36,7 @@ async def open_native(url: str) -> RecordClient:
 
 async def open_gateway(url: str) -> RecordClient:
     """Return records through the Thrift2 gateway."""
-    # Here, since only this needs the package of the extra `thrift`.
+    # Imported here, since only this function needs the package of the extra `thrift`.
     from hedwig.metadata.hbase.thrift2 import Thrift2Driver
 
     options = StoreOptions()

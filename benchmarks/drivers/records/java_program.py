@@ -1,4 +1,4 @@
-"""The generator over HBase's own Java client: built by Maven from the sources in this package, and kept for later."""
+"""The generator over HBase's own Java client. Maven builds it from the sources in this package; the build is kept."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ _CLASSPATH: Final = "classpath"
 _MAVEN_S: Final = 900.0
 _HEAP_MB: Final = 1024
 _OF_SMALL_SERVERS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""What our dev servers are started with to start quickly; the client is to run as fast as it can."""
+"""Flags that make our dev servers start quickly. The client does without them, to run as fast as it can."""
 _LOG_SETTINGS: Final = """\
 log4j.rootLogger=WARN, console
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
@@ -37,7 +37,7 @@ log4j.appender.console.layout.ConversionPattern=%-5p %c{1}: %m%n
 
 
 def java_command(progress: Callable[[str], None]) -> list[str]:
-    """Return the command that runs the generator, which is built first unless it is there.
+    """Return the command that runs the generator; build the generator first if there is no build yet.
 
     Raises: BenchmarkError - no Maven, or it failed; DevError - no JDK that is new enough.
     """
@@ -55,13 +55,13 @@ def java_command(progress: Callable[[str], None]) -> list[str]:
 
 
 def jvm_words() -> list[str]:
-    """Return the flags of the client's virtual machine: its own defaults but for the size of the heap."""
+    """Return the flags of the client's virtual machine: the defaults, except for the size of the heap."""
     flags = [flag for flag in jvm_flags(_HEAP_MB) if flag not in _OF_SMALL_SERVERS]
     return [f"-Xms{_HEAP_MB}m", *flags]
 
 
 def _is_usable(built: Path) -> bool:
-    """Say whether it was built, and none of its jars has gone with a Maven repository that was cleaned."""
+    """Say whether the generator was built and all its jars still exist; they go if the Maven repository is cleaned."""
     classpath = built / _CLASSPATH
     return classpath.exists() and all(Path(jar).exists() for jar in classpath.read_text().split(os.pathsep))
 

@@ -1,7 +1,7 @@
-"""Clients of metadata records: one library or access path each, behind what a load asks of it.
+"""Clients of metadata records: one library or access path each, behind the interface that a load uses.
 
-The records are subscriptions, because those have two parts. Every client stores the same content under the same names,
-as far as it can: `DATA`, to the subscriber `SUBSCRIBER` of a topic for each record.
+The records are subscriptions, because those have two parts. Every client stores the same content under the same names
+where its library allows it. Each record has a topic of its own, the subscriber `SUBSCRIBER` and the content `DATA`.
 """
 
 from typing import Any, Final, Protocol
@@ -28,14 +28,14 @@ PARTS: Final[tuple[bytes, ...]] = tuple(part or b"" for part in part_codec(SUBSC
 
 
 class RecordClient(Protocol):
-    """Reads and writes records. A version is whatever the client needs for its next compare-and-set."""
+    """Reads and writes records. A version is the value that the client needs for its next compare-and-set."""
 
     def key(self, topic: bytes) -> Any:
-        """Return what names the record of a topic, prepared once for many operations."""
+        """Return the key of a topic's record, prepared once for many operations."""
         ...
 
     async def read(self, key: Any) -> Any:
-        """Return the version of a record, None if there is none. The whole record is read."""
+        """Read a whole record; return its version, None if there is no record."""
         ...
 
     async def create(self, key: Any) -> Any:
@@ -45,7 +45,7 @@ class RecordClient(Protocol):
     async def update(self, key: Any, version: Any, *, part: bool) -> tuple[bool, Any]:
         """Write a record, or only its state, if it is at `version`.
 
-        Returns: whether it was done, and the version that the record then has; None if it is gone.
+        Returns: whether the write was done, and the version that the record then has; None if the record is gone.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The drivers of records by name, each with what opens its client."""
+"""The drivers of records by name, each with the function that opens its client."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -52,9 +52,9 @@ _OPENERS: Final[Mapping[str, Callable[[Mapping[str, str]], Awaitable[RecordClien
     "sqlite": _managers,
 }
 DRIVERS: Final = ("java", *_OPENERS)
-"""Names of what can be measured; the first is a program of its own, see java_program.py."""
+"""Names of the drivers that can be measured; the first is a program of its own, see java_program.py."""
 
 
 async def open_client(driver: str, place: Mapping[str, str]) -> RecordClient:
-    """Open one of the clients. Raises BenchmarkError - it is not installed; and whatever the client's library does."""
+    """Open one of the clients. Raises BenchmarkError - it is not installed; and the errors of the client's library."""
     return await _OPENERS[driver](place)

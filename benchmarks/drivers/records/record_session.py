@@ -1,6 +1,6 @@
-"""One client of records for one workload after the other, in a generator process that stays.
+"""One client of records for several workloads in turn, in a generator process that keeps running.
 
-So a client connects once, finds its regions once and is warm when it is measured, as in a hub.
+So a client connects once and finds its regions once. Like a hub's, it is warm when it is measured.
 """
 
 import gc
@@ -20,7 +20,7 @@ async def serve_workloads(
     write: Callable[[Mapping[str, Any]], None],
     read: Callable[[], Awaitable[Mapping[str, Any]]],
 ) -> None:
-    """Open the client of a plan, then carry out the workloads that are read, until a line has none."""
+    """Open the client of a plan, then run each workload that is read, until a line has none."""
     client = await open_client(plan["driver"], plan["place"])
     try:
         write({"ready": True})
@@ -29,7 +29,7 @@ async def serve_workloads(
             target = RecordTarget(workload, client)
             load = Load(workload, target, drain_s=asked["drain_s"])
             await target.open(load)
-            gc.collect()  # Garbage of the load before is not this one's.
+            gc.collect()  # So that this load does not pay for the garbage of the one before.
             write({"ready": True})
             recording = await load.run((await read())["start_ns"])
             await target.close()

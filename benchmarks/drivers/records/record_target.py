@@ -1,4 +1,4 @@
-"""A target of metadata records: operations of a workload, carried out by a client of theirs."""
+"""A target of metadata records: a record client runs the operations of a workload."""
 
 import asyncio
 import itertools
@@ -19,8 +19,8 @@ _FILL_IN_FLIGHT: Final = 64
 class RecordTarget:
     """A Target over a client that stays open: one record for each topic of the workload, and new ones to create.
 
-    Each caller has records of its own, which it takes in turn, so that nobody is refused by accident; with fewer
-    records than callers, as many callers as are meant to share one do.
+    Each caller takes records of its own in turn, so that no caller is refused by accident.
+    With fewer records than callers, the callers share the records evenly.
     """
 
     def __init__(self, workload: Workload, client: RecordClient) -> None:
@@ -54,7 +54,7 @@ class RecordTarget:
         self._callers.begin(number, operation, topic)
 
     async def close(self) -> None:
-        """Give up what is still under way; the client stays open."""
+        """Cancel the operations still in flight; the client stays open."""
         await self._callers.close()
 
     async def _fill(self, first: int) -> None:

@@ -1,8 +1,8 @@
-"""Records as plain znodes, conditional on nothing but their own data version: what ZooKeeper alone offers.
+"""Records as plain znodes, conditional only on their own data version: what ZooKeeper alone offers.
 
-That is less than the managers promise, since a version repeats after a node was deleted and made again; the difference
-to the guarded writes of our managers is the price of the guard. The requests go through the same bridge. A node has no
-parts: a partial update writes all of it.
+The managers promise more, since a node's version repeats after the node was deleted and made again. Comparing these
+writes with the managers' guarded ones shows the price of the guard. The requests go through the same bridge.
+A node has no parts, so a partial update writes all of it.
 """
 
 from typing import Any, Final, Self
@@ -32,7 +32,7 @@ class ZnodeRecords:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Connect to the servers of a zookeeper:// URL; the records are beside its store, which must exist."""
+        """Connect to the servers of a zookeeper:// URL. The records lie beside its store, which must exist."""
         options = StoreOptions()
         parsed = MetadataUrl.parse(url)
         bridge = await connect(parsed.hosts, options)
@@ -65,7 +65,7 @@ class ZnodeRecords:
         await self._bridge.close()
 
     async def _send(self, request: Request, *expected: type[ZookeeperError]) -> Any:
-        """Return the result of a request, or an error that was to be expected. Raises any other."""
+        """Return the result of a request, or one of the `expected` errors. Raises any other."""
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         (result,) = await self._bridge.send(deadline, request)
         if isinstance(result, ZookeeperError) and not isinstance(result, expected):

@@ -1,1 +1,1 @@
-"""The comparison of results, with intervals of their ratios."""
+"""The comparison of results, with intervals of the ratios."""

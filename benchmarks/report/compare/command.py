@@ -20,7 +20,7 @@ __all__ = ["compare_command"]
 _SLOWER: Final = 1
 _UNDECIDED: Final = 3
 _WIDTH: Final = 200
-"""Of a table that goes into a file or a pipe."""
+"""The width of a table that goes into a file or a pipe."""
 _PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
 _EXPLAINED: Final = (
     "B ÷ A: the ratio of the geometric means of the rounds, and between what it lies in 95 of 100 such cases (Welch's "
@@ -81,13 +81,13 @@ def compare_command(first: str, second: str, anyway: bool, percent: float | None
 
 
 def _read(given: str) -> list[Result]:
-    """Return the results of a side: one, or several with commas between them."""
+    """Return the results of a side: `given` names one, or several with commas between them."""
     paths = [given] if Path(given).exists() else given.split(",")
     return [Result.read(Path(path)) for path in paths]
 
 
 def _judge(found: Comparison, percent: float) -> None:
-    """End the process by what `--fail-slower-than` says."""
+    """End the process with the exit code that `--fail-slower-than` promises."""
     for line in found.slower_than(percent / 100):
         click.echo(f"slower than allowed: {line.side}, {line.what}: {_change(line)}", err=True)
     undecided = found.undecided(percent / 100)
@@ -145,7 +145,7 @@ def _ratio(figure: ComparedFigure) -> str:
     if difference.low is None or difference.high is None:
         return f"{difference.ratio:.2f}"
     interval = f"{bound_words(difference.low)} – {bound_words(difference.high)}"
-    # Around a ratio of all times together there is no interval: it is one of the rounds.
+    # A ratio of all times together has no interval. The interval shown is that of the rounds' ratios.
     return f"{difference.ratio:.2f} ({'rounds ' if figure.first.is_percentile else ''}{interval})"
 
 

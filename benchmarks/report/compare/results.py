@@ -1,4 +1,4 @@
-"""Results of two sides beside each other: how the second came out against the first, and how sure that is."""
+"""Results of two sides beside each other: how the second compares with the first, and how sure that is."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ from hedwig.benchmarks.suites.registry import suite_of
 __all__ = ["ComparedFigure", "ComparedLine", "Comparison", "compare"]
 
 _NOT_OF_A_CASE: Final = frozenset({"seed", "seconds", "warmup_s", "warmup_share", "operations"})
-"""Of a workload: what says how long and with which draw, but not what was done."""
+"""Fields of a workload that say how long it ran and with which draw, but not what was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """A figure of both sides. `word`: what the second is, in a word. `is_worse`: for the worse, beyond the noise."""
+    """A figure of both sides. `word`: the verdict on the second. `is_worse`: the second is worse beyond the noise."""
 
     first: Figure
     second: Figure
@@ -36,10 +36,10 @@ class ComparedFigure:
         return self.difference.verdict is (Verdict.MORE if self.first.is_more_worse else Verdict.LESS)
 
     def loss(self) -> float:
-        """Return by which share of the first's speed the second is slower: 0.2 of a rate of 80 instead of 100.
+        """Return by which share of the first's speed the second is slower: 0.2 for a rate of 80 instead of 100.
 
-        A time of 125 ms instead of 100 is the same loss. Of what is faster it is below 0. Where rounds and all times
-        together disagree, it is the greater of what the two say.
+        A time of 125 ms instead of 100 is the same loss. It is negative if the second is faster. If the rounds and
+        all times together disagree, it is the greater of the two losses.
         """
         difference = self.difference
         said = (difference.ratio, difference.of_rounds if difference.verdict is Verdict.MIXED else None)
@@ -67,10 +67,12 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLine:
-    """One workload on one driver. `figures`: that first by which it is judged; none if a side met a wall.
+    """One workload on one driver.
 
-    side: the driver and what it ran on, in words. walls: how the first and the second failed, if they did.
-    failed: which share of the first's and of the second's operations failed.
+    figures: the first one decides the verdict. None if a side met a wall.
+    side: the driver and what it ran on, in words.
+    walls: how the first and the second side failed, if they did.
+    failed: the share of the first side's operations that failed, and that of the second's.
     notes: what a reader of the figures must know.
     """
 
@@ -102,12 +104,12 @@ class ComparedLine:
 
     @property
     def is_failing(self) -> bool:
-        """Say whether too many operations of the second side failed, and not of the first."""
+        """Say whether too many operations failed on the second side, and not on the first."""
         return self.failed[1] > FAILED_MAX >= self.failed[0]
 
     @property
     def are_figures_sound(self) -> bool:
-        """Say whether the figures may be held against each other: those of failing sides may be quick failures."""
+        """Say whether the figures may be compared. Those of a failing side may only be those of quick failures."""
         return bool(self.figures) and max(self.failed) <= FAILED_MAX
 
     def to_json(self) -> dict[str, Any]:
@@ -129,9 +131,10 @@ class ComparedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The second side against the first. `only_first`, `only_second`: what the other has not measured.
+    """The second side against the first.
 
-    runs: how many results each side has.
+    only_first, only_second: cases that the other side has not measured.
+    runs: the number of results of each side.
     """
 
     differences: Sequence[TermDifference]
@@ -141,7 +144,10 @@ class Comparison:
     runs: tuple[int, int] = (1, 1)
 
     def slower_than(self, share: float) -> list[ComparedLine]:
-        """Return what is slower, or larger, by more than a share, and beyond the noise; new walls, and new failures."""
+        """Return the lines that are worse by more than `share`, and beyond the noise, and those that newly fail.
+
+        A line newly fails if only the second side met a wall, or if too many operations failed only there.
+        """
         return [
             line
             for line in self.lines
@@ -151,10 +157,10 @@ class Comparison:
         ]
 
     def undecided(self, share: float) -> list[str]:
-        """Return what may be slower by more than a share, for all that is known.
+        """Return, in words, the cases that may be slower by more than `share` without proof either way.
 
-        That are single rounds, short ones, those that all times together do not confirm, cases whose first side failed
-        in part already, and those that are missing.
+        These are cases with single rounds or short ones, and cases where all times together do not confirm the rounds.
+        Cases whose first side failed in part are among them, and cases that the second side does not have.
         """
         found = [
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
@@ -185,9 +191,9 @@ class Comparison:
 
 
 def compare(first: Sequence[Result], second: Sequence[Result], *, anyway: bool = False) -> Comparison:
-    """Compare two sides, each one result or several runs of the same; of several, each run is one sample.
+    """Compare two sides. Each is one result or several runs of the same; each of several runs is one sample.
 
-    Raises: BenchmarkError - their terms forbid it, unless `anyway`; they have no case in common.
+    Raises: BenchmarkError - the terms forbid it and `anyway` is not set, or the sides have no case in common.
     """
     base, *others = (*first, *second)
     differences = list(dict.fromkeys(each for other in others for each in term_differences(base, other)))
@@ -216,7 +222,7 @@ _Runs = Sequence[Sequence[Measurement]]
 
 
 def _cases(results: Sequence[Result]) -> dict[str, list[list[Measurement]]]:
-    """Return the measurements of a side by what was done, on what: of each run that has it, its rounds."""
+    """Return the measurements of a side by case: for each run that has the case, its rounds."""
     found: dict[str, list[list[Measurement]]] = {}
     for result in results:
         of_run: dict[str, list[Measurement]] = {}
@@ -238,7 +244,7 @@ def _named(measurement: Measurement) -> str:
 
 
 def _compared(first: Figure, second: Figure, *, are_runs: bool, rounds: Sequence[Measurement]) -> ComparedFigure:
-    """Compare a figure of two sides, of which all rounds are given."""
+    """Compare a figure of two sides; `rounds` are those of both."""
     difference, word = compared(first, second)
     if is_too_short(first, rounds):
         how = f"a round of less than {SECONDS_MIN:g} s"

@@ -1,4 +1,4 @@
-"""A figure of several runs of one side: each run is one sample, so that the noise between runs is in the interval."""
+"""A figure of several runs of one side. Each run is one sample, so the interval contains the noise between runs."""
 
 import statistics
 from collections.abc import Sequence
@@ -14,10 +14,12 @@ __all__ = ["figures_of_runs"]
 def figures_of_runs(
     runs: Sequence[Sequence[Measurement]], *, own: OwnFigures, are_times_first: bool, is_each_one_sample: bool
 ) -> list[Figure]:
-    """Return the figures of one case in some runs, that first by which two sides are compared.
+    """Return the figures of one case in some runs. The first one is that by which two sides are compared.
 
-    is_each_one_sample: so it is as soon as one of the sides has several runs; else the rounds of the only one are.
-    Runs without any figure are left out; figures that only some of the others have are not there.
+    Runs without any figure are left out, and so are figures that only some of the other runs have.
+
+    Args: is_each_one_sample - each run is one sample, since a side has several runs. Otherwise each round of the only
+        run is one.
     """
     measured = [rounds for rounds in runs if good(rounds)]
     found = [figures(rounds, own=own, are_times_first=are_times_first) for rounds in measured]
@@ -34,7 +36,7 @@ def figures_of_runs(
 
 
 def _of_runs(parts: Sequence[Figure], together: Figure) -> Figure:
-    """Return a figure whose rounds are runs: a percentile of all their histograms, anything else their median."""
+    """Return a figure whose rounds are runs. A percentile is that of all histograms together; others are medians."""
     values = tuple(each.value for each in parts)
     return replace(
         together, value=together.value if together.is_percentile else statistics.median(values), rounds=values

@@ -1,4 +1,4 @@
-"""What two results must have in common before their numbers may stand beside each other."""
+"""The terms that two results must share before their numbers may be compared."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["TermDifference", "term_differences"]
 
 _GIB: Final = 1 << 30
 _NOTED: Final = frozenset({"label", "rounds", "seed", "closed loops", "generator processes", "workloads"})
-"""Terms that may differ: the comparison takes account of rounds; the others change what was done, not on what."""
+"""Terms that may differ. The comparison accounts for rounds. The others change what was done, not on what."""
 _NOTED_SIZES: Final = frozenset(
     {
         *("topics", "subscribers", "unsynced_topics", "rounds", "operations"),
@@ -18,12 +18,12 @@ _NOTED_SIZES: Final = frozenset(
     }
 )
 _SYNC_RATES: Final = 2.0
-"""How much faster one disk may be than the other before that is worth a word."""
+"""The factor by which one disk may be faster than the other before the comparison mentions it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermDifference:
-    """Something that is not the same on both sides. `forbids`: a ratio of the sides would be one of this, too."""
+    """A term that differs between the sides. `forbids`: a ratio of the sides would measure this difference too."""
 
     name: str
     first: str
@@ -35,7 +35,7 @@ class TermDifference:
 
 
 def term_differences(first: Result, second: Result) -> list[TermDifference]:
-    """Return what differs between two results, apart from their measurements; what forbids to compare them first."""
+    """Return what differs between two results apart from their measurements. What forbids a comparison comes first."""
     found = [*_of_program(first, second), *_of_terms(first.terms, second.terms), *_of_machine(first, second)]
     return sorted(found, key=lambda each: not each.forbids)
 
@@ -61,9 +61,9 @@ def _of_terms(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[T
 
 
 def _of_stage(name: str, first: str | None, second: str | None) -> Iterator[TermDifference]:
-    """Compare what holds for stages of one durability: a sentence for all, and one for each server that there was."""
+    """Compare the terms of stages of one durability: a sentence for all servers, and one for each server that ran."""
     if first is None or second is None:
-        # Nothing of such a stage can be compared, so nothing can be wrong with it.
+        # No case of such a stage is compared, so the difference forbids nothing.
         yield from _told(f"{name} stages", first is not None, second is not None, forbids=False)
         return
     mine, other = _sentences(first), _sentences(second)
@@ -74,7 +74,7 @@ def _of_stage(name: str, first: str | None, second: str | None) -> Iterator[Term
 
 
 def _sentences(said: str) -> dict[str, str]:
-    """Return the sentences of a term by the server that they begin with; those for all come without a name."""
+    """Return the sentences of a term by the server that they begin with. The empty name has those for all servers."""
     found: dict[str, str] = {}
     for sentence in said.split("; "):
         name, colon, rest = sentence.partition(": ")

@@ -1,4 +1,4 @@
-"""How a case of `hedwig-bench cas` is carried out: by a client in a process of its own, which stays for the next."""
+"""How a case of `hedwig-bench cas` runs: in a client process for each driver, which stays for the next case."""
 
 import base64
 import time
@@ -31,7 +31,7 @@ _JAVA: Final = "java"
 
 
 class CasCases:
-    """Carries cases out. `with` ends the clients."""
+    """Measures cases. `with` ends the clients."""
 
     def __init__(self, places: Servers, progress: Callable[[str], None]) -> None:
         self._places = places
@@ -48,11 +48,11 @@ class CasCases:
         self._clients.__exit__(kind, error, trace)
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
+        """Measure a case as round `number`. An error becomes the measurement's wall."""
         try:
             return self._measure(case, number)
         except OperationError as exc:
-            # What the client is still doing is not known: the next case gets a new one.
+            # The client may still be at work, so the next case gets a new one.
             self._clients.end(case.driver)
             return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
 
@@ -60,7 +60,7 @@ class CasCases:
         workload = case.workload
         client = self._clients.of(case.driver)
         self._used += 1
-        # Rows that nobody has written yet: what a record went through before must not be part of the number.
+        # The prefix makes all rows new, so that earlier writes to a record do not affect the numbers.
         fresh = replace(workload, prefix=f"bench-{time.time_ns():x}-{self._used}")
         topic_of = fresh.topic_chooser()
         order = [topic_of(each) for each in range(fresh.topics)] if case.driver == _JAVA else []
@@ -74,7 +74,7 @@ class CasCases:
             begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
             end_ns = start_ns + round(workload.seconds * _SECOND_NS)
             of_client, of_servers = cpu_s_between(begin_ns, end_ns, ([client.pid], servers))
-            # Beyond the drain, time to compute the summary.
+            # This includes, beyond the drain, time to compute the summary.
             summary = Summary.from_json(client.hear("summary", time.monotonic() + 3 * _DRAIN_S))
         measurement.take(summary, is_delivery=False)
         measurement.values["refusals"] = summary.refusals

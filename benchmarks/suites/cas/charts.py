@@ -1,4 +1,4 @@
-"""The charts of `hedwig-bench cas`: rates against operations in flight, and the price of writers that share a key."""
+"""The charts of `hedwig-bench cas`: rates against operations in flight, and the cost of writers that share a key."""
 
 from dataclasses import replace
 from typing import Final

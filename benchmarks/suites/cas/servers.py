@@ -1,4 +1,4 @@
-"""The stores that `hedwig-bench cas` measures: servers that it starts, or some that run already."""
+"""The stores that `hedwig-bench cas` measures, on servers that it starts, or at given URLs."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ _SERVICES: Final[Mapping[str, Sequence[str]]] = {
     "sqlite": (),
 }
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+"""Both compilers, as in production. Dev servers use only the first, which starts sooner and makes slower code."""
 _HBASE_DEFAULTS: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
-"""What dev servers set otherwise, to start sooner and to be small.
+"""HBase's defaults for properties that dev servers change in order to start sooner and to be small.
 
-With each report to the master a region server writes all calls that it carries out as text: at ten times the usual rate
-that is a tenth of its processor time.
+With each report to the master a region server writes all calls that it is executing as text. At ten times the usual
+rate of reports that takes a tenth of its processor time.
 """
 _SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "thrift1", "zookeeper": "zookeeper-1"}
 """The server of each service whose processor time counts."""
@@ -44,7 +44,7 @@ _SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "
 
 @dataclass(slots=True, kw_only=True)
 class Servers:
-    """Where each driver finds its store, the servers that work for it, and what is equal or not about them."""
+    """Where each driver finds its store, the processes of the servers that work for it, and the terms of the stores."""
 
     of: dict[str, dict[str, str]] = field(default_factory=dict)
     pids: dict[str, list[int]] = field(default_factory=dict)
@@ -55,9 +55,10 @@ class Servers:
 def own_servers(
     drivers: Sequence[str], directory: Path, kept: Path | None, *, is_synced: bool, progress: Callable[[str], None]
 ) -> Iterator[Servers]:
-    """Start the servers that the drivers need, format the stores, and end what was started.
+    """Start the servers that the drivers need, format the stores, and in the end stop these servers.
 
-    `directory` gets the SQLite file, and the servers unless `kept` names a directory of dev servers, which then stay.
+    Args: directory - has the SQLite file, and the servers unless `kept` is given; kept - a directory of dev servers,
+        which then keep running; is_synced - ZooKeeper forces its log to the disk.
     Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up.
     """
     servers = DevServers(
@@ -87,7 +88,10 @@ def own_servers(
 
 @contextmanager
 def given_servers(drivers: Sequence[str], urls: Sequence[str]) -> Iterator[Servers]:
-    """Use the stores at metadata URLs, which are formatted if they are not. Raises BenchmarkError - one is missing."""
+    """Use the stores at metadata URLs, and format those that are not formatted yet.
+
+    Raises: BenchmarkError - none of the drivers has a store among them.
+    """
     by_scheme: dict[str, str] = {}
     for url in urls:
         by_scheme[MetadataUrl.parse(url).scheme] = url
@@ -122,7 +126,10 @@ def _place(driver: str, urls: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _java_place(url: str) -> dict[str, str]:
-    """Return where the Java client finds the cluster of an hbase:// URL. Raises BenchmarkError - not by ZooKeeper."""
+    """Return where the Java client finds the cluster of an hbase:// URL.
+
+    Raises: BenchmarkError - the URL does not name a ZooKeeper.
+    """
     parsed = MetadataUrl.parse(url)
     if parsed.parameters.get("registry", "zookeeper") != "zookeeper":
         raise BenchmarkError(f"the Java client finds HBase by ZooKeeper, which {url} does not name")
@@ -173,5 +180,5 @@ def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
 
 def _format(places: Servers) -> None:
     for url in dict.fromkeys(place["url"] for place in places.of.values()):
-        # Every driver of HBase shares the tables of one namespace.
+        # All drivers of HBase share the tables of one namespace.
         asyncio.run(format_metadata(url, StoreOptions(regions=_REGIONS)))

@@ -1,4 +1,4 @@
-"""What a run of `hedwig-bench cas` measures: a list of cases, from a few sizes."""
+"""The cases that a run of `hedwig-bench cas` measures, derived from a few sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,10 +30,11 @@ _ONE_CELL: Final = "happybase"
 class CasSizes:
     """The sizes of a run.
 
-    in_flight: operations in flight, of everything but contended updates; `in_flight_of` has other ones for some.
-    writers: writers per key of contended updates, of 64 writers in all, which they divide.
-    warm_s: how long each client carries out each operation before the first round, not counted (0: not at all); and
-        again until there were `warm_operations` in all, for Java, whose virtual machine compiles what it runs often.
+    in_flight: operations in flight, except for contended updates. `in_flight_of` has other numbers for some operations.
+    writers: writers per key of contended updates. Each number divides 64, the number of all writers.
+    warm_s: for how many seconds each client runs each operation before the first round, not counted; 0: no warm-up.
+    warm_operations: Java repeats the warm-up until it has done this many operations, since its virtual machine compiles
+        code that runs often.
     """
 
     in_flight: Sequence[int] = (1, 16, 64, 256)
@@ -68,7 +69,7 @@ SMOKE_CAS: Final = CasSizes(
 
 
 def cas_cases(operations: Sequence[str], drivers: Sequence[str], sizes: CasSizes, seed: int) -> Iterator[Case]:
-    """Yield the cases of one round: all drivers of a workload one after the other, so that they are compared."""
+    """Yield the cases of one round. All drivers run a workload one after the other, so that they can be compared."""
     for operation in OPERATIONS:
         if operation in operations:
             for workload in _workloads(operation, sizes, seed):
@@ -76,7 +77,7 @@ def cas_cases(operations: Sequence[str], drivers: Sequence[str], sizes: CasSizes
 
 
 def can_do(driver: str, operation: str) -> bool:
-    """Say whether a driver has an operation: where condition and write share the only cell there is no part."""
+    """Say whether a driver has an operation. happybase has no partial update: its condition and write share a cell."""
     assert driver in DRIVERS
     return not (driver == _ONE_CELL and operation == Operation.PARTIAL_UPDATE)
 
@@ -87,7 +88,7 @@ def writers_per_key(workload: Workload) -> int:
 
 
 def warm_up(driver: str, operations: Sequence[str], sizes: CasSizes, seed: int) -> Iterator[Case]:
-    """Yield what a driver does before it is measured: each operation for a while."""
+    """Yield the cases that warm a driver up: each operation for `warm_s` seconds."""
     for operation in operations:
         if sizes.warm_s and can_do(driver, operation):
             yield Case(_workload(operation, _WARM_IN_FLIGHT, _WARM_RECORDS, sizes.warm_s, 0.0, seed), driver)

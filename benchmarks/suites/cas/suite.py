@@ -1,4 +1,4 @@
-"""The suite `hedwig-bench cas`: its options, what a run carries out, and how results are shown."""
+"""The suite `hedwig-bench cas`: its options, the plan of a run, and how results are shown."""
 
 import time
 from contextlib import AbstractContextManager
@@ -37,7 +37,7 @@ __all__ = ["SUITE"]
 _SIZES: Final = {"smoke": SMOKE_CAS, "quick": QUICK_CAS, "usual": USUAL_CAS}
 _WARM_MAX_S: Final = 60.0
 _EXTRA: Final = "gateway-managers"
-"""Measured only when asked for: the managers' share shows on the native driver already."""
+"""A driver that is measured only if the user names it. The native driver already shows the managers' cost."""
 
 
 @click.argument("operations", nargs=-1, type=click.Choice(OPERATIONS))
@@ -136,7 +136,7 @@ def _places(
 
 
 def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> None:
-    """Carry cases out that do not count, for Java until it has done enough or a minute has passed."""
+    """Run cases that do not count. Java repeats them until it has done `operations`, or a minute has passed."""
     deadline = time.monotonic() + _WARM_MAX_S
     done = 0
     while planned:

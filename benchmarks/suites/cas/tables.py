@@ -31,7 +31,7 @@ _LAST: Final = ("errors", "notes")
 
 
 def cas_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of a table for each operation, and of the ratios that matter."""
+    """Return a table for each operation, and one of the ratios that matter."""
     tables: list[Table] = []
     for operation in dict.fromkeys(each.workload.name for each in measurements):
         own = [each for each in measurements if each.workload.name == operation]
@@ -92,13 +92,13 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
 
 
 def _each(measurement: Measurement, name: str) -> float | None:
-    """Return the processor time of an operation, in microseconds."""
+    """Return the processor time of one operation in µs, or None if it was not measured."""
     used = measurement.values.get(name)
     return None if used is None or not measurement.count else used / measurement.count * 1e6
 
 
 def _wasted(good: Sequence[Measurement]) -> str:
-    """Return the share of calls that came to nothing: of an update's read and write, and both again for a refusal."""
+    """Return the share of wasted calls. An attempt has two calls, a read and a write; a refusal wastes both."""
     done, refused = sum(each.count for each in good), sum(each.values["refusals"] for each in good)
     calls = 2 * (done + refused)
     return f"{2 * refused / calls:.1%}" if calls else "–"

@@ -1,4 +1,4 @@
-"""How a case is carried out on a hub of its own: what comes before it, and what is read off after it."""
+"""How a case runs on a hub of its own: what is done before it, and what is read after it."""
 
 import itertools
 import shutil
@@ -26,27 +26,28 @@ from hedwig.errors import OperationError
 __all__ = ["HubCases"]
 
 _SETTLED: Final = 0.002
-"""Memory has settled once it changes by less than this share between two looks."""
+"""Memory has settled once it changes by at most this share between two looks."""
 _SETTLE_LOOK_S: Final = 1.0
 _SETTLE_S: Final = 60.0
 _WARM_TOPICS: Final = 1_000
 _WARM_IN_FLIGHT: Final = 100
 _FIRST_TOPICS: Final = itertools.count(0, 100_000)
-"""Where the Java program begins to count: it names its topics itself."""
+"""The first topic number of each run of the Java program, which names its topics itself."""
 _HOLD_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubCases:
-    """Carries cases out.
+    """Measures cases.
 
     directory: where hubs keep their data, a fresh folder for each case.
     settings: options of the hub, as key=value.
-    address: a hub that runs already, instead; then only what needs no fresh or restarted hub can be measured.
-    processes: how many generator processes share a load.
-    places: the servers under hubs that are not embedded, if any is measured.
-    warm_s: how long such a hub is warmed up.
-    note_flags: gets those of all virtual machines of servers, once they run.
+    address: a hub that runs already, to measure instead. Cases that need a fresh or restarted hub then fail.
+    pid: the process of that hub, if it is on this machine.
+    processes: the number of generator processes that share a load.
+    places: the servers under hubs that are not embedded, if such hubs are measured.
+    warm_s: for how many seconds such a hub is warmed up.
+    note_flags: receives the flags of the servers' virtual machines, once they run.
     """
 
     directory: Path
@@ -59,7 +60,7 @@ class HubCases:
     note_flags: NoteFlags = lambda _where, _flags: None
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
+        """Measure a case as round `number`. An error becomes the measurement's wall."""
         workload = case.workload
         try:
             if case.on != EMBEDDED:
@@ -90,7 +91,7 @@ class HubCases:
     def _measure_running(self, case: Case, subject: Subject, number: int) -> Measurement:
         if case.workload.name in _PROCEDURES:
             raise BenchmarkError(f"{case.workload.name} needs a hub of its own; leave --address out")
-        # Names that no run before has used: subscriptions must be new.
+        # No earlier run has used this prefix, so all subscriptions are new.
         workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
         self._warm(workload, subject)
         measurement = self._driver(case.driver).measure(workload, subject, number)
@@ -105,7 +106,7 @@ class HubCases:
             return watched(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
 
     def _measure_znodes(self, case: Case, number: int) -> Measurement:
-        """Measure a ZooKeeper alone; where others have a hub, it is what uses processor and memory."""
+        """Measure a ZooKeeper alone. Its processor time and memory stand where other cases have those of a hub."""
         with ZnodePaths(self._place) as place:
             self.note_flags(ZNODES, place.jvm_flags())
             subject = Subject(place.address, place.pid)
@@ -120,7 +121,7 @@ class HubCases:
         if places.begin(number):
             self._warm_bookies(places)
         self.note_flags(SERVERS, places.jvm_flags())
-        # Names that no case before has used.
+        # No earlier case has used this prefix.
         workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
         roles = places.roles(case.on)
         if case.driver == LEDGERS:
@@ -152,7 +153,7 @@ class HubCases:
         return watched(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
 
     def _warm_up(self, workload: Workload, subject: Subject) -> None:
-        """Do the same for a while on other topics, however well that goes."""
+        """Run the same load for `warm_s` seconds on other topics, and ignore its result."""
         if self.warm_s:
             again = replace(
                 workload,
@@ -188,7 +189,7 @@ class HubCases:
         workload = case.workload
         with self._hub("topic_idle_s=0", f"topics_max={workload.topics + 2 * _WARM_TOPICS}") as hub:
             subject = Subject(hub.address, hub.pid)
-            # What the hub loads and allocates once, at its first requests, is not the price of a topic.
+            # At its first requests the hub loads and allocates things once. These are not part of a topic's cost.
             warm = replace(workload, prefix="warm", topics=_WARM_TOPICS, operations=_WARM_TOPICS)
             self._fill(warm, Operation.SUBSCRIBE_AND_CLOSE, subject)
             before = _settled_rss(hub.pid)
@@ -219,12 +220,12 @@ class HubCases:
     # ---------------------------------------------------------------------------------------------------- preparations
 
     def _warm(self, workload: Workload, subject: Subject) -> None:
-        """Have the hub own all topics of a load that publishes: how fast it gets to own them is measured apart."""
+        """Have the hub own all topics of a load that publishes. Another case measures how fast it claims them."""
         if workload.name == PUBLISH:
             self._fill(workload, Operation.PUBLISH, subject)
 
     def _fill(self, workload: Workload, operation: Operation, subject: Subject) -> None:
-        """Do an operation once on each topic. Raises BenchmarkError - some failed."""
+        """Run an operation once on each topic. Raises BenchmarkError - some failed."""
         filling = replace(
             workload,
             mix={operation.value: 1.0},
@@ -249,7 +250,7 @@ _PROCEDURES: Final[Mapping[str, Callable[[HubCases, Case, int], Measurement]]] =
 
 
 def _settled_rss(pid: int) -> int:
-    """Return the memory of a process once it stays the same, or after a minute."""
+    """Return the resident bytes of a process once they have settled, or after a minute."""
     deadline = time.monotonic() + _SETTLE_S
     before = _rss(pid)
     while True:

@@ -1,4 +1,4 @@
-"""The original Java hub, which the launcher of real servers runs, as benchmarks see a hub."""
+"""The original Java hub behind the interface `Hub`. The launcher of dev servers runs it."""
 
 import time
 from types import TracebackType
@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.1
 
 
 class OriginalHub:
-    """The one original hub of a directory of servers, whose bookies run. See benchmarks.hub_process.Hub."""
+    """The one original hub of a directory of servers, whose bookies run. See `Hub` in benchmarks.suites.hub.process."""
 
     def __init__(self, servers: DevServers) -> None:
         self._servers = servers
@@ -66,7 +66,8 @@ class OriginalHub:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # In order, and within a bound: then ZooKeeper lets it go at once, and the next one need not wait for that.
+        # `stop` ends the hub in order and within a time limit. ZooKeeper then drops its nodes at once, and the next
+        # hub need not wait for that.
         if self.is_running:
             self._servers.stop(_NAME)
 
@@ -74,7 +75,7 @@ class OriginalHub:
         return next((each.state for each in self._servers.status() if each.name == _NAME), None)
 
     def _wait_forgotten(self) -> None:
-        """Wait until ZooKeeper has let the one before go: it had the same address, and owned topics."""
+        """Wait until ZooKeeper has dropped the previous hub, which had the same address, and owned topics."""
         deadline = time.monotonic() + _FORGOTTEN_S
         while True:
             registered = children_of(self._servers.port("zookeeper-1"), _HOSTS)

@@ -1,4 +1,4 @@
-"""What a run of `hedwig-bench hub` carries out, from what its user asked for: cases, who does them, and the terms."""
+"""The plan of a run of `hedwig-bench hub`, made from its options: the cases, the object that runs them, the terms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -27,7 +27,7 @@ _STORED_DRIVERS: Final = ("raw", "client")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the user asked for; `given` are sizes by name, None where the preset's hold."""
+    """What the user asked for. `given`: sizes by name; None where the preset's size holds."""
 
     measurements: Sequence[str]
     drivers: Sequence[str]
@@ -42,7 +42,7 @@ class Asked:
     note_flags: NoteFlags
 
     def sized(self, sizes: Any) -> Any:
-        """Return sizes with those that were given, as far as there are such; a rate of 0 alone offers none."""
+        """Return `sizes` with the given sizes that it has in their place. A rate of 0 alone means no offered rate."""
         known = {each.name for each in fields(sizes)}
         changed = {name: value for name, value in self.given.items() if value is not None and name in known}
         found = replace(sizes, **changed)
@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class HubPlan:
-    """What is carried out, round by round, and what holds for all of it."""
+    """The cases that run in each round, and the terms that hold for all of them."""
 
     cases: Sequence[Case]
     measure: Callable[[Case, int], Measurement]
@@ -60,7 +60,10 @@ class HubPlan:
 
 
 def stored_plan(asked: Asked, stack: ExitStack) -> HubPlan:
-    """Plan hubs over stores with many topics. Raises: BenchmarkError - no driver can do it; ValueError - a size."""
+    """Plan hubs over stores with many topics.
+
+    Raises: BenchmarkError - no given driver works on stores; ValueError - a size cannot be used.
+    """
     sizes = asked.sized(STORED_SIZES[asked.preset])
     drivers = [driver for driver in asked.drivers or ("raw",) if driver in _STORED_DRIVERS]
     if not drivers:
@@ -90,7 +93,10 @@ def hub_plan(
     quorums: Quorums,
     journal: str,
 ) -> HubPlan:
-    """Plan embedded hubs, hubs on bookies, or one that runs. Raises BenchmarkError - no driver can do what is asked."""
+    """Plan embedded hubs, hubs on bookies, or a hub that runs already.
+
+    Raises: BenchmarkError - no given driver can do what the user asked for.
+    """
     sizes, places = asked.sized(SIZES[asked.preset]), asked.places
     drivers = asked.drivers or (tuple(USUAL_DRIVERS) if places == (EMBEDDED,) else ("raw", "java", LEDGERS))
     planned = list(cases(asked.measurements or MEASUREMENTS, drivers, sizes, asked.seed, places))

@@ -1,4 +1,4 @@
-"""A hub in a process of its own, as its users run it, to measure."""
+"""A hub to measure, in a process of its own, as users run it."""
 
 import re
 import signal
@@ -23,14 +23,14 @@ _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+
 
 
 class Hub(Protocol):
-    """A hub of one kind or another, in a process of its own; `with` starts it, and ends what is left of it.
+    """A hub of any kind, in a process of its own. `with` starts it, and ends it if it still runs.
 
-    Raises: BenchmarkError - it does not start, or not stop; with the end of its log.
+    Raises: BenchmarkError - the hub does not start or does not stop. The error has the end of its log.
     """
 
     @property
     def address(self) -> str:
-        """Return host:port, where it listens."""
+        """Return the address where it listens, as host:port."""
         ...
 
     @property
@@ -44,11 +44,11 @@ class Hub(Protocol):
         ...
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the hub, and wait until it serves."""
         ...
 
     def stop(self) -> None:
-        """Stop it in order."""
+        """Stop the hub in order."""
         ...
 
     def last_words(self) -> str:
@@ -63,10 +63,14 @@ class Hub(Protocol):
 
 
 class HubProcess:
-    """A hub of ours over `directory`; standalone unless the settings say otherwise. See Hub."""
+    """A hub of ours over `directory`, standalone unless the settings say otherwise. See Hub."""
 
     def __init__(self, directory: Path, settings: Sequence[str] = (), *, has_admin: bool = False) -> None:
-        """Prepare a hub. `has_admin`: it has an admin endpoint, whose host:port is then in `admin`."""
+        """Prepare a hub.
+
+        Args: settings - options of the hub, as key=value; has_admin - the hub has an admin endpoint, whose host:port is
+            in `admin` once the hub serves.
+        """
         self._directory = directory
         self._settings = settings
         self._admin_port = 0 if has_admin else -1
@@ -89,7 +93,7 @@ class HubProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the hub, and wait until it serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
         given = [word for setting in self._settings for word in ("--set", setting)]
         data = str(self._directory / "data")
@@ -103,7 +107,7 @@ class HubProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=CHECKOUT,
-                # Ctrl-C is for the process that measures, which ends this one.
+                # Ctrl-C must reach only the measuring process, which then ends this one.
                 start_new_session=True,
             )
         deadline = time.monotonic() + _START_S
@@ -121,7 +125,7 @@ class HubProcess:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """Stop it in order."""
+        """Stop the hub in order."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -133,7 +137,7 @@ class HubProcess:
             raise BenchmarkError(f"the hub ended with {code} when it was asked to stop: {self.last_words()}")
 
     def kill(self) -> None:
-        """End it at once; nothing if it does not run."""
+        """Kill the hub at once, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_STOP_S)
@@ -146,7 +150,7 @@ class HubProcess:
         try:
             self.start()
         except BaseException:
-            self.kill()  # Ctrl-C comes at any time, and without an object nobody else would.
+            self.kill()  # Ctrl-C can arrive here too. `with` has no object yet, so nothing else would end the hub.
             raise
         return self
 

@@ -1,4 +1,4 @@
-"""What measurements side by side say in a few ratios: our hub against the original, and against its ledger client."""
+"""Ratios of measurements side by side: our hub against the original, its ledger client, and messages as znodes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,10 +17,11 @@ _COLUMNS: Final = ("measured", "load", "driver", "our hub on")
 
 
 def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
-    """Return title, columns and lines of a table against the original, and of one against the ledger client.
+    """Return the tables of ratios: against the original hub, the ledger client alone, and messages as znodes.
 
-    `named` gives the words for a workload and for its load. Ratios are those within rounds; tables that would be
-    empty are left out.
+    Ratios are taken within rounds. Tables that would be empty are left out.
+
+    Args: named - returns the words for a workload and for its load.
     """
     groups = alike([each for each in measurements if each.wall is None and each.count])
     tables: list[Table] = []
@@ -83,7 +84,7 @@ def _ledger_line(
 def _beside(
     group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]], *, on: str, driver: str
 ) -> dict[int, Measurement]:
-    """Return, by round, what the same workload came to on another kind of hub, or by another driver."""
+    """Return, by round, the measurements of the same workload on another kind of hub, or by another driver."""
     load = group[0].workload
     for other in groups:
         if other[0].on == on and other[0].driver == driver and other[0].workload == load:

@@ -30,7 +30,7 @@ HEAP_MB: Final = {
     "hbase-master": 384,
 }
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+"""Both compilers, as in production. Dev servers use only the first, which starts sooner and makes slower code."""
 _HBASE: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
 _REGIONS: Final = 16
 METADATA: Final = ("zookeeper", "hbase")
@@ -47,9 +47,9 @@ JOURNALS: Final[Mapping[str, Mapping[str, str]]] = {
         "journalMaxGroupWaitMSec": "200",
     },
 }
-"""How journals of both releases are set: to sync at once when nothing waits, and as by the defaults of one of them.
+"""Settings for the journals of both releases: sync at once when nothing waits, or the defaults of one release.
 
-Source: ServerConfiguration of BookKeeper 4.3.2, whose default is to gather for 200 ms, or 512 KiB.
+Source: ServerConfiguration of BookKeeper 4.3.2. Its default is to gather for 200 ms or 512 KiB.
 """
 _SAID: Final = {
     "quick": "synced at once when nothing more waits, gathered 1 ms at most",
@@ -62,9 +62,9 @@ _OLD_ROOT: Final = "/ledgers"
 
 
 class HubServers:
-    """Servers that are made anew for each round, so that no round pays for what another has left; `with` ends them.
+    """Servers that are made anew for each round, so that data of one round does not slow the next. `with` ends them.
 
-    Raises in its methods: DevError, HedwigError - a server or a store does not come up; BenchmarkError.
+    Its methods raise DevError and HedwigError if a server or a store does not come up, and BenchmarkError.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class HubServers:
         self._round: int | None = None
         self._cases = itertools.count(1)
         properties = JOURNALS[journal]
-        # The bookies of 4.3 take what the virtual machine is told before what their file says.
+        # The bookies of 4.3 prefer the virtual machine's system properties to their configuration file.
         told = " ".join(f"-D{name}={value}" for name, value in properties.items())
         flags = dict.fromkeys(HEAP_MB, _BOTH_COMPILERS) | {_OLD: f"{_BOTH_COMPILERS} {told}"}
         self.servers = DevServers(
@@ -112,7 +112,7 @@ class HubServers:
         self.servers.down()
 
     def begin(self, number: int) -> bool:
-        """Have the servers of a round; return whether they are new."""
+        """Start the servers of a round unless they run already; return whether they are new."""
         if number == self._round:
             return False
         self._round = None
@@ -127,14 +127,14 @@ class HubServers:
         return True
 
     def hub(self, place: str, directory: Path, settings: Sequence[str]) -> Hub:
-        """Return a hub, not started yet, that no other hub has ever known."""
+        """Return a hub that is not started yet. Ours is in a cluster of its own, which no other hub has used."""
         if place == ORIGINAL:
             return OriginalHub(self.servers)
         zookeeper = self.servers.address("zookeeper")
         quorums = self._quorums
         own = [
             f"metadata={self._metadata_url(place)}",
-            # A hub that was killed is believed alive for a while by those who look for others here.
+            # Other hubs of a cluster believe for a while that a killed hub lives, so each case has its own cluster.
             f"cluster.zookeeper=zookeeper://{zookeeper}/bench-hubs/{next(self._cases)}",
             f"bookkeeper.zookeeper=zookeeper://{zookeeper}{_root(place)}",
             f"bookkeeper.ensemble={quorums.ensemble}",
@@ -146,12 +146,12 @@ class HubServers:
 
     @property
     def with_ledgers(self) -> list[str]:
-        """Return one place for each kind of bookie that runs, under which our ledger client finds it."""
+        """Return one kind of our hubs for each kind of bookie that runs: `ledgers` takes it."""
         kinds = dict.fromkeys(_KIND[place] for place in self._on if place in _KIND)
         return [{_NEW: CLUSTER, _OLD: CLUSTER_43}[kind] for kind in kinds]
 
     def ledgers(self, place: str) -> dict[str, Any]:
-        """Return what the ledger client must know of the bookies, as JSON."""
+        """Return what the ledger client must know of the bookies, as a JSON object."""
         quorums = self._quorums
         return {
             "zookeeper": self.servers.address("zookeeper"),
@@ -161,7 +161,7 @@ class HubServers:
         }
 
     def roles(self, place: str) -> dict[str, list[int]]:
-        """Return the processes that work for a hub, by what they are."""
+        """Return the ids of the processes that work for a hub, by role."""
         wanted = {"bookies": (_KIND[place],), "stores": ("zookeeper", "regionserver")}
         found = [each for each in self.servers.status() if each.pid is not None]
         return {
@@ -170,11 +170,11 @@ class HubServers:
         }
 
     def jvm_flags(self) -> dict[str, list[str]]:
-        """Return by kind of server the flags of the virtual machines that run now; the original hub is one of them."""
+        """Return the flags of the virtual machines that run now, by kind of server. The original hub is a kind too."""
         return flags_of_servers(self.servers)
 
     def terms(self, drivers: Sequence[str]) -> dict[str, Any]:
-        """Return what holds for all numbers."""
+        """Return the terms that hold for all numbers."""
         quorums, on = self._quorums, self._on
         found: dict[str, Any] = {
             "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
@@ -208,7 +208,7 @@ class HubServers:
         return [place for place in (CLUSTER, CLUSTER_43) if place in self._on]
 
     def _metadata_url(self, place: str) -> str:
-        """Return a store for each: where ledgers are elsewhere, a topic of the same name must be another."""
+        """Return the URL of the store for a kind of bookie: kinds have other ledgers, so they must not share topics."""
         zookeeper = self.servers.address("zookeeper")
         name = f"bench_{_KIND[place]}"
         return f"hbase://{zookeeper}/{name}" if self._metadata == "hbase" else f"zookeeper://{zookeeper}/{name}/bench"

@@ -1,4 +1,4 @@
-"""What a run of `hedwig-bench hub` measures: a list of cases, from a few sizes."""
+"""The cases that a run of `hedwig-bench hub` measures, derived from a few sizes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,15 +39,15 @@ ORIGINAL: Final = "original"
 PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
 _ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
 _LIMIT_S: Final = 3600.0
-"""For workloads of a number of operations: then what has not begun is missed."""
+"""The time limit of workloads with a number of operations. Operations that have not begun by then count as missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The sizes of a run. `rates` are offered at `rate_topics` topics, beside the closed loops.
 
-    warm_s: how long a hub that is not embedded does the same on other topics first, not counted: virtual machines
-        compile what they run often.
+    warm_s: for how many seconds a hub that is not embedded first runs the same load on other topics, not counted. The
+        virtual machines compile code that runs often.
     """
 
     topics: Sequence[int] = (1, 50, 10_000)
@@ -110,7 +110,7 @@ SMOKE: Final = Sizes(
 def cases(
     measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int, on: Sequence[str] = (EMBEDDED,)
 ) -> Iterator[Case]:
-    """Yield the cases of one round, each with a driver that can carry it out; what is compared, one after the other."""
+    """Yield the cases of one round, each with a driver that can run it. Cases to compare follow each other."""
     for case in _cases_anywhere(measurements, drivers, sizes, seed):
         for place in on:
             if _can_be(case, place):
@@ -118,7 +118,7 @@ def cases(
 
 
 def _can_be(case: Case, place: str) -> bool:
-    """Say whether a case can be on a kind of hub: what embedded hubs alone are asked is left to them."""
+    """Say whether a case can run on a kind of hub. Idle topics and idle connections are for embedded hubs only."""
     if case.driver == ZNODES:
         return place == EMBEDDED
     if case.driver == LEDGERS:
@@ -137,12 +137,12 @@ def _cases_anywhere(measurements: Sequence[str], drivers: Sequence[str], sizes: 
     if SUBSCRIBE in measurements:
         yield from (Case(workload, driver) for driver in ours for workload in _subscriptions(sizes, seed))
         if "java" in drivers:
-            # The program has all of them in flight at once.
+            # The Java program has all subscriptions in flight at once.
             count = sizes.java_subscriptions
             yield Case(_first_subscriptions(count, count, seed), "java")
     if COLD in measurements:
         yield from (Case(_cold(sizes, seed), driver) for driver in ours)
-    # What it costs does not depend on who asked for it, so the cheapest driver does.
+    # The hub's cost does not depend on the driver, so the cheapest driver will do.
     if IDLE_TOPICS in measurements:
         yield from (Case(_idle_topics(count, seed), "raw") for count in sizes.idle_topics)
     if IDLE_CONNECTIONS in measurements:

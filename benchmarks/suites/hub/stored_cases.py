@@ -1,4 +1,4 @@
-"""How a case is carried out on a hub whose metadata are in a store with many topics."""
+"""How a case runs on a hub whose metadata are in a store with many topics."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,18 +25,18 @@ __all__ = ["StoredHubs"]
 
 _PREPARE_S: Final = 1800.0
 _DRAIN_S: Final = 600.0
-"""All topics at once are under way at the end of their load, which has only begun them."""
+"""A load that takes all topics at once only begins the operations. All are in flight when the load ends."""
 _PREPARING: Final = 100
 _SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True, kw_only=True)
 class StoredHubs:
-    """Carries cases out, on servers that are made anew for each step of each round; `with` ends them.
+    """Measures cases on servers that are made anew for each step of each round; `with` ends them.
 
-    The hub is standalone: its messages are on its own disk, so metadata are most of what a case costs. It is a process
-    of its own for each case, on the same data directory, since a store knows one standalone hub.
-    note_flags: gets those of the stores' virtual machines, once they run.
+    The hub is standalone with its messages on its own disk, so metadata are most of a case's cost. Each case has a
+    process of its own. All use the same data directory, since a store knows one standalone hub.
+    note_flags: receives the flags of the stores' virtual machines, once they run.
     """
 
     directory: Path
@@ -59,7 +59,7 @@ class StoredHubs:
         self._servers.close()
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
+        """Measure a case as round `number`. An error becomes the measurement's wall."""
         workload, ground = case.workload, None
         try:
             ground = self._ground_of(number, workload.topics)
@@ -77,7 +77,7 @@ class StoredHubs:
         return measurement
 
     def terms(self) -> dict[str, Any]:
-        """Return what holds for all numbers."""
+        """Return the terms that hold for all numbers."""
         return {
             "hub": "ours, standalone, a fresh process for each case, its messages on its own disk",
             "acknowledged": "once it is synced to the hub's disk; what it needed of the metadata before, as below",
@@ -104,8 +104,8 @@ class StoredHubs:
         hub = HubProcess(ground.hub_directory(case.on), (f"metadata={ground.places.url(case.on)}", *self.settings))
         with hub:
             subject = self._subject(hub, ground, case.on)
-            # Virtual machines compile what they run often: a region server's compilers use more than its handlers do
-            # while it is new to a kind of request.
+            # Virtual machines compile code that runs often. While a kind of request is new to a region server, its
+            # compilers use more processor time than its handlers.
             self._carry_out(warming(workload), subject)
             if workload.name not in (WARM, FAIL_OVER):
                 return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), ground, case.on)
@@ -136,7 +136,7 @@ class StoredHubs:
         self._carry_out(replace(once, rate_per_s=0.0, seconds=_PREPARE_S), subject)
 
     def _carry_out(self, workload: Workload, subject: Subject) -> None:
-        """Do what does not count. Raises BenchmarkError - some of it failed."""
+        """Run a load that does not count. Raises BenchmarkError - not all of its operations succeeded."""
         done = GeneratorDriver("raw", drain_s=_DRAIN_S).measure(workload, subject, 0)
         if done.count < workload.operations:
             errors = ", ".join(f"{failed} × {error}" for error, failed in done.errors.items()) or "time was over"
@@ -144,16 +144,19 @@ class StoredHubs:
 
 
 def _fill_of(workload: Workload) -> Workload:
-    """Return what filling the store of a case is called, whichever case comes first."""
+    """Return the workload under which the filling of a case's store is recorded, the same for all its cases."""
     return Workload(
         name=FILL, mix={Operation.CREATE.value: 1.0}, topics=workload.topics, subscribers=1, seed=workload.seed
     )
 
 
 def _note_fail_over(measurement: Measurement, lost_ns: int, serving_ns: int) -> None:
-    """Note how long after the kill another process served, and all topics were, had they been asked for right then."""
+    """Record how long after the kill the hub served again, and all its topics did.
+
+    The second counts as if all topics had been asked for as soon as the hub served.
+    """
     serves_s = (serving_ns - lost_ns) / _SECOND_NS
     measurement.values["hub_serves_s"] = serves_s
-    # Of topics that failed nobody knows when they are served.
+    # If a topic failed, it is unknown when it was served again.
     if measurement.count >= measurement.workload.operations:
         measurement.values["all_served_s"] = serves_s + measurement.histograms["response"].max_us / 1e6

@@ -1,4 +1,4 @@
-"""Servers with stores of so many topics, each filled when a case first needs it."""
+"""Servers whose stores have a given number of topics. Each store is filled when a case first needs it."""
 
 import shutil
 import sys
@@ -23,7 +23,7 @@ _HUBS: Final = "hubs"
 class StoredDataset:
     """The servers of one step of one round. `stack` ends them.
 
-    A topic is as hubs leave it when nobody uses it: an empty record of ledger ranges, one subscription, no owner.
+    A topic is as hubs leave it when no client uses it: an empty record of ledger ranges, one subscription, no owner.
     Raises: DevError, HedwigError - servers or stores do not come up; BenchmarkError.
     """
 
@@ -53,7 +53,7 @@ class StoredDataset:
         self.places.up()
 
     def filled(self, backend: str, workload: Workload) -> Measurement:
-        """Return what filling a store came to, once it is filled, or could not be."""
+        """Fill a store unless that was done; return the measurement of it, with a wall if it failed."""
         if backend not in self._filled:
             self._settle()
             topics = workload.topics
@@ -65,9 +65,9 @@ class StoredDataset:
         return self._filled[backend]
 
     def ready(self, backend: str) -> dict[str, float]:
-        """Start servers that have ended, and wait until none digests a fill; return what that took, for the values.
+        """Start servers that have ended, wait until none still works on a fill, and return the time for the values.
 
-        Raises: BenchmarkError - the store is not as it should be; DevError.
+        Raises: BenchmarkError - the store could not be filled; DevError.
         """
         if (wall := self._filled[backend].wall) is not None:
             raise BenchmarkError(f"the store could not be filled: {wall}")
@@ -75,11 +75,11 @@ class StoredDataset:
         return self._settle()
 
     def hub_directory(self, backend: str) -> Path:
-        """Return where the standalone hub of a store keeps its messages: a store knows one hub alone."""
+        """Return where the standalone hub of a store keeps its messages. A store knows only one such hub."""
         return self._directory / _HUBS / backend
 
     def _settle(self) -> dict[str, float]:
-        """Wait until what the last fill left behind is done: stores share the processors."""
+        """Wait until the servers are idle after the last fill, since the stores share the processors."""
         if not self._is_at_work:
             return {}
         self._is_at_work = False

@@ -1,4 +1,4 @@
-"""What `hedwig-bench hub --on zookeeper --on hbase` measures: the same hub over stores with more and more topics."""
+"""The cases of `hedwig-bench hub --on zookeeper --on hbase`: the same hub over stores with more and more topics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 STORES: Final = ("zookeeper", "hbase")
-"""Our hub, standalone, with its messages on its own disk, and its metadata in a store with so many topics."""
+"""Our hub, standalone, with its messages on its own disk, and its metadata in a store with many topics."""
 OWN: Final = "own"
 FIRST: Final = "publish-first"
 WARM: Final = "publish-warm"
@@ -26,21 +26,22 @@ FAIL_OVER: Final = "fail-over"
 STORED_MEASUREMENTS: Final = (OWN, FIRST, WARM, FAIL_OVER)
 _PARTS: Final = 4
 _SLICES: Final = _PARTS + 1
-"""Disjoint samples of a store's topics, so that no case finds what another one has touched; the last warms up."""
+"""Disjoint samples of a store's topics, so that no case uses topics of another. The last sample is for warm-ups."""
 _WARMING: Final = 100
 _LIMIT_S: Final = 1800.0
-"""What has not begun by then is missed."""
+"""The time limit of a load. Operations that have not begun by then count as missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSizes:
     """The sizes of a run.
 
-    topics: the ladder; each step has servers and stores of its own, filled with so many topics.
-    sample: so many distinct topics are asked for in each case, or a fifth of those in the store.
-    rates: offered first publishes a second, beside the closed loop.
-    seconds, warmup_s: of publishes to warm topics; everything else is a number of operations.
-    heap_mb: of all virtual machines of a store together. fill_max_s: filling that takes longer is a wall.
+    topics: the ladder. Each step has servers and stores of its own, filled with that number of topics.
+    sample: the number of distinct topics that each case uses, at most a fifth of those in the store.
+    rates: first publishes a second, offered beside the closed loop.
+    seconds, warmup_s: the length of publishes to warm topics. All other cases have a number of operations.
+    heap_mb: the heap of all virtual machines of a store together.
+    fill_max_s: filling that takes longer is a wall.
     """
 
     topics: Sequence[int] = (10_000, 100_000, 1_000_000)
@@ -76,7 +77,10 @@ STORED_SIZES: Final[Mapping[str, StoredSizes]] = {
 
 
 def warming(workload: Workload) -> Workload:
-    """Return what warms a case up: the same, closed, on a quarter of a sample of topics that no other case has."""
+    """Return the load that warms a case up: the same in a closed loop, on topics that no other case uses.
+
+    It has a quarter of a sample.
+    """
     part, size = workload.first // workload.sample, max(1, workload.sample // _PARTS)
     return replace(
         workload,
@@ -92,7 +96,7 @@ def warming(workload: Workload) -> Workload:
 def stored_cases(
     measurements: Sequence[str], drivers: Sequence[str], sizes: StoredSizes, seed: int, on: Sequence[str]
 ) -> Iterator[Case]:
-    """Yield the cases of one round, step by step; what is compared, one after the other."""
+    """Yield the cases of one round, step by step. Cases to compare follow each other."""
     for topics in sizes.topics:
         for place in on:
             yield Case(_fill(topics, seed), "raw", place)
@@ -125,14 +129,14 @@ def _workloads(measurements: Sequence[str], topics: int, sizes: StoredSizes, see
     if FIRST in measurements:
         yield once(FIRST, 1, Operation.PUBLISH)
         for rate in sizes.rates:
-            # As many as in the closed loop, at their time.
+            # As many operations as in the closed loop, at the offered rate.
             offered = once(FIRST, 2, Operation.PUBLISH, sizes.in_flight_open)
             yield replace(offered, rate_per_s=rate, seconds=sample / rate, warmup_s=0.0)
     if WARM in measurements:
         warm = once(WARM, 3, Operation.PUBLISH)
         yield replace(warm, operations=0, seconds=sizes.seconds, warmup_s=sizes.warmup_s)
     if FAIL_OVER in measurements:
-        # All at once, as clients do that have lost their hub.
+        # All topics at once, as from clients that have lost their hub.
         yield once(FAIL_OVER, 3, Operation.PUBLISH, sample)
 
 

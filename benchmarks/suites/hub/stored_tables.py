@@ -37,7 +37,7 @@ _SECONDS: Final = ("hub serves again, s", "all served, s")
 
 
 def stored_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of a table for each measurement, that of filling first."""
+    """Return a table for each measurement, that of filling first."""
     tables: list[Table] = []
     names = list(dict.fromkeys(each.workload.name for each in measurements))
     for name in sorted(names, key=lambda name: name != FILL):
@@ -93,7 +93,7 @@ def _case(group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]])
 
 
 def _us_each(measurement: Measurement, cores: float | None) -> float | None:
-    """Return processor time of one operation: on a machine that others use, it says more than the rate."""
+    """Return the processor time of one operation in µs. On a shared machine it says more than the rate."""
     return None if cores is None else cores * measurement.seconds / measurement.count * 1e6
 
 
@@ -103,7 +103,7 @@ def _seconds(group: Sequence[Measurement]) -> list[str]:
 
 
 def _beside(group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]]) -> dict[int, Measurement]:
-    """Return, by round, what the same case came to with the yardstick; nothing beside itself."""
+    """Return, by round, the yardstick's measurements of the same case; none if the group is the yardstick's."""
     first = group[0]
     if first.on == _YARDSTICK:
         return {}
@@ -120,7 +120,7 @@ def _load(workload: Workload) -> str:
 
 
 def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
-    """Return the percentiles; at a fixed rate those of the response time and, behind, of the service time."""
+    """Return percentiles: those of the service time, or at an offered rate of the response and the service time."""
     if not good:
         return "–"
     service = percentiles(merged(good, "service"))
@@ -139,7 +139,7 @@ def _notes(group: Sequence[Measurement]) -> str:
 
 
 def stored_figures(measured: Sequence[Measurement]) -> list[Figure]:
-    """Return how long the topics of a killed hub were away; nothing of any other case."""
+    """Return how long the topics of a killed hub were not served; no figures for any other case."""
     if measured[0].workload.name != FAIL_OVER or not all("all_served_s" in each.values for each in measured):
         return []
     return [

@@ -1,4 +1,4 @@
-"""The suite `hedwig-bench hub`: its options, what a run carries out, and how results are shown."""
+"""The suite `hedwig-bench hub`: its options, the plan of a run, and how results are shown."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -197,7 +197,7 @@ def _sections(result: Result) -> list[Section]:
 
 
 def _ink_of(measurement: Measurement) -> str:
-    """Return whose colour a side has: where metadata are in a store of many topics, that of the store."""
+    """Return the name that decides a side's colour: that of the store, if metadata are in a store of many topics."""
     return measurement.on if measurement.on in STORES else side_words(measurement)
 
 

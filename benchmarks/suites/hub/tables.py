@@ -22,7 +22,7 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: the rounds of one workload on one driver, together."""
+    """One line: all rounds of one workload on one driver."""
 
     what: str
     on: str
@@ -39,7 +39,7 @@ class Row:
 
 
 def rows(measurements: Sequence[Measurement]) -> list[Row]:
-    """Return the lines of measurements; rounds that are alike are one line."""
+    """Return the lines of measurements. Rounds of one case share a line."""
     return [_row(group) for group in alike(measurements)]
 
 
@@ -109,7 +109,10 @@ def _spread(good: Sequence[Measurement], rates: Sequence[float]) -> str:
 
 
 def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
-    """Return the percentiles; at a fixed rate those of the response time and, behind, of the service time."""
+    """Return percentiles: those of the service time; at an offered rate, those of the response time before it.
+
+    If there were deliveries, their percentiles come first. A driver that reports its own mean and p99 has only those.
+    """
     reported = [measurement.reported for measurement in good if measurement.reported]
     if reported:
         return "; ".join(f"mean {each['mean']}, p99 {each['p99']}" for each in reported)
@@ -158,7 +161,7 @@ _COLUMNS: Final = (
 
 
 def hub_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return one table of all loads, and those of ratios; or the tables of stores, if all is measured on these."""
+    """Return a table of all loads and those of ratios, or the tables of stores if all cases ran on stores."""
     if measurements and all(each.on in STORES for each in measurements):
         return stored_tables(measurements)
     are_embedded = all(each.on == EMBEDDED for each in measurements)

@@ -1,4 +1,4 @@
-"""Measuring a hub that may end meanwhile."""
+"""Measure a hub that may end during the measurement."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,10 @@ __all__ = ["watched"]
 
 
 def watched(hub: Hub, measure: Callable[[], Measurement]) -> Measurement:
-    """Measure; if the hub ends meanwhile, that is the wall, in its own last words."""
+    """Run `measure`. If the hub ends meanwhile, the wall says so, with the last line of its log.
+
+    Raises: BenchmarkError - `measure` failed. If the hub ended, the error says that.
+    """
     try:
         measurement = measure()
     except BenchmarkError:

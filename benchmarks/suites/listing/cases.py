@@ -1,4 +1,4 @@
-"""What `hedwig-bench listing` does: whole commands over whole stores, each judged by what it wrote."""
+"""The cases of `hedwig-bench listing`: whole commands over whole stores. Each is checked by its output."""
 
 import json
 import mmap
@@ -23,7 +23,11 @@ _EXPORT: Final = "export.gz"
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command line, how many topics it tells of so many, and how many it told by its output and its talk."""
+    """A command line of hedwig-admin.
+
+    wanted: returns how many topics the command must report, by the number of topics in the store.
+    told: returns how many it did report, by its output file and its messages.
+    """
 
     arguments: Sequence[str]
     wanted: Callable[[int], int]
@@ -74,11 +78,11 @@ COMMANDS: Final[Mapping[str, _Command]] = {
     "metadata check": _Command(("metadata", "check"), _all, _checked),
     "metadata export": _Command(("metadata", "export", _EXPORT, "--overwrite", "-o", "json"), _all, _exported),
 }
-"""What is run by name, in the order of the tables."""
+"""The commands by name, in the order of the tables."""
 
 
 def listing_cases(commands: Sequence[str], stores: Sequence[FilledStore]) -> Iterator[Case]:
-    """Iterate over each command on each store."""
+    """Yield a case for each command on each store."""
     for store in stores:
         for name in commands:
             mix = {Operation.COMMAND.value: 1.0}
@@ -87,7 +91,7 @@ def listing_cases(commands: Sequence[str], stores: Sequence[FilledStore]) -> Ite
 
 
 class ListingRuns:
-    """Carries cases out, one after the other; files go into `directory`."""
+    """Measures cases, one after the other; files go into `directory`."""
 
     def __init__(self, stores: Sequence[FilledStore], directory: Path, deadline_s: float) -> None:
         self._stores = {(store.name, store.topics): store for store in stores}
@@ -95,7 +99,7 @@ class ListingRuns:
         self._deadline_s = deadline_s
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Run one command. What it could not do, or told wrong, is the wall of the measurement."""
+        """Run one command. A failure or a wrong report becomes the measurement's wall."""
         store = self._stores[case.on, case.workload.topics]
         command = COMMANDS[case.workload.name]
         measurement = Measurement(workload=case.workload, driver=case.driver, round=number)
@@ -115,7 +119,7 @@ class ListingRuns:
 
 
 def _wall(command: _Command, ran: CommandRun, output: Path, store: FilledStore) -> str | None:
-    """Return what is wrong about how a command ended, or None."""
+    """Return what is wrong with a command's exit code or report, or None."""
     if ran.code != 0:
         last = ran.said.strip().splitlines()[-1:] or ["it said nothing"]
         return f"exit code {ran.code}: {last[0].replace(store.url, store.name)}"

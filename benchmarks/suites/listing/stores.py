@@ -1,4 +1,4 @@
-"""The stores that `hedwig-bench listing` measures: made and filled, or given."""
+"""The stores that `hedwig-bench listing` measures: its own ones, or those at given URLs, all filled by it."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 NAME_MARK: Final = b"topic-"
-"""Stands once in every name, and nowhere else in a listing."""
+"""A part of every topic name. A listing has it once for each topic, and nowhere else."""
 
 _DEPARTMENTS: Final = 100
 _TOLD_EVERY_S: Final = 10.0
@@ -32,7 +32,7 @@ _TOLD_EVERY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledStore:
-    """A store with so many topics, each with an empty record of ledger ranges and nothing else."""
+    """A store with `topics` topics, each with an empty record of ledger ranges and nothing else."""
 
     name: str
     url: str
@@ -40,7 +40,7 @@ class FilledStore:
 
 
 def topic_of(number: int, *, is_nested: bool) -> Topic:
-    """Return the name of a topic: below one of a hundred departments, or all side by side."""
+    """Return the name of a topic: below one of 100 departments if `is_nested`, else beside all others."""
     if is_nested:
         return Topic(b"company/department-%02d/topic-%08d" % (number % _DEPARTMENTS, number))
     return Topic(b"company-topic-%08d" % number)
@@ -50,7 +50,7 @@ def topic_of(number: int, *, is_nested: bool) -> Topic:
 def own_stores(
     backends: Sequence[str], sizes: Sequence[int], directory: Path, *, is_nested: bool, progress: Progress
 ) -> Iterator[list[FilledStore]]:
-    """Start the servers that are needed, make a store of each size, and end what was started.
+    """Start the needed servers, make a store of each size on each backend, and end the servers again.
 
     Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up, or cannot be filled.
     """
@@ -65,7 +65,7 @@ def own_stores(
 def given_stores(
     urls: Sequence[str], sizes: Sequence[int], *, is_nested: bool, progress: Progress
 ) -> list[FilledStore]:
-    """Fill the stores at URLs, each with the first of `sizes`, or with its own if there are as many.
+    """Fill the stores at `urls`, each with its own size if `sizes` has one for each, else with the first size.
 
     Raises: BenchmarkError, HedwigError - as `own_stores`.
     """
@@ -85,7 +85,7 @@ def _filled(url: str, topics: int, *, is_nested: bool, progress: Progress) -> Fi
 async def _fill(url: str, topics: int, *, is_nested: bool, progress: Progress) -> None:
     await format_metadata(url, OPTIONS)
     async with await open_metadata(url, OPTIONS) as store:
-        # Topics are made in this order, a few batches at a time: with the last one, all are there.
+        # Topics are made in this order, a few batches at a time. If the last one exists, all do.
         last = topic_of(topics - 1, is_nested=is_nested)
         if await store.persistence.read(last) is None:
             progress(f"filling {url} with {topics:,} topics")

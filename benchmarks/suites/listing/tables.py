@@ -1,4 +1,4 @@
-"""The tables of `hedwig-bench listing`: how long commands over whole stores took, and what they held."""
+"""The tables of `hedwig-bench listing`: how long commands over whole stores took, and how much memory they held."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,7 +24,7 @@ _MIB: Final = 1 << 20
 
 
 def listing_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of a table for each store."""
+    """Return a table for each store."""
     stores = dict.fromkeys((each.on, each.workload.topics) for each in measurements)
     tables: list[Table] = []
     for on, topics in stores:
@@ -36,7 +36,7 @@ def listing_tables(measurements: Sequence[Measurement]) -> list[Table]:
 def _line(rounds: Sequence[Measurement]) -> list[str]:
     good = [each for each in rounds if each.wall is None]
     walls = dict.fromkeys(each.wall for each in rounds if each.wall is not None)
-    # What was refused took time and memory too.
+    # If all rounds met a wall, show the time and memory of those that ran to their end.
     ran = good or [each for each in rounds if each.values]
     peaks = [each.values["rss_bytes_max"] / _MIB for each in ran]
     return [
@@ -52,6 +52,6 @@ def _line(rounds: Sequence[Measurement]) -> list[str]:
 
 
 def listing_figures(measured: Sequence[Measurement]) -> list[Figure]:
-    """Return how long a command took, and what it held."""
+    """Return how long a command took, and how much memory it held."""
     memory = less("peak MiB", measured, lambda each: each.values["rss_bytes_max"] / _MIB, "{:,.0f}", SIZES)
     return [less("s", measured, lambda each: each.seconds, "{:,.1f}"), memory]

@@ -1,4 +1,4 @@
-"""One backend against another: by what factor it was better in each case that both have, and how sure that is."""
+"""One backend against another: by what factor it was better in each case of both, and how sure that is."""
 
 import json
 from collections.abc import Sequence
@@ -18,16 +18,18 @@ from hedwig.benchmarks.suites.metadata.tables import metadata_figures
 __all__ = ["PREFERRED", "Against", "against", "against_table"]
 
 PREFERRED: Final = ("zookeeper", "hbase", "hbase+thrift", "sqlite")
-"""Of these, the first two that a result has are held against each other."""
+"""The first two of these that a result has are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """A case of two sides. figures: what was compared of each; None where one of them has no figure.
+    """A case of two sides.
 
-    difference: of the second side to the first. ratios: the same within single rounds, where both sides had the same
-    machine; rounds that one side has alone are not in any of these, unless there are no others.
-    walls: how the first or the second failed. notes: what a reader must know of each side.
+    figures: the compared figure of each side; None if a side has none.
+    difference: the ratio of the second side to the first. ratios: the same within single rounds, where both sides had
+        the same machine. Rounds of one side alone are in none of these, unless there are no others.
+    walls: how the first and the second side failed, if they did.
+    notes: what a reader must know of each side.
     """
 
     workload: Workload
@@ -40,7 +42,7 @@ class Against:
 
     @property
     def case(self) -> str:
-        """Return what was done, and under which load; not to how many topics."""
+        """Return what was done and under which load, without the number of topics."""
         name = self.workload.name
         return name if name in (FILL, RESTART) else f"{name}, {load_words(self.workload)}"
 
@@ -50,7 +52,7 @@ class Against:
         return self.difference is not None and self.difference.verdict in (Verdict.MORE, Verdict.LESS)
 
     def better(self, ratio: float) -> float:
-        """Return a ratio of the figures as the factor by which the second side was better."""
+        """Convert a ratio of the figures to the factor by which the second side was better."""
         return 1 / ratio if self.figures is not None and self.figures[0].is_more_worse else ratio
 
 
@@ -106,7 +108,7 @@ def _notes(rounds: Sequence[Measurement]) -> list[str]:
 
 
 def against_table(title: str, found: Sequence[Against]) -> Table:
-    """Return the cases line by line: both figures, their ratio with its interval, and the verdict of `compare`."""
+    """Return a table with a line for each case: both figures, their ratio and its interval, and the verdict."""
     first, second = (driver_title(side) for side in found[0].sides)
     columns = ("measured", "compared by", first, second, f"{second} ÷ {first}", f"{second} is", "notes")
     return Table(title, columns, [_line(each) for each in found])

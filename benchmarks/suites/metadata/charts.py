@@ -1,4 +1,4 @@
-"""The charts of `hedwig-bench metadata`: each backend as topics become more, and one against another."""
+"""The charts of `hedwig-bench metadata`: each backend over growing numbers of topics, and one against another."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ __all__ = ["metadata_sections"]
 
 _MIB: Final = 1 << 20
 _NOTHING: Final = 0.2
-"""Where counts of 0 are drawn, since logarithms have no place for them."""
+"""Where counts of 0 are drawn, since a logarithmic axis has no 0."""
 _LIVE: Final = "store_live_heap_bytes"
 _RESIDENT: Final = "store_rss_bytes_max"
 _GROWTH: Final = (
@@ -81,7 +81,7 @@ _CONTENTION: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """One ladder of a run: all that was measured with one durability and one number of subscriptions of each topic."""
+    """One ladder of a run: all measurements with one durability and one number of subscriptions a topic."""
 
     name: str
     words: str
@@ -91,12 +91,12 @@ class _Stage:
         return list(dict.fromkeys(each.driver for each in self.measurements))
 
     def lost(self, backend: str) -> Measurement | None:
-        """Return how filling ended for a backend, if it met a wall there and so has no cases from then on."""
+        """Return the fill in which a backend met a wall, if it did. It has no cases after that."""
         own = (each for each in self.measurements if each.driver == backend and each.workload.name == FILL)
         return next((each for each in own if each.wall is not None), None)
 
     def with_losses(self, curves: Sequence[Curve]) -> list[Curve]:
-        """Return curves with the wall that ended a backend's ladder, where it is not in them already."""
+        """Return the curves, and add the wall that ended a backend's ladder where a curve lacks it."""
         found = []
         for curve in curves:
             lost = self.lost(curve.side)
@@ -109,7 +109,7 @@ class _Stage:
 
 
 def metadata_sections(result: Result) -> list[Section]:
-    """Return the sections on a result."""
+    """Return the report sections of a result."""
     palette = Palette()
     by_stage: dict[tuple[str, int], list[Measurement]] = {}
     for each in result.measurements:
@@ -137,7 +137,7 @@ def _of_stage(stage: _Stage, palette: Palette) -> list[Section]:
         for each in stage.measurements
         if each.workload.keys and not each.workload.is_open_loop and each.workload.choice is not Choice.ZIPF
     ]
-    # It is measured at both ends of a ladder; the tables have both.
+    # Contention is measured at both ends of a ladder. The chart shows the upper end, the tables show both.
     most = max((each.workload.topics for each in contended), default=0)
     contended = [each for each in contended if each.workload.topics == most]
     contention = [replace(each, name=f"{each.name}-{stage.name}") for each in _CONTENTION]
@@ -168,7 +168,7 @@ def _charts(*charts: Chart | None) -> list[Chart]:
 
 
 def _walls(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return all walls, in full, and the rounds in which all failed or nothing was finished."""
+    """Return a table of all walls in full, and of rounds in which all operations failed or none was finished."""
     lines = [
         [f"{each.on}: {case_words(each.workload)}", driver_title(each.driver), f"{each.round}", wall_kind(why), why]
         for each in measurements
@@ -178,7 +178,7 @@ def _walls(measurements: Sequence[Measurement]) -> list[Table]:
 
 
 def _overview(stage: _Stage, palette: Palette) -> Chart | None:
-    """Draw the rates of each workload and load at which as much as possible was done."""
+    """Draw the rates of each workload in its closed loops, which run as fast as they can."""
     chosen = [
         each
         for each in stage.measurements
@@ -203,10 +203,10 @@ def _load(measurement: Measurement) -> str:
 
 
 def _memory(stage: _Stage, palette: Palette) -> Chart | None:
-    """Draw what lives after a full collection, and what all processes held at the most, dotted.
+    """Draw the live heap after a full collection, and the most memory that all processes held, dotted.
 
-    What a process holds is as much of its heap as its collector has touched, and so the heap's bound sooner or later.
-    At a wall there was no collection of all that was to be there: a hollow point is the heap that was in use then.
+    A process holds as much of its heap as its collector has touched, which sooner or later is the whole heap.
+    At a wall there was no full collection. A hollow point there is the heap in use at that time.
     """
     curves: list[Curve] = []
     for backend in stage.backends():
@@ -238,7 +238,7 @@ def _by_topics(own: Sequence[Measurement], name: str, of: Callable[[list[float]]
 
 
 def _against(stage: _Stage, palette: Palette) -> tuple[list[Chart], list[Table]]:
-    """Return the chart and the tables of the two backends that are preferred, if a stage has two."""
+    """Return the chart and the tables that compare the first two of the preferred backends, if a stage has two."""
     backends = [name for name in PREFERRED if name in stage.backends()][:2]
     found = against(stage.measurements, *backends) if len(backends) > 1 else []
     if not found:
@@ -268,7 +268,7 @@ def _factor(each: Against) -> Factor:
 
 
 def _latencies(stage: _Stage, palette: Palette) -> list[Chart]:
-    """Return the percentiles at offered rates, each at the most topics that most backends have."""
+    """Return charts of the percentiles at offered rates, each at the step that `_most_shared` chooses."""
     offered = [group for group in alike(stage.measurements) if group[0].workload.is_open_loop]
     charts = []
     for name in dict.fromkeys(_load(group[0]) for group in offered):
@@ -287,7 +287,7 @@ def _latencies(stage: _Stage, palette: Palette) -> list[Chart]:
 
 
 def _most_shared(measurements: Sequence[Measurement]) -> int:
-    """Return the largest number of topics at which most backends have figures."""
+    """Return the number of topics at which the most backends have figures; the largest if there are several."""
     backends: dict[int, set[str]] = {each.workload.topics: set() for each in measurements}
     for each in good(measurements):
         backends[each.workload.topics].add(each.driver)
@@ -310,7 +310,10 @@ def _p99_ms(series: _Seconds, second: int) -> float | None:
 
 
 def _servers(what: str, unit: float, *, is_grown: bool) -> Callable[[_Seconds, int], float | None]:
-    """Return what tells of all servers what they hold in a second, or by how much it grew; None if it is not known."""
+    """Return a function that returns the sum of a usage over all servers in a second, or by how much it grew.
+
+    That function returns None if the sum is not known.
+    """
 
     def value(series: _Seconds, second: int) -> float | None:
         noted, before = series.get(second, {}), series.get(second - 1, {})
@@ -331,13 +334,13 @@ _PANELS: Final = (
     ("servers' resident MiB", _servers("rss_bytes", _MIB, is_grown=False), False, 0.0),
     ("MiB/s that servers wrote to disks", _servers("written_bytes", _MIB, is_grown=True), False, 0.0),
 )
-"""What is drawn of each second: its name, what tells it, whether on a logarithmic axis, and where that has its 0."""
+"""The panels drawn for each second: a name, the function for its value, whether the axis is logarithmic, and its 0."""
 
 
 def _series(stage: _Stage, palette: Palette) -> Chart | None:
-    """Draw the loads of a step one after the other, the rounds of each beside each other, backends over each other.
+    """Draw the loads of a step one after the other. Rounds stand beside each other; backends share the axes.
 
-    The step is the largest one at which most backends have loads. Warm-ups are in it.
+    The step is the one that `_most_shared` chooses. Warm-ups are included.
     """
     measured = [each for each in good(stage.measurements) if each.workload.name not in (FILL, RESTART)]
     topics = _most_shared(measured)
@@ -360,7 +363,7 @@ def _series(stage: _Stage, palette: Palette) -> Chart | None:
     panels = [
         Panel(text=text, lines=lines[text], is_log=is_log, nothing=nothing)
         for text, _, is_log, nothing in _PANELS
-        # What never happened needs no axes.
+        # A panel whose values are all 0 is left out.
         if any(value for line in lines[text] for _, value in line.points)
     ]
     said = f"{stage.words}; the rounds of a load beside each other; whole seconds"
@@ -370,7 +373,7 @@ def _series(stage: _Stage, palette: Palette) -> Chart | None:
 
 
 def _whole_seconds(measurement: Measurement) -> int:
-    """Return how many seconds of a load were whole, from its start on."""
+    """Return the number of whole seconds of a load, from its start on."""
     workload = measurement.workload
     happened = ("finished", "failed", "refused")
     done = [second for second, noted in measurement.series.items() if any(noted.get(name) for name in happened)]

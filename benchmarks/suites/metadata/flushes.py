@@ -1,4 +1,4 @@
-"""Whether logs were forced: how often the disk was flushed under loads that change something, and that only read."""
+"""Whether logs were forced to the disk: how often it was flushed under loads that write and under loads that read."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,14 +13,15 @@ from hedwig.benchmarks.runs.words import count, driver_title, load_words
 __all__ = ["flush_tables"]
 
 _SEES_ALL: Final = 0.9
-"""A disk that counts fewer flushes than this for each synced append proves nothing."""
+"""If a disk counts fewer flushes than this for each synced append, its counts prove nothing."""
 _COLUMNS: Final = ("durability", "measured", "on", "operations/s", "flushes of the disk/s", "for each operation")
 
 
 def flush_tables(result: Result) -> list[Table]:
-    """Return what the disk was told under the loads that offer a rate; none if that was not, or cannot be, counted.
+    """Return a table of the disk's flushes under the loads that offer a rate.
 
-    Changes that come at the same moment share a flush; a log that is forced cannot do without one.
+    Changes at the same moment can share a flush, but a forced log needs at least one. Returns an empty list if flushes
+    were not counted, or cannot be.
     """
     seen = result.environment.get("disk_flushes_per_sync")
     loads = [each for each in good(result.measurements) if each.workload.is_open_loop and FLUSHES in each.values]
@@ -40,7 +41,7 @@ def flush_tables(result: Result) -> list[Table]:
 
 
 def _for_each(group: Sequence[Measurement]) -> float:
-    """Return how many flushes there were for each operation that was finished."""
+    """Return the number of flushes for each finished operation."""
     return sum(each.values[FLUSHES] * each.seconds for each in group) / sum(each.count for each in group)
 
 

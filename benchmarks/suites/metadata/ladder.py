@@ -1,4 +1,4 @@
-"""The way up one stage's ladder in a run of `hedwig-bench metadata`: stores are filled, warmed up and measured."""
+"""One stage's ladder in a run of `hedwig-bench metadata`. At each step stores are filled, warmed up and measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,20 +18,20 @@ from hedwig.cli.dev import DevError
 __all__ = ["Ladder"]
 
 _WARMING_SHARE: Final = 0.4
-"""Of the length of a load."""
+"""The length of a warm-up load, as a share of the load's length."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Ladder:
-    """Carries out the steps of a stage whose servers run.
+    """Runs the steps of a stage whose servers run.
 
-    In each round every workload goes to one backend after the other, in the opposite order in every other round, so
-    that both sides of a ratio saw the same machine. Stores are filled in the opposite order in every other step, each
-    once the others' servers are at rest, and the first load of a step waits until all have digested that. A backend
-    that meets a wall in filling, or whose server does not come up again, is lost: it has no further cases here, and its
-    servers are ended.
+    In each round every workload runs on one backend after the other, so that both sides of a ratio saw the same
+    machine. Every other round uses the opposite order. Every other step fills the stores in the opposite order.
+    A store is filled once the other backends' servers are idle. The first load of a step waits until all servers are.
+    A backend is lost if it meets a wall in filling, or if its server does not come up again. A lost backend has no
+    further cases here, and its servers are ended.
 
-    keep: gets each measurement. say_for_now: says how far something is, until the next line.
+    keep: receives each measurement. say_for_now: prints progress that the next line replaces.
     """
 
     stage: Stage
@@ -49,13 +49,13 @@ class Ladder:
     _filled: dict[str, int] = field(default_factory=dict)
 
     def carry_out(self) -> None:
-        """Climb all steps that have something left."""
+        """Run all steps that have cases left."""
         for step in self.stage.steps:
             if self._backends() and self.progress.is_missing(self.stage, step):
                 self._step(step)
 
     def give_up(self, backend: str, why: str) -> None:
-        """Lose a backend for what no case of it tells: that is the wall of what it had to do next."""
+        """Lose a backend for a reason that none of its cases shows. Its next case gets `why` as its wall."""
         left = self.progress.first_left(self.stage, backend)
         if left is not None:
             workload, number = left
@@ -64,7 +64,7 @@ class Ladder:
         self._lose(backend, why)
 
     def _step(self, step: Step) -> None:
-        """Fill the stores up to a step, and carry its cases out."""
+        """Fill the stores up to a step, and measure its cases."""
         stage = self.stage
         for backend in self._backends(turned=stage.steps.index(step) % 2 == 1):
             self._fill(step, backend)
@@ -109,7 +109,7 @@ class Ladder:
         settling = self._settle_others(backend)
         self._announce(backend, workload, 1)
         if first == 0 and stage.wide:
-            # Before the others: it warms up servers that have just started.
+            # Wide topics come first: making them warms up servers that have just started.
             wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide)
             measurement = self._made(backend, workload, wide, stored=None)
             if measurement.wall is not None:
@@ -126,18 +126,18 @@ class Ladder:
         if measurement.wall is not None:
             self._lose_filled(measurement, is_new=before is None)
         elif before is None:
-            # With figures from before, only the records are needed again.
+            # If an earlier run has the figures of this fill, only its records are needed again.
             self._keep(measurement)
 
     def _settle_others(self, backend: str) -> dict[str, float]:
-        """Wait until no server of another backend is at work: what it was filled with last is not to slow this one."""
+        """Wait until the servers of other backends are idle, so that work after their fills does not slow this one."""
         if not self.places.idle(backend):
             return {}
         self.say(f"    waiting until the servers beside {backend} are idle")
         return self.cases.settle(beside=backend)
 
     def _made(self, backend: str, workload: Workload, task: FillTask, *, stored: int | None) -> Measurement:
-        """Fill a store that holds `stored` records; None: what is made now does not count as such."""
+        """Fill a store that holds `stored` records. None: the new records are not counted as stored."""
         task = replace(task, seconds_max=self.sizes.fill_limit_s(task.records))
 
         def tell(progress: Mapping[str, float]) -> None:
@@ -148,7 +148,7 @@ class Ladder:
         return self.times.noted(lambda: self.cases.fill(backend, workload, task, on_progress=tell))
 
     def _lose_filled(self, measurement: Measurement, *, is_new: bool) -> None:
-        """Lose a backend whose store could not be filled; of a fill that has figures already, something else tells."""
+        """Lose a backend whose store could not be filled. Its next case gets the wall if the fill is done already."""
         assert measurement.wall is not None, "it could not be filled"
         if is_new:
             self._note(measurement)
@@ -159,15 +159,15 @@ class Ladder:
     # ------------------------------------------------------------------------------------------------- warming up
 
     def _warm_up(self, step: Step) -> dict[str, dict[str, str]]:
-        """Carry the closed loops of a step out once for a short time, which no figure is of.
+        """Run the closed loops of a step once for a short time, without figures.
 
-        Virtual machines that have just been started, or have only been filled, translate what a load has them do in
-        its first seconds, with processors that it needs. Round 0 has keys of its own.
+        A virtual machine that has only just started, or has only been filled, compiles the code of a load in its first
+        seconds. That takes processor time which the load needs. Round 0 has keys of its own.
 
-        Returns: for backends of which that has to be known, what is to be reported with what they do next.
+        Returns: for backends with trouble in the warm-up, what their next measurement must report.
         """
         loops = [each for each in step.workloads if not (each.is_open_loop or each.operations)]
-        # With popular keys an operation is the same: once is enough.
+        # With popular keys an operation runs the same code, so it is warmed up only once.
         uniform = {each.name for each in loops if each.choice is Choice.UNIFORM}
         loops = [each for each in loops if each.choice is Choice.UNIFORM or each.name not in uniform]
         found: dict[str, dict[str, str]] = {}
@@ -179,7 +179,7 @@ class Ladder:
         return found
 
     def _warm_up_one(self, backend: str, loops: Sequence[Workload], ground: Dataset) -> list[str]:
-        """Return what went wrong; if that was all, the backend is lost."""
+        """Warm up one backend and return what went wrong. A backend whose server does not come up again is lost."""
         trouble: list[str] = []
         for workload in loops:
             short = replace(workload, seconds=_WARMING_SHARE * workload.seconds, warmup_s=0.0)
@@ -195,7 +195,7 @@ class Ladder:
     # ------------------------------------------------------------------------------------------------- the rest
 
     def _backends(self, *, turned: bool = False) -> list[str]:
-        """Return those that are left, now."""
+        """Return the backends that are not lost; `turned`: in the opposite order."""
         left = [backend for backend in self.backends if backend not in self._lost]
         return left[::-1] if turned else left
 
@@ -218,14 +218,14 @@ class Ladder:
         self.keep(measurement)
 
     def _keep(self, measurement: Measurement) -> None:
-        """Write down what was measured; start servers again that ended meanwhile."""
+        """Record a measurement, and start servers again that ended meanwhile."""
         self._note(measurement)
         if (why := self._mend(measurement.driver)) is not None:
             lose = self.give_up if measurement.wall is None else self._lose
             lose(measurement.driver, why)
 
     def _mend(self, backend: str) -> str | None:
-        """Start servers again that ended; return why one does not come up."""
+        """Start servers again that ended; return why one does not come up, or None."""
         if self.places.ended(backend):
             try:
                 self.places.mend(backend)

@@ -1,4 +1,4 @@
-"""What a run of `hedwig-bench metadata` says of its cases while it lasts."""
+"""The lines that a run of `hedwig-bench metadata` prints about its cases."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ __all__ = ["filling", "named", "told"]
 
 
 def named(workload: Workload) -> str:
-    """Return what a case is, in a line."""
+    """Return a line that names a case."""
     parts = [f"{workload.name}, {workload.topics:,} topics × {workload.subscribers}"]
     if workload.name in (FILL, RESTART):
         return parts[0]
@@ -24,7 +24,7 @@ def named(workload: Workload) -> str:
 
 
 def told(measurement: Measurement) -> str:
-    """Return a line on what came out."""
+    """Return a line with the results of a measurement."""
     parts: list[str] = []
     response = measurement.histograms.get("response")
     if "all_read_s" in measurement.values:

@@ -1,4 +1,4 @@
-"""How far a run of `hedwig-bench metadata` has come: what its result has, and how long the rest will take."""
+"""The progress of a run of `hedwig-bench metadata`: what its result has, and how long the rest will take."""
 
 import json
 import time
@@ -18,13 +18,13 @@ _RESTART_S: Final = 40.0
 _SETTLING_S: Final = 5.0
 _BESIDE_S: Final = 1.0
 _FILLED_PER_S: Final = 9_000
-"""How long things take, until it shows how long they do."""
+"""With the seconds above: estimates of how long things take, corrected by the pace of the run."""
 
 
 class Progress:
-    """What is done, walls included, and what is left. Rounds count from 1; fills and restarts have one.
+    """What is done, walls included, and what remains. Rounds count from 1; fills and restarts have one round.
 
-    What a stage's stores hold is not in the result: who fills them tells.
+    The result does not say what a stage's stores hold. The ladder, which fills them, reports that by `note_stored`.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class Progress:
         self._planned_s = self._left_s({})
 
     def note(self, measurement: Measurement) -> None:
-        """Take note that something was measured."""
+        """Record a measurement as done."""
         self._done[_key(measurement.on, measurement.driver, measurement.workload, measurement.round)] = measurement
 
     def note_stored(self, stage: Stage, backend: str, records: int) -> None:
-        """Take note of how many records are in a store by now, wide topics left out."""
+        """Record the number of records in a store, without those of wide topics."""
         self._stored[stage.durability, stage.subscribers, backend] = records
 
     def found(self, stage: Stage, backend: str, workload: Workload, number: int = 1) -> Measurement | None:
-        """Return what was measured already."""
+        """Return the measurement of a case if it is done, else None."""
         return self._done.get(_key(stage.durability, backend, workload, number))
 
     def is_missing(self, stage: Stage, step: Step | None = None) -> bool:
-        """Say whether anything is left to do in a stage, or in one of its steps."""
+        """Say whether a stage, or one of its steps, has anything left to measure."""
         return any(
             any(self._left(stage, each, backend))
             for backend in self._backends
@@ -63,19 +63,19 @@ class Progress:
         )
 
     def is_any_missing(self, stage: Stage, step: Step, backend: str) -> bool:
-        """Say whether a backend has a load of a step left."""
+        """Say whether a backend still has to run a load of a step."""
         rounds = range(1, self._sizes.rounds + 1)
         return any(self.found(stage, backend, each, number) is None for number in rounds for each in step.workloads)
 
     def first_left(self, stage: Stage, backend: str) -> tuple[Workload, int] | None:
-        """Return what a backend has to do next in a stage, and as which round; None if nothing is left."""
+        """Return a backend's next workload in a stage, and its round; None if all are done."""
         left = (each for step in stage.steps for each in self._left(stage, step, backend))
         return next(((workload, number) for workload, number, _ in left), None)
 
     def left(self, lost: Mapping[str, str], stage: Stage | None = None) -> str:
-        """Return how much is done and how long the rest will take, in words.
+        """Return in words how much is done and how long the rest will take.
 
-        Args: stage - the one whose servers run; lost - backends that have nothing left to do there.
+        Args: stage - the one whose servers run; lost - backends that have no further cases there.
         """
         left_s = self._left_s(lost, stage)
         done_s = max(0.0, self._planned_s - left_s)
@@ -92,7 +92,7 @@ class Progress:
         return total
 
     def _left_s_of(self, stage: Stage, backend: str) -> float:
-        """Return how long the rest of a stage takes one backend; it is filled up to each step that is not done."""
+        """Return the seconds that the rest of a stage takes one backend, with the fills up to each unfinished step."""
         total = 0.0
         stored = self._stored.get((stage.durability, stage.subscribers, backend), 0)
         for step in stage.steps:
@@ -104,9 +104,9 @@ class Progress:
         return total
 
     def _left(self, stage: Stage, step: Step, backend: str) -> Iterator[tuple[Workload, int, float]]:
-        """Yield what is not done, as which round, and how long it takes; nothing behind a wall in filling.
+        """Yield each workload that is not done, its round, and its seconds; nothing after a wall in filling.
 
-        Of a fill that is how long it takes beside the records, which may be needed also if it is done.
+        The seconds of a fill do not include making the records, which may be needed even if the fill is done.
         """
         for each in stage.steps:
             workload = stage.fill(each, self._seed)

@@ -1,4 +1,4 @@
-"""A run of `hedwig-bench metadata`: all stages, into one result, which is written after each case and gone on with."""
+"""A run of `hedwig-bench metadata`: all stages in one result. It is written after each case, and can be resumed."""
 
 import contextlib
 import sys
@@ -28,11 +28,11 @@ _LOCK: Final = "lock"
 
 @dataclass(slots=True, kw_only=True)
 class MetadataRun:
-    """Carries stages out. What the result has already, walls included, is not measured again.
+    """Runs stages. It does not measure again what the result has already, walls included.
 
-    A backend whose servers do not come up has a wall in that stage. `directory` gets the servers, and nothing of them
-    stays; what a run that was killed has left there is ended and removed first. `say_for_now` says how far something
-    is, until the next line.
+    A backend whose servers do not come up has a wall in that stage. The servers keep their data in `directory`, and the
+    run removes all of it. It first ends and removes servers that a killed run has left there.
+    say_for_now: prints progress that the next line replaces.
     """
 
     stages: Sequence[Stage]
@@ -51,10 +51,10 @@ class MetadataRun:
         self._progress = Progress(self.stages, self.backends, self.sizes, self.seed, self.result)
 
     def carry_out(self) -> None:
-        """Measure all that is missing; Ctrl-C ends it early, and what was measured is kept.
+        """Measure all that is missing. Ctrl-C ends the run early, and the result keeps what was measured.
 
-        Raises: BenchmarkError - another run is at work there, or what is left of one cannot be removed; DevError - no
-            server can be started on this machine; HedwigError.
+        Raises: BenchmarkError - another run uses the directory, or the remains of an earlier run cannot be removed;
+            DevError - no server can be started on this machine; HedwigError.
         """
         with self._alone():
             try:
@@ -70,7 +70,7 @@ class MetadataRun:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep others out of the directory: who began there now would take these servers for what was left behind."""
+        """Lock the directory. Another run that began there would take these servers for remains of a killed run."""
         lock = self.directory / _LOCK
         with ExitStack() as stack:
             try:
@@ -120,7 +120,7 @@ class MetadataRun:
                 climb.carry_out()
 
     def _keep(self, measurement: Measurement) -> None:
-        """Write down what was measured."""
+        """Append a measurement to the result, write the result, and print a line on it."""
         self.result.measurements.append(measurement)
         self.result.write(self.path)
         self.say(f"    {told(measurement)}")

@@ -1,7 +1,7 @@
-"""What a run of `hedwig-bench metadata` measures: stages with fresh servers, each with a ladder of topic counts.
+"""The stages of a run of `hedwig-bench metadata`: each has fresh servers and a ladder of topic counts.
 
-The usual run must be done in an hour and a half on two processors: up to a million topics with one and with ten
-subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. In minutes:
+The usual run must end within an hour and a half on two processors. It has up to a million topics with one and with ten
+subscriptions each, and the unsynced stage, on ZooKeeper and HBase, in two rounds. In minutes:
 
     fills     2.5 records a topic with one subscription, 11.5 with ten, so 14 M on each backend, 25,000 of them
               twice: ZooKeeper at 13,000/s 18, HBase at 9,000 to 10,000/s 23 to 26                           41 to 44
@@ -12,8 +12,8 @@ subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. 
               contended claims: four of 2.5 s, on three steps, on two backends, in two rounds                     2
     beside    580 loads, for each of which keys are read and made before and deleted behind, about 1 s           10
 
-That is 81 to 86, and what is left is for servers that are still at work after a fill. A longer load has to make another
-one shorter: with 9 closed loops, and 4 s for those that offer a rate, a run took more than an hour and a half.
+That is 81 to 86. The rest is for servers that are still at work after a fill. If one load becomes longer, another one
+must become shorter. With 9 closed loops, and 4 s for loads that offer a rate, a run took more than an hour and a half.
 """
 
 import math
@@ -30,28 +30,30 @@ __all__ = ["CLAIMING", "FULL", "QUICK", "SMOKE", "USUAL", "MetadataSizes", "Stag
 _TOPICS_MIN: Final = 20
 _DRAWN_SHARE: Final = 0.75
 CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})
-"""Loads that claim topics without owner, of which there are so many in each step of a ladder."""
+"""Loads that claim topics without owner. Each step of a ladder has a limited number of those."""
 _ROUNDS_FORESEEN: Final = 4
-"""A run may be gone on with for so many rounds: topics without owner are shared out among them beforehand."""
+"""The number of rounds up to which a run can be resumed. Topics without owner are shared among them beforehand."""
 _WARMUP_SHARE: Final = 0.2
-"""Of the operations of a closed loop that has a number of them: the first ones do not count."""
+"""The share of operations at the start that do not count, in a closed loop with a number of operations."""
 _BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
-"""Operations that leave more, or less, than there was: as many of them on each backend."""
+"""Operations that add records or remove them. Their number is limited, so that it is the same on each backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSizes:
     """The sizes of a run.
 
-    topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers; it may
-        be empty, if the other one is not.
-    unsynced_topics: the ladder once more with logs that nobody forces to the disk, for the first of `subscribers`.
-    seconds, offered_seconds: of a closed loop, and of a load that offers a rate, each with its warm-up of `warmup_s`.
-    operations: at most so many of those that change what the store holds. drawn: so many keys have their versions read
-        before a load whose operations need one. wide_max: topics have so many subscriptions at most.
-    heap_mb: of all virtual machines of a backend together.
-    fill_min_s, fill_per_s_min, fill_max_s: filling is a wall if it takes longer than it would at so many records a
-        second, and longer than `fill_min_s`; or than `fill_max_s`, if that is not 0.
+    topics, subscribers: the ladder of topic counts, climbed on fresh servers once for each number of subscriptions a
+        topic. It may be empty if `unsynced_topics` is not.
+    unsynced_topics: a ladder with logs that are not forced to the disk, for the first of `subscribers`.
+    seconds, offered_seconds: the length of a closed loop, and of a load that offers a rate. Each includes its warm-up
+        of `warmup_s`.
+    operations: the most operations of a load that creates or deletes subscriptions, and the most claims of a case.
+    drawn: the number of keys whose versions are read before a load whose operations need one.
+    wide_max: the most subscriptions of a topic.
+    heap_mb: the heap of all virtual machines of a backend together.
+    fill_min_s, fill_per_s_min, fill_max_s: filling is a wall after `fill_max_s`, if that is not 0. Otherwise it is a
+        wall if it takes longer than `fill_min_s`, and longer than at `fill_per_s_min` records a second.
     """
 
     topics: Sequence[int] = (10_000, 100_000, 1_000_000)
@@ -83,11 +85,11 @@ class MetadataSizes:
 
     @property
     def durabilities(self) -> list[str]:
-        """Return how the stages treat their logs, in their order."""
+        """Return the durabilities of the stages, in their order."""
         return [name for name, ladder in ((SYNCED, self.topics), (UNSYNCED, self.unsynced_topics)) if ladder]
 
     def fill_limit_s(self, records: int) -> float:
-        """Return the seconds after which making so many records is given up."""
+        """Return the seconds after which a fill with `records` records is given up."""
         return self.fill_max_s or max(self.fill_min_s, records / self.fill_per_s_min)
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +130,10 @@ SMOKE: Final = MetadataSizes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One number of topics: what is carried out once that many are there. Each case may claim `claims` topics."""
+    """One number of topics, with the workloads that run once the store has that many.
+
+    before: the number of topics of the step before. claims: the most topics that each case may claim.
+    """
 
     topics: int
     before: int
@@ -138,7 +143,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A ladder on fresh servers. `wide`: for each of these numbers there are topics with so many subscriptions."""
+    """A ladder on fresh servers. `wide`: the store also has topics with each of these numbers of subscriptions."""
 
     durability: str
     subscribers: int
@@ -146,11 +151,11 @@ class Stage:
     steps: Sequence[Step]
 
     def fill(self, step: Step, seed: int) -> Workload:
-        """Return what the filling of a step is called in the result."""
+        """Return the workload under which the result records the fill of a step."""
         return _named(FILL, Operation.CREATE, step.topics, self.subscribers, seed)
 
     def restart(self, step: Step, seed: int) -> Workload:
-        """Return what the restart after a step is called in the result."""
+        """Return the workload under which the result records the restart after a step."""
         return _named(RESTART, Operation.READ_OWNER, step.topics, self.subscribers, seed)
 
 
@@ -182,7 +187,7 @@ def _stage(
         for file in files:
             if is_end or not file.at_ends:
                 workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        # A rate is offered for as long on all steps; as fast as possible, more topics make a longer window.
+        # A rate is offered for the same time on all steps. A closed loop runs longer if there are more topics to claim.
         workloads = [
             _bounded(each, _claiming(each, min(claims_of) if each.is_open_loop else claims))
             if each.among in CLAIMING
@@ -195,14 +200,14 @@ def _stage(
 
 
 def _claims(files: Sequence[WorkloadFile], before: int, topics: int, sizes: MetadataSizes) -> int:
-    """Return how many topics each case of a step may claim: its share of the new ones without owner."""
+    """Return how many topics each case of a step may claim: its share of the step's new topics without owner."""
     cases = sum(len(file.cases) for file in files if file.among in CLAIMING)
     free = topics // 2 - before // 2
     return max(1, min(sizes.operations, free // max(1, cases * max(sizes.rounds, _ROUNDS_FORESEEN))))
 
 
 def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSizes, seed: int) -> Iterator[Workload]:
-    """Yield the cases of a workload, each once, none of them wider or with more keys than there may be."""
+    """Yield the cases of a workload, each once, at most `wide_max` wide. Leave out those with too many keys."""
     seen: list[Workload] = []
     for each in file.workloads(
         topics=topics,
@@ -221,13 +226,16 @@ def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSi
 
 
 def _claiming(workload: Workload, claims: int) -> int:
-    """Return how many operations there may be, of which so many claim at most; drawn, their share is not exact."""
+    """Return the most operations of a workload that may claim `claims` topics.
+
+    In a mix, claims are drawn at random, so the number has a margin.
+    """
     share = workload.mix[Operation.CLAIM.value] / sum(workload.mix.values())
     return claims if share == 1 else max(1, int(_DRAWN_SHARE * claims / share))
 
 
 def _bounded(workload: Workload, operations: int) -> Workload:
-    """Return a workload of so many operations at most, short enough to offer its rate all the time."""
+    """Return a workload of at most `operations` operations. One with a rate ends when its operations are used up."""
     if not workload.is_open_loop:
         return replace(workload, operations=operations, warmup_share=_WARMUP_SHARE)
     seconds = min(workload.seconds, operations / workload.rate_per_s)

@@ -1,4 +1,4 @@
-"""The suite `hedwig-bench metadata`: its options, what a run carries out, and how results are shown."""
+"""The suite `hedwig-bench metadata`: its options, the plan of a run, and how results are shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -129,7 +129,7 @@ def _options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MetadataPlan:
-    """A Plan of stages, which go on wherever a run in the same directory was ended."""
+    """A Plan of stages, which continues where an earlier run in the same directory ended."""
 
     terms: Mapping[str, Any]
     stages: Sequence[Stage]
@@ -139,7 +139,7 @@ class _MetadataPlan:
     directory: Path
 
     def carry_out(self, result: Result, path: Path) -> None:
-        """Measure all that the result does not have."""
+        """Measure all that the result does not have yet."""
         lines = ProgressLines()
         MetadataRun(
             stages=self.stages,
@@ -168,7 +168,10 @@ def _names(files: dict[str, WorkloadFile], asked: Sequence[str]) -> Sequence[str
 
 
 def _gone_on(result: Result, before: Result, other: str) -> Result:
-    """Return a run that has what one before has measured, walls included. Raises BenchmarkError - it cannot be one."""
+    """Return the earlier result under the terms of the new one. Its measurements stay, walls included.
+
+    Raises: BenchmarkError - the two cannot be one run.
+    """
     if before.program != result.program or _but_rounds(before.terms) != _but_rounds(result.terms):
         raise BenchmarkError(f"the run to go on with had other options: give the same ones, or another {other}")
     before.terms = result.terms
@@ -178,7 +181,7 @@ def _gone_on(result: Result, before: Result, other: str) -> Result:
 
 
 def _but_rounds(terms: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the terms of a run that must be the same to go on with it: rounds may still be added."""
+    """Return the terms that a resumed run must share with the earlier one: all but the number of rounds."""
     return {**terms, "sizes": {name: value for name, value in terms["sizes"].items() if name != "rounds"}}
 
 

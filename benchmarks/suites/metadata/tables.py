@@ -46,7 +46,7 @@ _LAST: Final = ("errors", "notes")
 
 
 def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of the tables, for each durability one for filling, each workload, restarts."""
+    """Return the tables: for each durability one for filling, one for each workload, and one for restarts."""
     tables: list[Table] = []
     for durability in dict.fromkeys(each.on for each in measurements):
         own = [each for each in measurements if each.on == durability]
@@ -62,12 +62,12 @@ def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
 
 
 def _order(workload: Workload, loads: Sequence[str]) -> tuple[int, int, int]:
-    """Return where a line stands: by its load, then by the counts."""
+    """Return the sort key of a line: its load, then the counts."""
     return loads.index(_load(workload)), workload.subscribers, workload.topics
 
 
 def _beside(group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]]) -> dict[int, Measurement]:
-    """Return what the yardstick did in the same rounds; nothing beside itself."""
+    """Return, by round, the yardstick's measurements of the same case; none if the group is the yardstick's."""
     first = group[0]
     if first.driver == _YARDSTICK:
         return {}
@@ -133,7 +133,7 @@ def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
 
 
 def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
-    """Return percentiles of the response time; at a fixed rate, those of the service time behind them."""
+    """Return percentiles of the response time, and at an offered rate also those of the service time."""
     if not good:
         return "–"
     response = percentiles(merged(good, "response"))
@@ -141,7 +141,7 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
 
 
 def _each(name: str) -> Callable[[Measurement], float | None]:
-    """Return what tells the processor time of one operation, in microseconds; 0 was never measured."""
+    """Return a function that returns the processor time of one operation in µs; None for 0, which was not measured."""
     return lambda each: used / each.count * 1e6 if (used := each.values.get(name)) and each.count else None
 
 
@@ -150,7 +150,7 @@ def _mib(good: Sequence[Measurement], name: str) -> str:
 
 
 def _held(server: Mapping[str, Any]) -> str:
-    """Return what a server that lived held when its backend met a wall."""
+    """Return what a live server held when its backend met a wall."""
     heap = [server["heap_used_bytes"], server["heap_max_bytes"]]
     used, most = ("unknown" if size is None else f"{size / _MIB:,.0f}" for size in heap)
     resident = "" if server["rss_bytes"] is None else f", {server['rss_bytes'] / _MIB:,.0f} MiB resident"
@@ -169,7 +169,7 @@ def _end(group: Sequence[Measurement]) -> list[str]:
 
 
 def metadata_figures(measured: Sequence[Measurement]) -> list[Figure]:
-    """Return how long topics were away in a restart; nothing of any other case."""
+    """Return how long topics were not served in a restart; no figures for any other case."""
     if measured[0].workload.name != RESTART:
         return []
     return [less("s until all of a sample was read", measured, lambda each: each.values["all_read_s"], "{:,.1f}")]

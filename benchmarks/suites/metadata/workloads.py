@@ -1,8 +1,8 @@
 """The workloads of `hedwig-bench metadata`: files in benchmarks/workloads, each named by what it does.
 
-A file says what is done (`mix`), to which topics (`among`), in words (`says`), and in which `cases`: each has its load,
-and may have another choice of keys, or a number of operations at the most. `at_ends` is for what should not depend on
-how many topics there are: it is carried out on the smallest step and on the largest.
+A file says what is done (`mix`), to which topics (`among`), a description (`says`), and its `cases`. Each case has its
+load, and may have its own choice of keys, or a maximum number of operations. `at_ends` is for workloads that should
+not depend on the number of topics: they run only on the smallest and the largest step.
 """
 
 import importlib.resources
@@ -30,7 +30,7 @@ ORDER: Final = (
     "recreate",
     "contended-claims",
 )
-"""What a run does unless it is told otherwise, one after the other."""
+"""The workloads that a run measures by default, in their order."""
 
 _OF_FILES: Final = {"says", "among", "mix", "at_ends", "cases"}
 _OF_CASES: Final = {"in_flight", "rate_per_s", "operations", "choice", "keys", "wide"}
@@ -39,7 +39,7 @@ _SUFFIX: Final = ".toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFile:
-    """What one file says. `cases` hold what is different from case to case."""
+    """The content of one file. `cases` hold what differs from case to case."""
 
     name: str
     says: str
@@ -50,7 +50,7 @@ class WorkloadFile:
 
     @classmethod
     def parse(cls, name: str, text: str) -> Self:
-        """Read a file. Raises BenchmarkError - it is no TOML, or not what such a file says."""
+        """Read a file. Raises BenchmarkError - it is not TOML, or not a workload."""
         try:
             values = tomllib.loads(text)
             _known(values, _OF_FILES)
@@ -81,7 +81,10 @@ class WorkloadFile:
         warmup_s: float,
         seed: int,
     ) -> Iterator[Workload]:
-        """Yield the cases of so many topics with so many subscriptions each; those with a rate in `offered_seconds`."""
+        """Yield the cases, with `topics` topics that have `subscribers` subscriptions each.
+
+        Args: seconds - the length of a closed loop; offered_seconds - the length of a load that offers a rate.
+        """
         for case in self.cases:
             yield Workload(
                 name=self.name,

@@ -1,1 +1,1 @@
-"""The suite `migrate`: moving a store to another one while it is changed."""
+"""The suite `migrate`: moving the records of a store to another one while a client changes them."""

@@ -1,4 +1,4 @@
-"""What `hedwig-bench migrate` does: the command from one store to another, while somebody changes the first."""
+"""The cases of `hedwig-bench migrate`: the command from one store to another, while a client changes the source."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ _END_S: Final = 60.0
 
 
 def migration_cases(pairs: Sequence[tuple[str, str]], topics: int, subscribers: int, rate_per_s: float) -> list[Case]:
-    """Return a case for each pair of backends; `rate_per_s` changes are made meanwhile."""
+    """Return a case for each pair of backends; a client makes `rate_per_s` changes a second meanwhile."""
     mix = {Operation.COMMAND.value: 1.0}
     name = f"{_NAME} with {rate_per_s:g} changes/s"
     workload = Workload(name=name, mix=mix, topics=topics, subscribers=subscribers, operations=1, in_flight=1)
@@ -43,7 +43,7 @@ def migration_cases(pairs: Sequence[tuple[str, str]], topics: int, subscribers: 
 
 
 class Migrations:
-    """Carries cases out, one after the other. A source is filled when it is first needed; each target is a new one."""
+    """Measures cases, one after the other. A source is filled when it is first needed; each target is a new store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Migrations:
         self._targets = 0
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Run the command once. What it could not do, or told wrong, is the wall of the measurement."""
+        """Run the command once. A failure or a wrong report becomes the measurement's wall."""
         workload = case.workload
         measurement = Measurement(workload=workload, driver=case.driver, round=number)
         from_backend, _, to_backend = case.on.partition(" to ")
@@ -78,7 +78,7 @@ class Migrations:
                 ran = run_command([*command, "--from", source, "--to", target, "-o", "json"], output, self._deadline_s)
             if changes.failure is not None:
                 raise BenchmarkError(f"the source could not be changed meanwhile: {changes.failure}")
-            # For the next case the source is to be one from which nothing was moved.
+            # Thaw the source, so that the next case can migrate from it again.
             run_command(["metadata", "thaw", "--yes", "--metadata", source], self._directory / "thawed", _END_S)
         except HedwigError as exc:
             measurement.wall = str(exc)
@@ -124,7 +124,7 @@ async def _fill(url: str, workload: Workload, progress: Callable[[str], None]) -
 
 @dataclass(slots=True)
 class _Changes:
-    """What is changed beside a migration: how much so far, and why it could not go on."""
+    """The changes beside a migration: how many so far, and the error that ended them, if any."""
 
     made: int = 0
     failure: str | None = None
@@ -133,7 +133,7 @@ class _Changes:
 
 @contextmanager
 def _changes(url: str, workload: Workload, rate_per_s: float) -> Iterator[_Changes]:
-    """Move consume pointers of subscriptions at random, evenly in time, until the store is frozen or `with` ends."""
+    """Move consume pointers of random subscriptions, evenly in time, until the store is frozen or `with` ends."""
     changes = _Changes()
     thread = threading.Thread(target=_run, args=(url, workload, rate_per_s, changes), name="changes", daemon=True)
     if rate_per_s:

@@ -1,4 +1,4 @@
-"""The suite `hedwig-bench migrate`: its options, what a run carries out, and how results are shown."""
+"""The suite `hedwig-bench migrate`: its options, the plan of a run, and how results are shown."""
 
 from typing import Any, Final
 

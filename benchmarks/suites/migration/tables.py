@@ -1,4 +1,4 @@
-"""The tables of `hedwig-bench migrate`: how long migrations took, their pauses, and what they held."""
+"""The tables of `hedwig-bench migrate`: how long migrations took, their pauses, and how much memory they held."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ _MIB: Final = 1 << 20
 
 
 def migration_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of a table for each size."""
+    """Return a table for each size."""
     sizes = dict.fromkeys((each.workload.topics, each.workload.subscribers) for each in measurements)
     tables: list[Table] = []
     for topics, subscribers in sizes:

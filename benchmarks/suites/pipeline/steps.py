@@ -1,4 +1,4 @@
-"""What `hedwig-bench pipeline` does: jobs, each on what the one before has left, and one writer who goes row by row."""
+"""The steps of `hedwig-bench pipeline`: jobs, each on the results of those before, and one row-by-row writer."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ _ENDS_S: Final = 30.0
 
 
 def pipeline_cases(topics: int, subscriptions: int, backend: str, target: str, *, row_by_row: int) -> list[Case]:
-    """Return a case for each step; `row_by_row` is how many rows one writer puts one after the other."""
+    """Return a case for each step; `row_by_row` is the number of rows that one writer writes one after the other."""
     return [
         Case(
             Workload(
@@ -63,7 +63,7 @@ def pipeline_cases(topics: int, subscriptions: int, backend: str, target: str, *
 
 
 class PipelineSteps:
-    """Carries the steps of a round out, in their order."""
+    """Runs the steps of a round, in their order."""
 
     def __init__(
         self,
@@ -76,10 +76,12 @@ class PipelineSteps:
         *,
         with_history: bool = False,
     ) -> None:
-        """Measure in `directory`; `size` is how many topics and subscriptions, `settings` are Spark's.
+        """Prepare the steps. The restore does not copy owners.
 
-        `backend` is loaded; `url` tells the URL of a backend's store by its name. `with_history`: topics have ledger
-        ranges and owners, which all but the restore copy, and subscriptions have consumed.
+        Args: url - returns the URL of a store by its backend and its name; directory - has the files of the jobs;
+            size - the numbers of topics and subscriptions; backend - the one to load; settings - those of Spark;
+            deadline_s - the time limit of a job; with_history - topics have ledger ranges and owners, and subscriptions
+            have consumed.
         """
         self._url = url
         self._directory = directory
@@ -89,10 +91,10 @@ class PipelineSteps:
         self._deadline_s = deadline_s
         self._with_history = with_history
         self._owners = 0
-        """As many as the last generated data has."""
+        """The number of owners in the last generated data."""
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry one step out. What it could not do, or told wrong, is the wall of the measurement."""
+        """Run one step. A failure or a wrong report becomes the measurement's wall."""
         measurement = Measurement(workload=case.workload, driver=case.driver, round=number)
         try:
             if case.workload.name == ROW_BY_ROW:
@@ -128,7 +130,7 @@ class PipelineSteps:
         told = ran.told
         if step == GENERATE:
             self._owners = told["tables"].get("owners", 0)
-        # Owners are those of the hubs of a store, and no other one's.
+        # Owner records name the hubs of one store, so a restore into another store leaves them out.
         rows = self._topics + self._subscriptions + (0 if step == RESTORE else self._owners)
         seen = sum(told["rows"].get(name, 0) for name in _AUDITED) if step == AUDIT else told["rows"]
         if seen != rows:
@@ -140,7 +142,7 @@ class PipelineSteps:
 
 
 async def _put_row_by_row(url: str, rows: int) -> float:
-    """Create topics in a new store, each once the one before is there; return how long that took, in seconds."""
+    """Create topics in a new store, one after the other; return how many seconds that took."""
     await format_metadata(url, OPTIONS)
     async with await open_metadata(url, OPTIONS) as store:
         began = time.monotonic()
@@ -152,7 +154,7 @@ async def _put_row_by_row(url: str, rows: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobRun:
-    """A job that came to its end: what it told, and the most memory that it held with all that it started."""
+    """A finished job: its report, and the most memory that it held together with its child processes."""
 
     seconds: float
     bytes_max: int
@@ -160,9 +162,9 @@ class _JobRun:
 
 
 def _run_job(arguments: Sequence[str], output: Path, deadline_s: float) -> _JobRun:
-    """Run hedwig-pipeline to its end; its result goes into the file `output`, what it says beside that.
+    """Run hedwig-pipeline to its end. Its result goes into the file `output`, its messages into a file beside it.
 
-    Raises: BenchmarkError - it failed, or did not end in time, and is ended then.
+    Raises: BenchmarkError - the job failed, or did not end in time. In that case it is ended.
     """
     talk = output.with_suffix(".talk")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEDWIG_")}
@@ -197,7 +199,7 @@ def _run_job(arguments: Sequence[str], output: Path, deadline_s: float) -> _JobR
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a job that is still at work, with its virtual machine and its workers."""
+    """End a job that still runs, with its virtual machine and its workers."""
     if process.poll() is not None:
         return
     process.terminate()

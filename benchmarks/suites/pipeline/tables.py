@@ -1,4 +1,4 @@
-"""The table of `hedwig-bench pipeline`: how long each step took, and what it held."""
+"""The table of `hedwig-bench pipeline`: how long each step took, and how much memory it held."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,13 +15,13 @@ _MIB: Final = 1 << 20
 
 
 def pipeline_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of the one table."""
+    """Return the one table."""
     lines = [_line(rounds, _row_by_row_per_s(measurements, rounds[0].on)) for rounds in alike(measurements)]
     return [Table("", _COLUMNS, lines)] if lines else []
 
 
 def _row_by_row_per_s(measurements: Sequence[Measurement], on: str) -> float | None:
-    """Return the mean rate of the one writer on a backend, None if there was none."""
+    """Return the mean rate of the row-by-row writer on a backend, or None if it did not run there."""
     found = [each for each in measurements if each.workload.name == ROW_BY_ROW and each.on == on and each.wall is None]
     return sum(each.rate_per_s for each in found) / len(found) if found else None
 

@@ -14,7 +14,7 @@ __all__ = ["takeover_sections"]
 
 _SHARES: Final = 200
 _PUBLISHED, _FAILED, _SERVED = "#7B3FA0", "#B8860B", "#1a1a1a"
-"""None of them is a backend's, whose own store the storm is about."""
+"""Colours of no backend, since a storm's chart shows only one store."""
 _SIZES: Final = Sweep(
     name="takeover-sizes",
     title="A hub is killed: seconds until all its topics are served again",
@@ -26,7 +26,7 @@ _SIZES: Final = Sweep(
 
 
 def takeover_sections(result: Result) -> list[Section]:
-    """Return the section on a result: sizes beside each other, and a timeline of each storm."""
+    """Return the report section of a result: sizes beside each other, and a timeline of each storm."""
     charts: list[Chart] = []
     if len({each.workload.topics for each in result.measurements}) > 1:
         said = f"session timeout {result.terms['session timeout']}"
@@ -39,14 +39,14 @@ def takeover_sections(result: Result) -> list[Section]:
 
 
 def _storm(measurement: Measurement, name: str, stores: list[str]) -> Chart | None:
-    """Draw one storm second by second, from before the kill until things were as before."""
+    """Draw one storm second by second, from before the kill to the end of the load."""
     workload, values = measurement.workload, measurement.values
     killed_s = values["killed_at_s"]
-    # Files of older versions have but one store.
+    # Result files of older versions have only one store.
     title = driver_title(measurement.on)
     store = next((each for each in stores if each.startswith(title)), stores[0])
     short = store.partition(",")[0]
-    seconds = sorted(measurement.series)[:-1]  # The last one is not a whole one.
+    seconds = sorted(measurement.series)[:-1]  # The last second is not a whole one.
     last = max(measurement.series) - killed_s
 
     def counts(what: str) -> list[tuple[float, float]]:

@@ -1,8 +1,12 @@
-"""The client of the takeover storm: publishes to topics of all hubs, receives, and notes when, through hedwig.client.
+"""The client of the takeover storm. By hedwig.client it publishes to topics of all hubs, receives, and records times.
 
-It speaks lines of JSON as benchmarks.generator does. Plan; it says `filled` once all topics have an owner, and `ready`
-once those that are used are published to and attached; then it reads when to begin, which topics lose their hub and
-when that was; says `served` when all that is asked for is served again, reads that it may end, and says its `summary`.
+Like benchmarks.drivers.generator it reads and writes lines of JSON:
+
+1. It reads the plan. It writes `filled` once the topics that the plan has it claim have an owner.
+2. It writes `ready` once it has published to all topics in use, and attached their subscribers.
+3. It reads when to begin. After the kill it reads which topics lost their hub, and when.
+4. It writes `served` when all topics that are asked for are served again, or after the plan's time limit.
+5. It reads that it may end, and writes its `summary`.
 """
 
 import asyncio
@@ -25,7 +29,7 @@ _FILLING: Final = 200
 _ASKING: Final = 500
 _ATTACHING: Final = 50
 _ASKER_REDIRECTS: Final = 2
-"""Enough to find an owner that is alive; as long as hubs send all to the dead one, more would only be more load."""
+"""Enough to find a live owner. While hubs redirect to the dead hub, more redirects would only add load."""
 _FIRST_PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 _NOBODY: Final = SubscriberId(b"nobody")
@@ -35,12 +39,12 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 def main() -> None:
-    """Read a plan from standard input, and carry it out."""
+    """Read a plan from standard input, and run it."""
     converse(lambda plan: _TakeoverClient(plan).run())
 
 
 class _TakeoverClient:
-    """Publishers in turn for each topic in use, each with its own pace; a client for each hub that is to stay alive."""
+    """A publisher for each topic in use, each at its own pace, over clients of each hub that stays alive."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._plan = plan
@@ -57,7 +61,7 @@ class _TakeoverClient:
         self._askers: list[HedwigClient] = []
 
     async def run(self) -> None:
-        """Carry the plan out."""
+        """Run the plan."""
         for address in self._plan["hubs"]:
             host, _, port = address.rpartition(":")
             options = ClientOptions(hub=HubAddress(host, int(port)), share_channels=True)
@@ -100,7 +104,7 @@ class _TakeoverClient:
     # -------------------------------------------------------------------------------------------------- before
 
     async def _fill(self) -> None:
-        """Have so many topics owned as the plan says: by a request that changes nothing, and makes no ledger."""
+        """Have as many topics claimed as the plan says, by a request that changes nothing and makes no ledger."""
         await _each(range(self._claimed), _FILLING, self._ask_until_served)
 
     async def _ask_until_served(self, topic: int) -> None:
@@ -110,7 +114,7 @@ class _TakeoverClient:
         try:
             await self._client_of(self._askers, topic).unsubscribe(self._name(topic), _NOBODY)
         except ClientNotSubscribedError:
-            return  # As it should be: its owner says so.
+            return  # This is the expected answer, and it comes from the topic's owner.
 
     async def _attach(self) -> list[asyncio.Task[None]]:
         found: list[asyncio.Task[None]] = []
@@ -132,7 +136,7 @@ class _TakeoverClient:
     # -------------------------------------------------------------------------------------------------- the load
 
     async def _publish_in_turn(self, place: int, topic: int, start_ns: int) -> None:
-        """Publish to one topic at its pace, one message after the other, each until it is acknowledged."""
+        """Publish to one topic at its pace, one message after the other. Repeat each until a hub acknowledges it."""
         count = len(self._used)
         period_ns = _SECOND_NS * count / self._plan["rate_per_s"]
         number = 0
@@ -148,7 +152,7 @@ class _TakeoverClient:
             self._note_served(topic, answered_from_ns, finished_ns)
 
     async def _wait_until(self, at_ns: int) -> bool:
-        """Wait for a moment; return whether it came before the end."""
+        """Wait until `at_ns`; return whether that came before the end of the load."""
         ahead_s = (at_ns - time.monotonic_ns()) / _SECOND_NS
         if ahead_s > 0:
             try:
@@ -159,7 +163,7 @@ class _TakeoverClient:
         return not self._over.is_set()
 
     async def _publish_until_served(self, topic: int) -> int:
-        """Publish until it is acknowledged; return when the attempt that was began."""
+        """Publish until a hub acknowledges it; return when the acknowledged attempt began."""
         pause_s = _FIRST_PAUSE_S
         while True:
             begun_ns = time.monotonic_ns()
@@ -191,7 +195,7 @@ class _TakeoverClient:
     # -------------------------------------------------------------------------------------------------- the loss
 
     async def _follow_the_loss(self) -> None:
-        """Read which topics lost their hub, ask for those that nobody publishes to, and say when all are served."""
+        """Read which topics lost their hub, ask for those without a publisher, and report when all are served."""
         lost = await hear_later()
         self._lost_ns = lost["lost_ns"]
         self._record.lost(lost["used"])
@@ -201,7 +205,7 @@ class _TakeoverClient:
         room = asyncio.Semaphore(_ASKING)
 
         async def ask(topic: int) -> None:
-            # A pause between two attempts takes no room: that is what waits for the others.
+            # The pause between two attempts is outside the semaphore, so that other topics can use its place.
             pause_s = _FIRST_PAUSE_S
             while True:
                 async with room:
@@ -227,7 +231,7 @@ class _TakeoverClient:
         say({"served": len(self._pending)})
 
     def _note_served(self, topic: int, begun_ns: int, finished_ns: int) -> None:
-        """Note the first success of a topic whose attempt began when its hub was dead: then another served it."""
+        """Record a topic's first success whose attempt began after the kill, so that another hub served it."""
         if topic in self._pending and begun_ns >= self._lost_ns:
             self._pending.discard(topic)
             self._record.served(topic, finished_ns)
@@ -236,7 +240,7 @@ class _TakeoverClient:
 
 
 async def _each(topics: Iterable[int], at_once: int, work: Any) -> None:
-    """Do something for each topic, for so many at a time."""
+    """Await `work` for each topic, for at most `at_once` topics at a time."""
     left = iter(topics)
 
     async def worker() -> None:

@@ -1,4 +1,4 @@
-"""Owners of the topics of a storm: who has them, and records that say so of topics that nobody has asked for."""
+"""Owners of the topics of a storm: reads their records, and writes records for topics that no client has asked for."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ _BATCH: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Topics of some hubs, by the hub's address, in order. infos: what their records say of each hub."""
+    """Topics of some hubs, in order, by the hub's address. infos: each hub as owner records name it."""
 
     topics: Mapping[str, Sequence[int]]
     infos: Mapping[str, HubInfo]
 
 
 async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
-    """Return the owners of topics, as the store at `url` has them; those without one are left out."""
+    """Return the owners of topics from the store at `url`. Topics without owner are left out."""
     room = asyncio.Semaphore(_READING)
     found: dict[str, list[int]] = {}
     infos: dict[str, HubInfo] = {}
@@ -48,7 +48,10 @@ async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
 
 
 async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapping[str, HubInfo]) -> Owners:
-    """Give topics, none of which has an owner, to hubs in turn. Raises BenchmarkError - not all got one."""
+    """Write owner records that give topics without owner to hubs in turn.
+
+    Raises: BenchmarkError - not all topics got an owner.
+    """
     hubs = list(infos)
     owners = Owners({hub: list(topics[place :: len(hubs)]) for place, hub in enumerate(hubs)}, infos)
     async with await open_metadata(url, StoreOptions(gather=True)) as store:
@@ -60,7 +63,7 @@ async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapp
 
 @dataclass(frozen=True, slots=True)
 class _OwnersTask:
-    """The records that say whose topics are."""
+    """The owner records to write, as a task for `fill`."""
 
     owners: Owners
     prefix: str

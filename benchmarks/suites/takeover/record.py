@@ -1,4 +1,4 @@
-"""What the client of a takeover storm noted, and what follows from it for the time before, during and after."""
+"""The record of a takeover storm's client, and its summary for the time before, during and after the loss."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ __all__ = ["PHASES", "Publish", "TakeoverRecord", "TakeoverSummary"]
 _SECOND_NS: Final = 1_000_000_000
 _SLOWEST: Final = 3
 PHASES: Final = ("before", "during", "after")
-"""Of the loss: until the hub is killed, until all that is asked for is served again, and from then on."""
+"""The phases of a loss: until the kill, until all topics that are asked for are served again, and from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,14 @@ class Publish:
 class TakeoverSummary:
     """The numbers of one loss.
 
-    served: from the kill until each topic that lost its hub, and was asked for, was served by another.
-    delivered: from the kill until each attached subscriber of such a topic received a message published after it.
-    others, own: by phase, response times of publishes to topics of the other hubs, and to those of the killed one.
-    errors: by phase, attempts that failed, by status; each was tried again.
-    all_served_ns: when the last of them was; the phase `during` ends there.
-    unfinished: topics whose last message was not acknowledged in the end.
-    slowest: those topics that were served again last: which, after how many seconds, and what attempts met before.
+    served: for each topic that lost its hub and was asked for, the time from the kill until another hub served it.
+    delivered: for each attached subscriber of such a topic, the time from the kill until it received a message
+        published after the kill.
+    others, own: by phase, response times of publishes to topics of the other hubs, and of the killed hub.
+    errors: by phase and status, the number of failed attempts. The client repeated each.
+    all_served_ns: when the last topic was served again. The phase `during` ends then.
+    unfinished: the number of topics whose last message was never acknowledged.
+    slowest: the topics that were served again last, with the seconds that took, and the failed attempts before.
     """
 
     all_served_ns: int
@@ -80,7 +81,7 @@ class TakeoverSummary:
 
 
 class TakeoverRecord:
-    """What happened, as it happened; all times are of one monotonic clock, in nanoseconds."""
+    """The events of a storm. All times are from one monotonic clock, in nanoseconds."""
 
     def __init__(self) -> None:
         self._publishes: list[Publish] = []
@@ -90,27 +91,27 @@ class TakeoverRecord:
         self._lost: frozenset[int] = frozenset()
 
     def published(self, publish: Publish) -> None:
-        """Note an acknowledged message."""
+        """Record an acknowledged message."""
         self._publishes.append(publish)
 
     def failed(self, topic: int, at_ns: int, status: str, why: str = "") -> None:
-        """Note a failed attempt."""
+        """Record a failed attempt."""
         self._failures.append((topic, at_ns, status, why))
 
     def received(self, topic: int, begun_ns: int, at_ns: int) -> None:
-        """Note a delivery of the message whose publishing began at `begun_ns`."""
+        """Record a delivery of the message whose publishing began at `begun_ns`."""
         self._received[topic].append((begun_ns, at_ns))
 
     def lost(self, topics: Sequence[int]) -> None:
-        """Note which of the topics in use were those of the killed hub."""
+        """Record which of the topics in use the killed hub owned."""
         self._lost = frozenset(topics)
 
     def served(self, topic: int, at_ns: int) -> None:
-        """Note that a topic that lost its hub is served again."""
+        """Record that a topic that lost its hub is served again."""
         self._served_ns[topic] = at_ns
 
     def summary(self, start_ns: int, lost_ns: int, *, unfinished: int) -> dict[str, Any]:
-        """Return the summary as JSON."""
+        """Return the summary as a JSON object."""
         return self.summarize(start_ns, lost_ns, unfinished=unfinished).to_json()
 
     def summarize(self, start_ns: int, lost_ns: int, *, unfinished: int = 0) -> TakeoverSummary:

@@ -1,4 +1,4 @@
-"""A takeover storm: hubs own many topics between them, and one is killed while clients use some of the topics."""
+"""A takeover storm: hubs own many topics between them, and one hub is killed while clients use some of the topics."""
 
 import asyncio
 import random
@@ -59,7 +59,7 @@ _COUNTERS: Final = ("zookeeper", "hbase", "hbase_rows", "claims")
 
 
 class TakeoverRuns:
-    """Carries storms out, each on hubs of its own and topics of its own, with servers that it starts."""
+    """Runs storms on servers that it starts. Each storm has its own hubs and topics."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TakeoverRuns:
         progress: Callable[[str], None],
         note_flags: NoteFlags,
     ) -> None:
-        """Prepare storms. `note_flags` gets those of the servers' virtual machines, once they run."""
+        """Prepare storms. `note_flags` receives the flags of the servers' virtual machines, once they run."""
         self._directory = directory
         self.sizes = sizes
         self._note_flags = note_flags
@@ -84,7 +84,7 @@ class TakeoverRuns:
             progress=progress,
             heap_mb={"bookie": HEAP_MB["bookie"], **sizes.heaps},
             java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
-            # The other build never syncs: unsynced, too, it is the same one.
+            # The other build of HBase never syncs. Unsynced storms use this build too, so that all have the same one.
             classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3),
             zookeeper_properties=LASTING_SESSIONS | ({} if sizes.is_synced else {"forceSync": "no"}),
             hbase_properties={
@@ -92,7 +92,7 @@ class TakeoverRuns:
                 **LASTING_HBASE,
                 "hbase.regionserver.msginterval": "3000",
                 "hbase.hregion.memstore.mslab.enabled": "true",
-                # Its page tells how many requests it has served.
+                # The region server's page reports how many requests it has served.
                 "hbase.regionserver.info.port": str(self._info_port),
                 "hbase.regionserver.info.bindAddress": "127.0.0.1",
             },
@@ -104,7 +104,7 @@ class TakeoverRuns:
         self._servers.down()
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry a storm out as round `number`; what goes wrong is the measurement's wall."""
+        """Run a storm as round `number`. An error becomes the measurement's wall."""
         place = self._directory / f"round-{number}"
         try:
             return self._measure(case.workload, number, place)
@@ -116,11 +116,11 @@ class TakeoverRuns:
     def _measure(self, workload: Workload, number: int, place: Path) -> Measurement:
         sizes = self.sizes
         if self._is_up and sizes.stored:
-            # What the round before has stored would be in the heaps and files of the servers.
+            # Otherwise the records of the previous round would be in the heaps and files of the servers.
             self._servers.down()
             self._is_up = False
         if not self._is_up:
-            self._servers.up(["zookeeper"])  # From then on the directory is that of servers, and may hold other files.
+            self._servers.up(["zookeeper"])  # This makes the directory one of servers: then it may have other files.
             _tell_every_second(self._directory / "servers" / "conf" / "regionserver-1")
             services = ["bookkeeper", *(["hbase"] if sizes.metadata == "hbase" else [])]
             self._servers.up(services, bookies=BOOKIES)
@@ -169,7 +169,7 @@ class TakeoverRuns:
         return f"zookeeper://{zookeeper}/takeover-metadata-{number}/standalone"
 
     async def _store_topics(self, url: str) -> None:
-        """Make topics as hubs leave them. Raises BenchmarkError - not all could be made."""
+        """Make topics in the state in which hubs release them. Raises BenchmarkError - not all could be made."""
         task = FillTask(first=0, last=self.sizes.topics_stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
         async with await open_metadata(url, StoreOptions(gather=True)) as store:
             summary, why = await fill(store, task)
@@ -183,7 +183,7 @@ class TakeoverRuns:
             f"metadata={url}",
             f"cluster.zookeeper=zookeeper://{zookeeper}/takeover/{number}",
             f"cluster.session_timeout_s={self.sizes.session_timeout_s:g}",
-            # So that each owns its share, and nothing moves but for the kill.
+            # Each hub owns its share, and topics move only because of the kill.
             "cluster.placement=uniform",
             "cluster.rebalance_interval_s=0",
             "topic_idle_s=0",
@@ -193,7 +193,10 @@ class TakeoverRuns:
         ]
 
     async def _topics_of(self, url: str, address: str, prefix: str, used: Sequence[int]) -> "_Owned":
-        """Return which topics a hub owns: of those in use, and of the others if some of these are to be asked for."""
+        """Return the topics in use that a hub owns, and those of its other topics that clients will ask for.
+
+        If the sizes say so, write the owners of the topics that are not in use first.
+        """
         sizes, is_used = self.sizes, frozenset(used)
         in_use = await read_owners(url, prefix, used)
         others: Sequence[int] = []
@@ -287,14 +290,14 @@ class TakeoverRuns:
 
 
 def _tell_every_second(configuration: Path) -> None:
-    """Have a region server count anew for whoever asks a second later; by its default that takes ten."""
+    """Have a region server refresh its metrics every second; the default is every 10 s."""
     configuration.mkdir(parents=True, exist_ok=True)
     (configuration / "hadoop-metrics2-hbase.properties").write_text("*.period=1\n")
 
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """Topics of the hub that is killed: those in use, and others that are asked for when it is gone."""
+    """Topics of the hub that is killed: those in use, and others that the client asks for after the kill."""
 
     used: list[int]
     asked: list[int]

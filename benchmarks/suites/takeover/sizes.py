@@ -11,15 +11,16 @@ __all__ = ["TakeoverSizes"]
 class TakeoverSizes:
     """The sizes of a storm.
 
-    used: so many of `topics` are published to, in turn, `rate_per_s` in all; `attached` of them have a subscriber.
-    ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
-    before_s, after_s: how long the load runs before the kill, and after everything is served again.
-    served_max_s: how long to wait for that.
-    metadata: in which store they are. stored: how many topics are in it before, those of the storm at least.
-    writes_owners: topics that are not in use get their owners by records that are written, as if hubs had claimed them,
-        which takes a small part of the time; else each is asked for.
+    topics: the number of topics that the hubs own. used: the number of those that the client publishes to, in turn.
+    attached: the number of used topics that have a subscriber. rate_per_s: messages a second, over all used topics.
+    ask: the share of the killed hub's other topics that the client asks for as well, once, right after the kill.
+    before_s, after_s: how long the load runs before the kill, and after all topics are served again.
+    served_max_s: how long to wait until they are.
+    metadata: the store of the metadata. stored: the number of topics in it before the storm, at least `topics`.
+    writes_owners: write the owner records of topics that are not in use, as if hubs had claimed them. That takes a
+        small part of the time of a request for each topic, which is the other way.
     is_synced: the logs of ZooKeeper and HBase are forced to the disk.
-    heap_mb: of all machines of the metadata together, the ZooKeeper of liveness and ledgers included.
+    heap_mb: the heap of all servers of the metadata together, the ZooKeeper of liveness and ledgers included.
     """
 
     hubs: int = 4
@@ -50,10 +51,10 @@ class TakeoverSizes:
 
     @property
     def topics_stored(self) -> int:
-        """Return how many topics are in the store before: a hub owns none that does not exist."""
+        """Return the number of topics in the store before the storm. Topics must exist before a hub can own them."""
         return max(self.stored, self.topics)
 
     @property
     def heaps(self) -> dict[str, int]:
-        """Return the MiB of each server of the metadata, by its kind."""
+        """Return the heap of each server of the metadata in MiB, by kind of server."""
         return storm_heaps(self.heap_mb, metadata=self.metadata)

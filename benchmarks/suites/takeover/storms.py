@@ -15,9 +15,9 @@ __all__ = ["Storms"]
 
 
 class Storms:
-    """Carries storms of several stores and sizes out, in any order; `with` ends the servers.
+    """Runs storms of several stores and sizes, in any order; `with` ends the servers.
 
-    Only one store has servers at a time, and each storm of another one, or of other sizes, has fresh ones.
+    Only one store has servers at a time. A storm on another store, or with other sizes, gets fresh servers.
     """
 
     def __init__(
@@ -26,7 +26,11 @@ class Storms:
         sizes: Mapping[tuple[str, int], TakeoverSizes],
         runs: Callable[[Path, TakeoverSizes], TakeoverRuns],
     ) -> None:
-        """Prepare storms. Args: sizes - by the store of the metadata and the number of topics; runs - prepares some."""
+        """Prepare storms.
+
+        Args: sizes - the sizes by the store of the metadata and the number of topics; runs - makes the runs of one
+            store and size in a directory.
+        """
         self._directory = directory
         self._sizes = sizes
         self._runs = runs
@@ -43,7 +47,7 @@ class Storms:
         self._end()
 
     def measure(self, case: Case, number: int) -> Measurement:
-        """Carry the storm of a case out as round `number`; what goes wrong is the measurement's wall."""
+        """Run the storm of a case as round `number`. An error becomes the measurement's wall."""
         sizes = self._sizes[case.on, case.workload.topics]
         if self._present is None or self._present.sizes != sizes:
             self._end()

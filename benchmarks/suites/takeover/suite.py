@@ -1,4 +1,4 @@
-"""The suite `hedwig-bench takeover`: its options, what a run carries out, and how results are shown."""
+"""The suite `hedwig-bench takeover`: its options, the plan of a run, and how results are shown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -140,7 +140,7 @@ def _options(
 
 
 def _sizes(preset: TakeoverSizes, given: dict[str, Any]) -> TakeoverSizes:
-    """Return the sizes; those in use follow those in all, unless they are given."""
+    """Return the sizes. Unless they are given, 1 % of the topics are used, and a quarter of those attached."""
     used = given.get("used", max(1, given["topics"] // 100))
     return replace(preset, **{"used": used, "attached": used // 4, **given})
 
@@ -158,7 +158,7 @@ def _workload(sizes: TakeoverSizes, seed: int) -> Workload:
 
 
 def _terms(storms: Sequence[TakeoverSizes], settings: tuple[str, ...], seed: int) -> dict[str, Any]:
-    """Return what holds for all storms; where it is not the same for all, it says for which."""
+    """Return the terms of all storms. Where storms differ, the term says for which it holds."""
     first = storms[0]
     by_store = {sizes.metadata: sizes for sizes in storms}
     stored = f"{first.stored:,}"
@@ -185,7 +185,7 @@ def _terms(storms: Sequence[TakeoverSizes], settings: tuple[str, ...], seed: int
 
 
 def _of_each(by_store: Mapping[str, TakeoverSizes], words: Callable[[TakeoverSizes], str]) -> str:
-    """Return what holds for each store of the metadata, by its name if there are several."""
+    """Return the words for each store of the metadata, with the store's name if there are several."""
     if len(by_store) == 1:
         return words(*by_store.values())
     return "; ".join(f"metadata in {driver_title(store)}: {words(sizes)}" for store, sizes in by_store.items())

@@ -1,4 +1,4 @@
-"""The tables of `hedwig-bench takeover`: how long topics were away, what others felt of it, and what it cost."""
+"""The tables of `hedwig-bench takeover`: how long topics were not served, how other topics suffered, and the cost."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -29,7 +29,7 @@ _ROLES: Final = ("regionserver", "zookeeper", "bookie", "hubs", "client")
 
 
 def takeover_tables(measurements: Sequence[Measurement]) -> list[Table]:
-    """Return title, columns and lines of the tables of each storm; what met a wall says so."""
+    """Return the tables of each storm. A storm that met a wall says so."""
     tables: list[Table] = []
     groups = alike(measurements)
     for rounds in groups:
@@ -93,7 +93,7 @@ def _failures(good: Sequence[Measurement], phase: str) -> str:
 
 
 def takeover_figures(measured: Sequence[Measurement]) -> list[Figure]:
-    """Return how long topics were away, and what their publishers felt of it."""
+    """Return how long topics were not served, and the response times of their publishers."""
     found = [less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}")]
     for name, what in (("served", "served again"), ("delivered", "delivered to again"), ("own_during", "publish")):
         found += percentile_figures(measured, name, what=what, form="{:,.0f}")

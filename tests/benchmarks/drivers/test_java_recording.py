@@ -1,4 +1,4 @@
-"""Prove that the Java client summarizes a window of operations as the clients in Python do."""
+"""Prove that the Java client summarizes a window of operations as the Python clients do."""
 
 import json
 import random
@@ -19,7 +19,7 @@ _NEVER: Final = 3600 * _SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """One of a load: when it began and finished, ns after the start; None: it never did."""
+    """An operation of a load: its begin and end, ns after the start. It has no end if it never finished."""
 
     begun: int
     finished: int | None
@@ -55,7 +55,7 @@ def _in_python(operations: list[_Operation]) -> Summary:
 
 
 def _drawn() -> list[_Operation]:
-    """Some of each kind: before, in and after the window, over one border of it or both, failed, and never done."""
+    """Return operations of each kind: before, in, after and across the window, failed, and unfinished."""
     draw = random.Random(7)
     made = []
     for _ in range(500):
@@ -63,7 +63,7 @@ def _drawn() -> list[_Operation]:
         finished = begun + round(draw.expovariate(2) * _SECOND_NS)
         error = draw.choice([None, None, None, "SERVICE_DOWN", "TIMEOUT"])
         made.append(_Operation(begun, None if draw.random() < 0.05 else finished, error))
-    # At the very borders.
+    # Some at the very borders.
     begin, end = round(_BEGIN_S * _SECOND_NS), round(_END_S * _SECOND_NS)
     made += [_Operation(*times) for times in ((1, begin), (begin, end), (end, end + 1), (1, end), (1, end + 1))]
     return made
@@ -77,7 +77,7 @@ def test_both_clients_summarize_the_same_operations_alike(tmp_path: Path) -> Non
         assert getattr(java, name) == getattr(python, name), name
     for name in ("service", "response"):
         assert getattr(java, name).encode() == getattr(python, name).encode(), name
-    # When what never finished was given up is the client's affair.
+    # Each client decides itself when it gives up an unfinished operation.
     last = max(each.finished // _SECOND_NS for each in operations if each.finished is not None)
     assert last > 3
     for number in range(last + 1):

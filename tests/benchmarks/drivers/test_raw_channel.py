@@ -1,4 +1,4 @@
-"""Prove that the raw driver sends what the codec would, and reads answers and deliveries however the stream is cut."""
+"""Prove that the raw driver sends what the codec would, and parses the stream however it is cut."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ from hedwig.wire import (
 
 
 class Noted:
-    """Notes what a channel tells."""
+    """Records what a channel reports."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, str | None]] = []
@@ -58,7 +58,7 @@ class Noted:
 
 
 class Written(asyncio.Transport):
-    """Keeps what is written."""
+    """Keeps the bytes written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ def _delivery(number: int, subscriber: int = 1, size: int = 100) -> Delivery:
 @pytest.mark.parametrize("size", [16, 120, 130, 1024, 20_000])
 async def test_the_number_of_a_message_is_found_in_messages_of_all_sizes(size: int) -> None:
     channel, noted, _ = await _channel()
-    # Positions of one to five bytes make frames of all lengths, some equal with their parts of other lengths.
+    # Ids of one to five bytes give frames of all lengths. Some frames are equally long with parts of other lengths.
     numbers = [0, 126, 127, 128, 16_382, 16_384, 1 << 21, 1 << 28]
     channel.data_received(_frames(*(_delivery(number, size=size) for number in numbers)))
     assert noted.deliveries == numbers

@@ -1,4 +1,4 @@
-"""Prove that loads on metadata records come out with the known delays, refusals and failures of their client."""
+"""Prove that loads on metadata records show the known delays, refusals and failures of their client."""
 
 import asyncio
 import subprocess
@@ -84,18 +84,18 @@ def test_one_writer_for_each_key_meets_nobody() -> None:
 
 @pytest.mark.parametrize("writers", [2, 8, 64])
 def test_writers_of_one_key_are_refused_as_often_as_they_meet(writers: int) -> None:
-    """They go in step: everybody has read by the same moment, one of them writes, and the others look again."""
+    """The writers run in step: all have read by the same moment, one of them writes, and the others read again."""
     client = KnownRecords(READ_S, WRITE_S)
     keys = 64 // writers
     summary = _measured(_workload(Operation.CONTENDED_UPDATE, 64, keys), client)
-    # A read and a write for each round of a key, whoever wins it.
+    # Each round of a key takes a read and a write, whichever writer wins.
     assert summary.count / summary.seconds == pytest.approx(keys / (READ_S + WRITE_S), rel=2 * ONE_PER_CENT)
     assert summary.refusals / summary.count == pytest.approx(writers - 1, rel=2 * ONE_PER_CENT)
     assert not summary.errors
-    # What was written is what was counted, and what came before and after the window: no update got lost.
+    # The writes equal the counted operations, also before and after the window: no update got lost.
     assert client.writes == sum(version - 1 for version in client.versions.values())
     assert client.writes == sum(second.finished for second in summary.series.values())
-    # Every second but the first and the last has as many refusals as any other.
+    # All seconds but the first and the last have the same number of refusals.
     by_second = [summary.series[second].refused for second in range(1, 9)]
     assert by_second == pytest.approx([summary.refusals / summary.seconds] * 8, rel=0.1)
 
@@ -145,7 +145,7 @@ def test_processor_time_of_another_process_is_what_it_knows_itself() -> None:
             seen = cpu_s_of(burner.pid)
             assert own >= 0.3
             assert seen is not None
-            # It has done nothing since but to print and to wait.
+            # Since then it has only printed and waited.
             assert own <= seen <= own + 0.1
             now = time.monotonic_ns()
             idle, nobody = cpu_s_between(now, now, ([burner.pid], []))

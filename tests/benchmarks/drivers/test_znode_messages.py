@@ -1,4 +1,4 @@
-"""Prove that messages as znodes are measured like those of a hub, and that each must arrive once and in order."""
+"""Prove that messages as znodes are measured like those of a hub, and that each must arrive once, in order."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Prove that loads go to all topics there are, each load and round to others, and all backends to the same."""
+"""Prove that loads use all topics, that each load and round draws others, and that all backends get the same."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +25,7 @@ def _first(workload: Workload, round_number: int = 1) -> list[int]:
 def test_a_long_load_reaches_ever_more_topics() -> None:
     asked = 3 * AHEAD
     topics = list(map(_workload().topic_chooser(1), range(asked)))
-    # Of ten million, drawn with replacement, some two in a hundred come twice.
+    # Of ten million topics, drawn with replacement, about two in a hundred are drawn twice.
     assert len(set(topics)) > 0.97 * asked
     assert min(topics) < MANY // 1000
     assert max(topics) > MANY - MANY // 1000
@@ -59,7 +59,7 @@ def test_what_a_round_draws_does_not_depend_on_who_asks_or_for_what_first() -> N
     other = Workload.from_json(workload.to_json()).topic_chooser(2)
     places = [2 * AHEAD - 1, 0, AHEAD, AHEAD - 1]
     assert [other(place) for place in places] == [in_order[place] for place in places]
-    # A load that lasts longer, or is counted otherwise, is the same load.
+    # Another duration or number of operations does not change the choice.
     assert _first(replace(workload, seconds=20.0, operations=50), 2) == in_order[:ASKED]
 
 
@@ -81,7 +81,7 @@ def test_popular_topics_are_the_same_in_all_loads_and_rounds_in_another_order() 
 
 @pytest.mark.parametrize("among", [Among.OWNED, Among.LATEST])
 def test_popular_topics_with_an_owner_are_drawn_from_those(among: Among) -> None:
-    """Drawn from all and folded onto every other one, the first would be as popular as the first two together."""
+    """If they were drawn from all and folded onto every other one, the first would be as popular as two together."""
     workload = _workload(topics=1_001, choice=Choice.ZIPF, among=among)
     drawn = Counter(map(workload.topic_chooser(1), range(AHEAD)))
     assert max(drawn) <= 500, "there are 501 of them"
@@ -91,7 +91,7 @@ def test_popular_topics_with_an_owner_are_drawn_from_those(among: Among) -> None
 
 
 def test_turns_are_the_same_in_all_loads_and_rounds() -> None:
-    """Samples are taken from one order, so that different loads can have topics of their own."""
+    """All loads take samples from one order, so that different loads can have topics of their own."""
     workload = _workload(topics=ASKED, choice=Choice.TURNS)
     assert _first(workload, 1) == _first(replace(workload, name="take-over", in_flight=1), 2)
     assert sorted(_first(workload)) == list(range(ASKED))

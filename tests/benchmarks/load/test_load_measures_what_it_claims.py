@@ -1,4 +1,4 @@
-"""Prove that the load loop tells the truth about a target whose delays, stalls and failures are known."""
+"""Prove that the load loop reports the known delays, stalls and failures of a target."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_open_loop_on_a_constant_delay() -> None:
     workload = _open(500.0, warmup_s=2.0)
     summary = measured(workload, KnownTarget(0.020))
     assert summary.count == pytest.approx(8 * 500, abs=15)
-    # The loop wakes every millisecond, and what it is late counts.
+    # The loop wakes every millisecond, and its delay counts.
     assert summary.response.percentile_us(50) == pytest.approx(20 * MS, abs=1.1 * MS)
     assert summary.service.percentile_us(50) == pytest.approx(20 * MS, rel=ONE_PER_CENT)
     assert _measurement(workload, summary).is_offered_load_reached is True
@@ -49,7 +49,7 @@ def test_open_loop_on_a_constant_delay() -> None:
 
 
 def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
-    """A second without answers, 100/s: a tenth of ten seconds' operations waited, evenly up to a second."""
+    """At 100/s, a second without answers delays a tenth of the operations of ten seconds, evenly up to a second."""
     summary = measured(_open(100.0), KnownTarget(0.010, stalls=[(5.0, 6.0)]))
     response = summary.response
     assert response.count == 1000
@@ -65,18 +65,18 @@ def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
 
 
 def test_operations_that_could_not_begin_in_time_are_not_forgiven() -> None:
-    """One at a time: during the stall only one operation waits for the target, the others wait behind it, unsent."""
+    """With one in flight, one operation waits for the target during the stall. The others wait behind it, unsent."""
     summary = measured(_open(100.0, in_flight=1), KnownTarget(0.005, stalls=[(5.0, 6.0)]))
     assert summary.response.count == 1000
     assert summary.service.percentile_us(99.8) == pytest.approx(5 * MS, rel=ONE_PER_CENT)
     assert summary.service.max_us == pytest.approx(1000 * MS, rel=0.02)
-    # A hundred wait at the end of the stall; two are done for each that comes, so 200 have waited, evenly.
+    # At the end of the stall 100 operations wait. For each new one two finish, so 200 have waited, evenly.
     assert summary.response.percentile_us(90) == pytest.approx(500 * MS, abs=20 * MS)
     assert summary.response.percentile_us(99) == pytest.approx(950 * MS, abs=20 * MS)
 
 
 def test_a_closed_loop_does_not_see_the_stall() -> None:
-    """It is why both loops exist: the same stall is one slow operation in ten thousand here."""
+    """This is why both loops exist: here the same stall is one slow operation in ten thousand."""
     workload = Workload(name="publish", in_flight=1, seconds=10.0, warmup_s=0.0)
     summary = measured(workload, KnownTarget(0.001, stalls=[(5.0, 6.0)]))
     assert summary.count == pytest.approx(9_000, abs=20)
@@ -96,7 +96,7 @@ def test_offered_load_that_was_not_reached_is_flagged() -> None:
 
 
 def test_a_backlog_that_only_grows_is_flagged_too() -> None:
-    """Nothing is kept from beginning, but every answer is later than the one before."""
+    """The loop begins each operation in time, but each answer is later than the one before."""
     workload = _open(1000.0)
     target = KnownTarget(0.010, stalls=[(0.0, 9.9)])
     measurement = _measurement(workload, measured(workload, target))
@@ -119,7 +119,7 @@ def test_failures_are_counted_by_reason_and_not_as_work_done() -> None:
 
 @pytest.mark.parametrize("warmup_s", [0.0, 5.0])
 def test_refusals_are_counted_in_the_second_in_which_they_were_told(warmup_s: float) -> None:
-    """Of 100 a second, those of the fourth second are refused twice each."""
+    """At 100 a second, each operation of the fourth second is refused twice."""
     target = KnownTarget(0.010, refuses=lambda number: 2 if 300 <= number < 400 else 0)
     workload = _open(100.0, warmup_s=warmup_s)
     summary = measured(workload, target)
@@ -134,7 +134,7 @@ def test_refusals_are_counted_in_the_second_in_which_they_were_told(warmup_s: fl
 
 
 def test_operations_do_not_begin_before_the_start() -> None:
-    """Timers of event loops are rounded; what begins too early would be counted, and not be in the histograms."""
+    """Event loops round their timers. An operation that begins too early would be counted, but be in no histogram."""
     workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)
     summary = measured(workload, KnownTarget(0.010), early_s=0.0004)
     assert (summary.count, summary.service.count, summary.offered) == (100, 100, 100)
@@ -145,12 +145,12 @@ def test_operations_without_an_answer_are_failures() -> None:
     summary = measured(workload, KnownTarget(0.010, answers=lambda number: number < 95))
     assert summary.count == 95
     assert summary.errors == {"unfinished": 5}
-    # Nobody worked while the five were waited for.
+    # The time in which the loop waited for the five others does not count.
     assert summary.count / summary.seconds == pytest.approx(10 / 0.010, rel=0.06)
 
 
 def test_callers_that_never_get_an_answer_show_although_they_began_while_warming_up() -> None:
-    """61 of 64 wait all through the window, for an answer that never comes: they are failures, and told of."""
+    """61 of 64 callers wait through the whole window for an answer that never comes: these count as failures."""
     workload = Workload(name="publish", in_flight=64, seconds=2.5, warmup_s=0.5)
     summary = measured(workload, KnownTarget(0.010, answers=lambda number: number >= 61))
     assert summary.count == pytest.approx(3 / 0.010 * 2.0, rel=0.02)
@@ -180,7 +180,7 @@ def test_what_began_while_warming_up_and_failed_in_the_window_is_a_failure_in_it
 
 
 def test_files_that_do_not_tell_who_waited_are_reckoned_with() -> None:
-    """By Little's law: who waits all the time is neither in the rate nor in the times of such a file."""
+    """Little's law shows them: callers that wait all the time are in neither the rate nor the times of such a file."""
     workload = Workload(name="publish", in_flight=64, seconds=2.5, warmup_s=0.5)
     few = _measurement(workload, measured(workload, KnownTarget(0.010, answers=lambda number: number >= 61)))
     all_of_them = _measurement(workload, measured(workload, KnownTarget(0.010)))
@@ -188,14 +188,14 @@ def test_files_that_do_not_tell_who_waited_are_reckoned_with() -> None:
         del each.values["under_way_throughout"]
     assert few.notes()[-1] == "about 61 of 64 callers had no answer in all of the window, and are not in the times"
     assert not all_of_them.notes()
-    # The window is two seconds: what took one says little of how many were waiting all the time.
+    # The window is two seconds. Operations of one second do not show how many callers were waiting all the time.
     slow = _measurement(workload, measured(workload, KnownTarget(1.0, answers=lambda number: number >= 61)))
     del slow.values["under_way_throughout"]
     assert slow.callers_without_answer == 0
 
 
 def test_operations_that_fail_late_do_not_slow_down_those_that_were_done() -> None:
-    """As when a store's own deadline ends them: they are errors, and the rate is that of what was done."""
+    """As when a store's own deadline ends them: they count as errors, and the rate is that of the finished ones."""
     workload = Workload(name="publish", in_flight=10, operations=1000, seconds=100.0)
     target = KnownTarget(0.010, stalls=[(0.995, 20.0)], fails=lambda number: "TIMEOUT" if number >= 990 else None)
     summary = measured(workload, target)
@@ -204,7 +204,7 @@ def test_operations_that_fail_late_do_not_slow_down_those_that_were_done() -> No
 
 
 def test_the_first_fifth_of_a_number_of_operations_does_not_count() -> None:
-    """A stall at the beginning is over before the window begins; all that follows is as even as without it."""
+    """A stall at the start is over before the window begins. All that follows is as even as without it."""
     workload = Workload(name="publish", in_flight=4, operations=1000, warmup_share=0.2, seconds=100.0)
     summary = measured(workload, KnownTarget(0.010, stalls=[(0.0, 1.5)]))
     assert summary.service.count == summary.offered == 800

@@ -1,4 +1,4 @@
-"""Prove that lines of a moment replace each other on a terminal, and are lines like others elsewhere."""
+"""Prove that transient lines replace each other on a terminal, and are ordinary lines elsewhere."""
 
 import io
 import sys

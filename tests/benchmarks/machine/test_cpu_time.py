@@ -1,4 +1,4 @@
-"""Prove that processor time inside a window is what was used inside, however short it is, and else not known."""
+"""Prove that the processor time of a window, however short, is the time used in it, or unknown."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def _sleep_until(at_ns: float) -> None:
 
 
 def _window(times: CpuTimes) -> tuple[int, int, float]:
-    """Use a known time inside a window and as much before and after it; return its borders, and the time."""
+    """Use a known time in a window, and as much before and after it; return its borders and the time."""
     times.look()
     _burn(USED_S)
     begin_ns, before = time.monotonic_ns(), time.process_time()
@@ -62,13 +62,13 @@ def test_the_processes_of_a_role_add_up() -> None:
 
 
 def test_between_two_looks_time_is_taken_to_be_used_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two looks an hour apart, of a process that uses a quarter of a processor."""
+    """Take two looks, an hour apart, at a process that uses a quarter of a processor."""
     hours = PassingHours(3600.0, hours=1.0)
     monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.time", hours)
     monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.cpu_s_of", lambda _: hours.seconds / 4)
     times = CpuTimes(([1],))
     hours.pass_by(times.look)
-    # A border three hundredths of the window away from a look.
+    # A border at three hundredths of the window after a look.
     assert times.between(*hours.moments_ns(0.03, 0.97)) == pytest.approx([0.94 * hours.all_s / 4])
     assert times.between(*hours.moments_ns(0.3, 0.97)) == [None]
 
@@ -102,7 +102,7 @@ def test_what_is_looked_at_beside_is_known_of_a_long_time() -> None:
 
 @pytest.mark.full
 def test_looks_of_hours_take_little_memory_and_lose_nothing_at_the_borders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty looks a second for two hours, of a process that is at work in the first half of them only."""
+    """Take twenty looks a second for two hours at a process that works only in the first half."""
     hours = PassingHours(0.05, hours=2.0)
     monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.time", hours)
     monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.cpu_s_of", lambda _: min(hours.seconds, hours.all_s / 2))

@@ -1,4 +1,4 @@
-"""Prove that forced writes are seen where the disk counts them, and that what nobody counts is not taken for none."""
+"""Prove that flushes are read where the disk counts them, and that uncounted flushes are not taken for none."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ STAT_OF_LINUX_4 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 
 
 
 def _device(devices: Path, of: Path, stat: str) -> Path:
-    """Make a folder as the kernel has them for the disk of a file, and return it."""
+    """Make a folder like the kernel's for the disk of a file, and return it."""
     number = of.stat().st_dev
     disk = devices / "disk"
     disk.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Prove that what lives in a heap is told apart from garbage, and that a full one is found in a log."""
+"""Prove that live data in a heap are told apart from garbage, and that a log shows a full heap."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServ
         client.create(f"/node-{number}", b"x" * (MIB - 1000))
     while_at_work = used_heap_bytes(pid)
     held = live_heap_bytes(pid)
-    # Up to twice: the last requests are kept beside the nodes, for servers that follow.
+    # At most twice as much: the server keeps the last requests beside the nodes, for followers.
     assert HELD * MIB * 0.9 < held - before < HELD * MIB * 2.2
     assert held <= while_at_work
     assert full_heap(pid) is None
@@ -60,7 +60,7 @@ def test_the_flags_of_all_servers_are_told_by_their_kind(servers: DevServers) ->
     assert list(found) == ["zookeeper"]
     assert found["zookeeper"][0] == f"-Xmx{HEAP_MB}m"
     own = flags_of(servers.pid("zookeeper-1"))
-    # Where it writes is another place in each run.
+    # The path of its error file differs in each run.
     (where,) = set(own) - set(found["zookeeper"])
     assert where.startswith("-XX:ErrorFile=")
     environment: dict[str, Any] = {"cpus": 2}
@@ -71,7 +71,7 @@ def test_the_flags_of_all_servers_are_told_by_their_kind(servers: DevServers) ->
 
 
 def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
-    # As a ZooKeeper told it that went on collecting, and did nothing else.
+    # The output of a ZooKeeper that kept collecting, and did nothing else.
     told = """15528:
      def new generation   total 1258304K, used 987441K [0x0000000700000000, 0x0000000755550000, 0x0000000755550000)
       eden space 1118528K,  88% used [0x0000000700000000, 0x000000073c44c7f0, 0x0000000744450000)
@@ -87,7 +87,7 @@ def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
 def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:
     servers.kill("zookeeper-1")
     assert flags_of_servers(servers) == {}
-    pid = 2**22 + 1  # Beyond the largest number that a process can have.
+    pid = 2**22 + 1  # Beyond the largest possible process id.
     assert heap_max_bytes(pid) is None
     with pytest.raises(BenchmarkError, match=r"did not do GC\.run"):
         live_heap_bytes(pid)

@@ -1,4 +1,4 @@
-"""Prove that loads begin when servers are idle, and do not wait for ever for those that never are."""
+"""Prove that loads begin when servers are idle, and do not wait for ever for servers that never are."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_who_is_at_work_is_waited_for() -> None:
         after_s = cpu_s_of(busy)
     assert before_s is not None
     assert after_s is not None
-    # How fast it can be depends on who else is at work here; it had done most of it in any case.
+    # Other processes of the machine decide how fast it is; it had done most of its work in any case.
     assert after_s >= BUSY_S / 2
     assert settling.cores <= 0.1
     assert settling.seconds >= 1.0

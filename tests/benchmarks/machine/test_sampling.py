@@ -1,4 +1,4 @@
-"""Prove that what processes use is read right: a role's sum, a rate in between, nothing of the dead."""
+"""Prove that samples of processes are read right: the sum of a role, the rate in between, no dead processes."""
 
 import json
 import os
@@ -35,7 +35,7 @@ sys.stdin.read()
 
 @contextmanager
 def _busy() -> Iterator[int]:
-    """Run a process that has used a known time and holds known memory, and now waits."""
+    """Run a process that used a known time, holds known memory, and now waits."""
     command = [sys.executable, "-c", BUSY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -70,7 +70,7 @@ def test_time_used_is_a_share_of_the_time_in_between() -> None:
     end_ns = time.monotonic_ns()
     cores = sampler.cores("me", begin_ns, end_ns)
     assert cores is not None
-    # Ticks are of 10 ms, and the first and the last sample are up to one apart from the borders.
+    # Ticks last 10 ms, and the first and the last sample may be up to one tick off the borders.
     assert cores * (end_ns - begin_ns) / 1e9 == pytest.approx(BURNT_S, abs=0.15)
     assert 0 in sampler.series(begin_ns)
 
@@ -96,7 +96,7 @@ def test_flushes_are_told_as_a_rate_or_as_unknown() -> None:
 
 KINDS = ("zookeeper", "hbase-master", "regionserver", "thrift2", "client")
 PEAK_AT_S = 1_000.25
-"""Of a sample that is left out once there are many."""
+"""The time of a sample that is left out once there are many."""
 
 
 @pytest.mark.parametrize("samples_max", [7, 8, 100])
@@ -117,9 +117,10 @@ def test_samples_become_fewer_and_stay_even(samples_max: int) -> None:
 
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Sampler, PassingHours, int]:
-    """Return a sampler of more than an hour of five kinds of processes, the hours, and the bytes that it holds.
+    """Return a sampler of five kinds of processes over more than an hour, the hours, and how many bytes it holds.
 
-    Each works, and writes 1 MB a second, in their first half; the disk is flushed ten times a second in the other.
+    In the first half each process works, and writes 1 MB a second. In the other half the disk is flushed ten times a
+    second.
     """
     hours = PassingHours(0.25, hours=1.1)
 
@@ -153,7 +154,7 @@ def test_hours_are_sampled_in_little_memory_without_loss_at_the_borders(
 def test_what_is_noted_of_a_fill_of_hours_has_as_many_seconds_as_its_times(
     sampled: tuple[Sampler, PassingHours, int],
 ) -> None:
-    """And in each of them the last sample, as in single seconds."""
+    """Each group of seconds has its last sample, as a single second has."""
     sampler, hours, _ = sampled
     (begin_ns, end_ns), seconds = hours.moments_ns(0.0, 1.0), Seconds()
     for second in range(round(hours.all_s) + 1):

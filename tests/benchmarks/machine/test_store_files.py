@@ -1,4 +1,4 @@
-"""Prove that of a store's files those count that a start reads, and no others."""
+"""Prove which files of a store count: those that a start reads, and no others."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def _nodes(address: str) -> KazooClient:
 
 
 def test_zookeeper_has_all_records_from_the_files_that_count(tmp_path: Path) -> None:
-    """A server that snapshots all the time leaves a heap of old files; without them it starts with all it had."""
+    """A server that snapshots all the time leaves many old files. It starts without them, with all its records."""
     servers = DevServers(tmp_path / "servers", zookeeper_properties={"snapCount": str(SNAPSHOT_EVERY)})
     try:
         servers.up(["zookeeper"])

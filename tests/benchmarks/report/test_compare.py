@@ -47,12 +47,12 @@ def _is_claim(measurement: Measurement) -> bool:
 
 
 def _times(measurement: Measurement, factor: float) -> Measurement:
-    """Return a measurement in which a known share of the operations was done."""
+    """Return a measurement in which this share of the operations was done."""
     return replace(measurement, count=round(measurement.count * factor))
 
 
 def _steady(measurement: Measurement) -> Measurement | None:
-    """Return a claim in SQLite, at a rate that is nearly the same in all rounds; nothing else."""
+    """Return claims in SQLite, at nearly the same rate in all rounds, and None for anything else."""
     return replace(measurement, count=10_000 + measurement.round, seconds=1.0) if _is_claim(measurement) else None
 
 
@@ -92,7 +92,7 @@ def test_how_long_a_case_was_and_how_much_of_it_was_warm_up_is_no_other_case(tmp
 
 
 def test_times_are_compared_by_merged_histograms(tmp_path: Path) -> None:
-    """The second side's histogram has every time of the first twice as long: so are all its percentiles."""
+    """In the second side's histogram every time of the first is twice as long, and so are all percentiles."""
 
     first = changed(THREE_BACKENDS, tmp_path / "first.json", _steady)
 
@@ -104,7 +104,8 @@ def test_times_are_compared_by_merged_histograms(tmp_path: Path) -> None:
 
     second = changed(first, tmp_path / "second.json", slower)
     few, many = _lines(first, second)
-    # 25 operations a round tell a median and no more, 166 a 90th percentile too: ten times must lie beyond it.
+    # Ten times must lie beyond a percentile. So 25 operations a round have only a median; 166 have a 90th percentile
+    # too.
     for line, names in ((few, {"response p50, ms"}), (many, {"response p50, ms", "response p90, ms"})):
         times = {figure["figure"]: figure for figure in line["figures"] if figure["figure"] != "operations/s"}
         assert set(times) == names
@@ -180,7 +181,7 @@ def test_all_that_failed_at_once_is_a_wall_with_its_reason(tmp_path: Path) -> No
 
 
 def _runs(tmp_path: Path, name: str, factors: list[float]) -> str:
-    """Write runs of steady claims, each at a speed of its own; return them as the command takes them."""
+    """Write runs of steady claims, each at its own speed; return them as an argument of the command."""
     paths = []
     for number, factor in enumerate(factors, 1):
 
@@ -200,7 +201,7 @@ def test_with_one_file_a_side_the_noise_between_runs_is_called_unknown(tmp_path:
 
 
 def test_several_files_of_a_side_are_one_sample_each(tmp_path: Path) -> None:
-    """Rounds within a run are nearly alike, runs are not: what one run each would call faster is noise."""
+    """Rounds within a run are alike, but runs are not. One run a side would be called faster; it is noise."""
     first, second = _runs(tmp_path, "a", [1.0, 0.7, 1.3]), _runs(tmp_path, "b", [1.2, 0.9, 1.4])
     assert {line["verdict"] for line in _lines(first.split(",")[0], second.split(",")[0])} == {"faster"}
     ran = _run(first, second)
@@ -219,7 +220,7 @@ def test_several_files_of_a_side_are_one_sample_each(tmp_path: Path) -> None:
 
 
 def test_percentiles_of_several_runs_are_those_of_all_their_times(tmp_path: Path) -> None:
-    """Of one run all operations take 1 ms, of the other 100: half of all take 1, and no 90th percentile is 50."""
+    """The operations of one run take 1 ms, those of the other 100 ms. Half of all take 1; no 90th percentile is 50."""
 
     def run(name: str, us: int) -> Path:
         def timed(measurement: Measurement) -> Measurement | None:
@@ -240,7 +241,7 @@ def test_percentiles_of_several_runs_are_those_of_all_their_times(tmp_path: Path
 
 
 def _at_a_rate(tmp_path: Path, name: str, rounds: Sequence[tuple[float, int]]) -> Path:
-    """Write reads at an offered rate, by round: the 99th percentile in ms, and of how many operations it is one."""
+    """Write reads at an offered rate, by round: the 99th percentile in ms, and the number of operations."""
     result = three_backends()
     read = next(each for each in result.measurements if each.driver == "hbase" and each.workload.is_open_loop)
     result.measurements = [
@@ -255,11 +256,11 @@ def _at_a_rate(tmp_path: Path, name: str, rounds: Sequence[tuple[float, int]]) -
 @pytest.mark.parametrize(
     ("first", "second", "ratio", "verdict"),
     [
-        # Nine rounds of the same length: the mean of the rounds and all times together are nearly one.
+        # Nine equal rounds: the mean of the rounds is nearly that of all times together.
         ([(10, 1000)] * 9, [(8, 1000)] * 9, 0.8, "faster"),
-        # The ninth round has most of the times, and is the slowest: by the mean of the rounds it is 1.08.
+        # The slow ninth round has most of the times. By the mean of the rounds the ratio would be 1.08.
         ([(10, 1000)] * 9, [(10.5, 1000)] * 8 + [(13, 40_000)], 1.3, "slower"),
-        # The ninth has most of the times, and is the fastest of the first side.
+        # The ninth round of the first side has most of the times, and is the fastest.
         ([(10, 1000)] * 8 + [(7, 40_000)], [(8, 1000)] * 9, 8 / 7, "rounds and all times disagree"),
     ],
 )
@@ -286,7 +287,7 @@ def test_b_over_a_of_a_percentile_is_that_of_all_times_together(
 
 
 def _columns(output: str) -> dict[str, str]:
-    """Return what stands in the columns of a table of one line, without the spaces at which cells are folded."""
+    """Return the columns of a table of one line, without the spaces at which cells are folded."""
     heads = [line.split("┃")[1:-1] for line in output.splitlines() if line.startswith("┃")]
     lines = [line.split("│")[1:-1] for line in output.splitlines() if line.startswith("│")]
     names, cells = (["".join(parts).replace(" ", "") for parts in zip(*rows, strict=True)] for rows in (heads, lines))
@@ -296,9 +297,9 @@ def _columns(output: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [
-        ([(10, 1000)] * 9, [(10.5, 1000)] * 8 + [(13, 40_000)], 1),  # By 23 % over all, by 7 % in the mean.
-        ([(10, 1000)] * 8 + [(7, 40_000)], [(8, 1000)] * 9, 0),  # Perhaps faster, perhaps slower by an eighth.
-        ([(7, 1000)] * 8 + [(10, 40_000)], [(9, 1000)] * 9, 3),  # Faster over all, slower by 19 % in the rounds.
+        ([(10, 1000)] * 9, [(10.5, 1000)] * 8 + [(13, 40_000)], 1),  # Slower by 23 % over all, by 7 % in the mean.
+        ([(10, 1000)] * 8 + [(7, 40_000)], [(8, 1000)] * 9, 0),  # It may be faster, or slower by an eighth.
+        ([(7, 1000)] * 8 + [(10, 40_000)], [(9, 1000)] * 9, 3),  # Faster over all times, slower by 19 % in the rounds.
     ],
 )
 def test_a_check_goes_by_all_times_together_and_cannot_tell_where_the_rounds_disagree(
@@ -347,7 +348,7 @@ def test_a_case_that_only_one_side_has_is_named(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert "only in A: HBase, synced: claim, 300 topics × 1, 64 in flight" in ran.output
     turned = _run(less, THREE_BACKENDS, "--fail-slower-than", "10")
-    assert turned.exit_code == 0, turned.output  # More than before is no loss.
+    assert turned.exit_code == 0, turned.output  # A case more is no loss.
 
 
 def test_what_holds_for_other_terms_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Prove that the tables of kept results are those of the files beside them, and that documents name no other files."""
+"""Prove that the tables of kept results match the files beside them, and that documents name only those files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench report` shows what results say, in pages and pictures that need nothing else."""
+"""Prove that `hedwig-bench report` shows the results in pages and pictures that need no other files."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ _VOID = frozenset({"meta", "img", "br"})
 
 
 class _Reader(HTMLParser):
-    """Reads a page, and notes what it refers to; whatever is not closed in its turn is a fault."""
+    """Reads a page, and records its references. A tag that is not closed in its turn is a fault."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made_of_walls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a report on a backend that met a wall."""
+    """Return the directory of a report on a backend that ran into a wall."""
     return _made(OUT_OF_TIME, tmp_path_factory.mktemp("walls"))
 
 
@@ -204,13 +204,13 @@ def test_walls_are_drawn_and_told_where_they_stood(made_of_walls: Path) -> None:
     assert "the time for it was over: 6,825 of 69,930 records after 1.1 s" in text
     measured = Result.read(OUT_OF_TIME).measurements
     fills = [each for each in measured if each.workload.name != "fill" or each.wall is None]
-    # A case that never came, because filling failed before, has its mark too.
+    # A case that never ran because filling failed has its mark, too.
     with_wall, without = (picture(_chart(each, "overview-synced-2")) for each in (measured, fills))
     assert share(with_wall, GREEN) > share(without, GREEN) + 0.001
 
 
 def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
-    """Both sides end at the same 4 GiB, of which one has used all and the other a tenth; and one meets a wall."""
+    """Both sides end at the same 4 GiB. One uses all of it and meets a wall, the other uses a tenth."""
 
     def step(backend: str, topics: int, live_mib: int, resident_mib: int) -> list[Measurement]:
         fill, restart = (
@@ -298,7 +298,7 @@ def test_a_stall_and_failures_are_drawn_second_by_second() -> None:
         ]
 
     calm, failing = (_chart(measured(1000, failed), "series-synced-1") for failed in (0, 5))
-    # What never happened has no axes, and so takes no room.
+    # Failures that never happened get no axes, and so take no room.
     assert failing.height > calm.height
     assert _chart(measured(900_000, 0), "series-synced-1").png != calm.png
 

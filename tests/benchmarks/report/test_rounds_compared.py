@@ -1,4 +1,4 @@
-"""Prove that rounds which differ only by noise are not called different, and that others are."""
+"""Prove that rounds which differ only by noise are called equal, and that others are called different."""
 
 import math
 import random
@@ -21,7 +21,7 @@ RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
 
 
 def _equal_rounds(first: list[float], second: list[float]) -> tuple[list[float], list[float]]:
-    """Return as many rounds of each side as both have."""
+    """Return the rounds that both sides have."""
     shared = min(len(first), len(second))
     return first[:shared], second[:shared]
 
@@ -46,7 +46,7 @@ def test_known_rounds_have_known_verdicts(first: list[float], second: list[float
 
 
 def test_the_interval_is_that_of_a_textbook() -> None:
-    """Of two and two rounds, a tenth apart in their logarithms each: t is 4.303 with two degrees of freedom."""
+    """Two rounds a side, a tenth apart in their logarithms: t is 4.303 with two degrees of freedom."""
     low, high = math.exp(-0.05), math.exp(0.05)
     found = differ([low, high], [2 * low, 2 * high])
     width = 4.303 * math.sqrt(2 * 0.005 / 2)
@@ -105,7 +105,7 @@ def test_equal_sides_are_called_different_once_in_twenty_at_most(
 
 
 def test_noise_that_both_sides_of_a_round_share_hides_nothing() -> None:
-    """The second is always 1.5 times as fast, on a machine that is three times as fast in one round as in another."""
+    """The second side is always 1.5 times as fast, though the speed of the machine changes threefold between rounds."""
     first, second = [100.0, 300.0, 180.0, 120.0], [151.0, 448.0, 272.0, 179.0]
     assert differ(first, second).verdict is Verdict.NOISE
     found = differ_in_rounds(first, second)

@@ -1,4 +1,4 @@
-"""Prove that hubs side by side are compared within a round, and that tables of embedded hubs stay as they were."""
+"""Prove that hubs side by side are compared within a round, and that tables of embedded hubs did not change."""
 
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.report.tables import markdown
@@ -28,7 +28,7 @@ def _rows(text: str, title: str) -> list[list[str]]:
 
 
 def test_our_hub_is_held_against_the_original_and_its_own_ledger_client_of_the_same_round() -> None:
-    """Ours does 400/s and 200/s, the original 80/s in both rounds, the ledger client 800/s and 200/s."""
+    """Our hub does 400/s and 200/s, the original 80/s in both rounds, the ledger client 800/s and 200/s."""
     text = _text(
         _measurement("cluster-4.3", "raw", 1, 0.010),
         _measurement("cluster-4.3", "raw", 2, 0.020),

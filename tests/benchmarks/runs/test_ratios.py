@@ -1,4 +1,4 @@
-"""Prove that rates are averaged as factors are, and percentiles not at all."""
+"""Prove that rates are averaged as factors, and that percentiles are not averaged."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from hedwig.benchmarks.suites.metadata.tables import metadata_tables
 from hedwig.histograms import Histogram
 
 SLOW = {"zookeeper": {1: 2_000, 2: 100_000}, "hbase": {1: 113_000, 2: 5_000}}
-"""Microseconds of the slowest two per cent, in each round."""
+"""Microseconds of the slowest two per cent in each round."""
 
 
 def _measurement(driver: str, number: int, rate: float = 500.0, operations: int = 1000) -> Measurement:
@@ -40,7 +40,7 @@ def _beside(measurements: list[Measurement]) -> dict[int, Measurement]:
 
 
 def test_the_ratio_of_a_percentile_is_that_of_all_times_together() -> None:
-    """0.05 and 56.5 in the rounds, the middle of which means nothing; of all times together 5 ms against 2."""
+    """The ratios of the rounds are 0.05 and 56.5, whose mean is meaningless. Over all times it is 5 ms against 2."""
     mine, other = _rounds("hbase", 500, 500), _rounds("zookeeper", 500, 500)
     whole = [Histogram.merged(each.histograms["response"] for each in side).percentile_us(99) for side in (mine, other)]
     shown = percentile_ratio(mine, _beside(other), "response", 99)
@@ -58,7 +58,7 @@ def test_a_percentile_of_too_few_operations_has_no_ratio() -> None:
 
 
 def test_times_of_a_few_callers_have_no_ratio_while_others_waited() -> None:
-    """500 a second of a millisecond or two keep one caller of 64 at work."""
+    """500 operations a second, of a millisecond or two each, keep one of 64 callers at work."""
     mine, other = (
         [replace(each, workload=replace(each.workload, rate_per_s=0.0, in_flight=64)) for each in _rounds(driver, 500)]
         for driver in ("hbase", "zookeeper")

@@ -1,4 +1,4 @@
-"""Prove that results survive their file, that rounds are put together, and that tables say what a reader must know."""
+"""Prove that results survive their file, that rounds are merged, and that tables show what readers must know."""
 
 import asyncio
 import json
@@ -91,7 +91,7 @@ def test_a_pipe_gets_a_result_and_stays_a_pipe(tmp_path: Path) -> None:
 
 
 def _fill_the_disk(path: Path) -> Path:
-    """Leave no room for the next state of a file."""
+    """Make the next write of a file fail as on a full disk."""
     partial = path.with_name(f"{path.name}.partial")
     partial.symlink_to("/dev/full")
     return partial
@@ -141,12 +141,12 @@ def test_a_workload_survives_its_file() -> None:
 
 
 def test_rounds_are_one_line_with_their_spread_and_merged_times() -> None:
-    """10 in flight at 10, 20 and 40 ms: 1000, 500 and 250 a second; of all operations 4 of 7 took 10 ms."""
+    """10 in flight at 10, 20 and 40 ms give 1000, 500 and 250 a second. 4 of 7 operations took 10 ms."""
     (row,) = rows([_round(1, 0.010), _round(2, 0.020), _round(3, 0.040)])
     assert row.rate == "500/s"
     assert row.spread == "250 – 1,000"
     assert row.latency.split(" / ")[0] == "10.0"
-    # Of 3,500 operations three lie beyond p99.9, which is no number then.
+    # Only three of 3,500 operations lie beyond p99.9, too few for a number.
     assert row.latency.split(" / ")[1:] == ["40.0", "–", "40.0"]
     assert row.errors == "0"
     assert row.hub == "0.50 / 50"
@@ -230,7 +230,7 @@ def _offered(target: KnownTarget, rate: float = 1000.0, **changes: float) -> Mea
 
 
 class _Slowing(KnownTarget):
-    """Answers so many operations a second, each when its turn has come: what is offered beyond that makes a queue."""
+    """Answers N operations a second, one after the other: a higher offered rate makes a queue."""
 
     def __init__(self, per_s: float) -> None:
         super().__init__(0.001)
@@ -253,7 +253,7 @@ def test_a_queue_that_grows_is_not_forgiven_in_a_short_window(seconds: float, wa
 
 
 def test_a_queue_that_grows_by_less_than_the_rate_tells_shows_in_its_times() -> None:
-    """One per cent too much is done in time by its count; but the last wait ten times as long as the first."""
+    """The count hides one per cent too much load, but the last operations wait ten times as long as the first."""
     measurement = _offered(_Slowing(990.0), seconds=12.0)
     assert measurement.rate_per_s == pytest.approx(990, rel=0.002)
     assert measurement.is_offered_load_reached is False
@@ -266,7 +266,7 @@ def test_a_queue_that_grows_by_less_than_the_rate_tells_shows_in_its_times() -> 
 @pytest.mark.parametrize("seconds", [2.0, 10.0])
 @pytest.mark.parametrize("warmup_s", [0.0, 0.5])
 def test_what_is_on_its_way_at_the_end_is_no_queue(seconds: float, warmup_s: float) -> None:
-    """Answers take 80 ms, always: 80 of 2,000 operations or of 10,000 are under way at any moment."""
+    """Each answer takes 80 ms, so 80 operations are under way at any moment, of 2,000 or of 10,000."""
     measurement = _offered(KnownTarget(0.080), seconds=seconds, warmup_s=warmup_s)
     assert measurement.is_offered_load_reached is True
     assert measurement.notes() == []

@@ -1,4 +1,4 @@
-"""Prove that a run goes on only on its machine, and that what else was different later is told with it."""
+"""Prove that a run continues only on its machine, and that it reports what else was different later."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Prove that a run goes on where one before it ended: nothing is measured twice, and what failed is tried again."""
+"""Prove that a run continues where the last one ended: it repeats failures, and no successful measurement."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Prove that a short load of a number of operations has the processor time of its servers, and nothing made up."""
+"""Prove that a short bounded load has the processor time of its servers, or none, but no invented one."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from hedwig.benchmarks.stores.servers import StoreServers
 
 TOPICS = 200
 OPERATIONS = 20_000
-"""About half a second of them: in a tenth of that a process beside them may get no processor on a busy machine."""
+"""They take about half a second. In a tenth of that a busy machine may give the other process no processor."""
 BURN = """
 import sys
 print("at work", flush=True)
@@ -26,7 +26,7 @@ while True:
 
 
 class _Places:
-    """A store in a file, and a process that is called its server."""
+    """A store in a file, and a process that stands for its server."""
 
     def __init__(self, directory: Path, servers: list[int]) -> None:
         self._directory = directory
@@ -91,7 +91,7 @@ def _measured(directory: Path, servers: list[int]) -> Measurement:
 
 def test_a_short_load_has_what_its_server_used_inside(tmp_path: Path, at_work: int) -> None:
     measured = _measured(tmp_path, [at_work])
-    # How much of a processor it got depends on who else is at work here.
+    # Other processes of the machine decide how much processor time it got.
     assert 0 < measured.values["servers_cpu_s"] < 1.1 * measured.seconds
     assert 0 < measured.values["client_cpu_s"] < 1.1 * measured.seconds
     assert measured.generator_cores == pytest.approx(measured.values["client_cpu_s"] / measured.seconds)

@@ -1,4 +1,4 @@
-"""Prove what becomes of what a client says: a measurement that is complete stays so, whatever happens behind it."""
+"""Prove that a complete measurement of a client stays complete, whatever happens after it."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ for line in sys.stdin:
 
 
 class _Places(StoreServers):
-    """Places without a server, one of which ends as soon as it is asked for the `ends`-th time."""
+    """Stores without a server, one of which ends at the `ends`-th question about it."""
 
     def __init__(self, directory: Path, *, ends: int = 0) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class _Places(StoreServers):
 
 
 def _client(place: Path, tidied: Mapping[str, Any]) -> str:
-    """Return a program that measures five operations, and says this when it has tidied."""
+    """Return a program that measures five operations, and reports `tidied` when it has tidied up."""
     now_ns = time.monotonic_ns()
     summary = Summary(begin_ns=now_ns, end_ns=now_ns + 1_000_000_000, count=5, offered=5)
     program = place / "client"
@@ -72,7 +72,7 @@ def _client(place: Path, tidied: Mapping[str, Any]) -> str:
 
 
 def _measured(place: Path, tidied: Mapping[str, Any], *, ends: int = 0) -> list[Measurement]:
-    """Return two measurements of one backend, one after the other."""
+    """Return two successive measurements of one backend."""
     with _Places(place / "servers", ends=ends) as places, MetadataCases(places, _client(place, tidied)) as cases:
         return [cases.measure("sqlite", WORKLOAD, GROUND, number) for number in (1, 2)]
 
@@ -102,12 +102,12 @@ def test_a_server_that_ends_while_it_is_tidied_up_is_no_wall(tmp_path: Path) -> 
     assert (first.count, first.wall) == (5, None)
     (note,) = first.notes()
     assert note.endswith("the load generator failed: no answer; sqlite-1 ended")
-    # Nobody started it again, so it had ended before the second.
+    # No run restarted it, so it was down before the second one.
     assert second.wall == "sqlite-1 ended"
 
 
 def test_after_a_wall_the_next_case_gets_a_new_client(tmp_path: Path) -> None:
-    """The old one has still to say that it tidied up, which nobody waits for."""
+    """The old client still has to report that it tidied up, but nobody waits for that."""
     for each in _measured(tmp_path, {"tidied": {"left": {}}}, ends=1):
         assert (each.count, each.wall) == (5, "sqlite-1 ended")
 
@@ -131,7 +131,7 @@ def test_who_waits_does_so_for_all_that_is_said_until_the_deadline() -> None:
 
 
 def test_ctrl_c_that_leaves_a_line_untold_is_still_ctrl_c() -> None:
-    """A broken pipe in its place would be taken for the end of who reads our output: exit 1, without a word."""
+    """The caller would take a broken pipe for a reader that closed our output: exit 1, without a word."""
     script = "input(); print('{\"ready\": true}', flush=True)"
 
     def interrupted() -> None:
@@ -139,7 +139,7 @@ def test_ctrl_c_that_leaves_a_line_untold_is_still_ctrl_c() -> None:
             process.hear("ready", time.monotonic() + 30.0)
             with pytest.raises(BenchmarkError, match="ended without a word"):
                 process.hear("more", time.monotonic() + 30.0)
-            process.tell({"fill": {}})  # Nobody takes it, so it stays in the buffer.
+            process.tell({"fill": {}})  # Nobody reads it, so it stays in the buffer.
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

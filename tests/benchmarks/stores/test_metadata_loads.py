@@ -1,4 +1,4 @@
-"""Prove that metadata workloads come out with the known delays, stalls, refusals and failures of their store."""
+"""Prove that metadata workloads show the known delays, stalls, refusals and failures of their store."""
 
 import asyncio
 import re
@@ -107,7 +107,7 @@ def test_known_delays_come_out(operation: Operation, changes: dict[str, Any], de
     ],
 )
 def test_a_round_goes_to_other_keys_than_the_one_before(operation: Operation, changes: dict[str, Any]) -> None:
-    """Also the keys whose versions are read before, and those that are made to be deleted."""
+    """This also holds for keys whose versions are read before, and for those made to be deleted."""
     workload = _workload(operation, in_flight=1, operations=40, **changes)
 
     def asked(number: int) -> list[bytes]:
@@ -130,12 +130,12 @@ def test_a_round_goes_to_other_keys_than_the_one_before(operation: Operation, ch
 def test_a_page_that_ends_early_goes_on_from_the_beginning() -> None:
     summary = _measured(_workload(Operation.LIST_PAGE, in_flight=1), KnownStore(READ_S, WRITE_S))
     assert not summary.errors
-    # All topics fit into a page, so whichever it begins behind, there are two listings.
+    # All topics fit into a page, so two listings are needed, wherever the first one begins.
     assert summary.service.percentile_us(50) == pytest.approx(2 * READ_S * 1000 * MS, rel=ONE_PER_CENT)
 
 
 def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
-    """A second without answers, 100/s: a tenth of ten seconds' operations waited, evenly up to a second."""
+    """At 100/s, a second without answers delays a tenth of the operations of ten seconds, evenly up to a second."""
     workload = _workload(Operation.READ_OWNER, among=Among.OWNED, rate_per_s=100.0, in_flight=10_000, warmup_s=0.0)
     response = _measured(workload, KnownStore(0.010, 0.010, stalls=[(5.0, 6.0)])).response
     assert response.count == 1000
@@ -147,7 +147,7 @@ def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
 
 
 def test_who_could_not_begin_in_time_is_not_forgiven() -> None:
-    """With one in flight, a stall of a second is one slow operation of the store, and makes a hundred others late."""
+    """With one in flight, a stall of a second is one slow operation of the store, and delays a hundred others."""
     workload = _workload(Operation.READ_OWNER, among=Among.OWNED, rate_per_s=100.0, in_flight=1, warmup_s=0.0)
     summary = _measured(workload, KnownStore(READ_S, WRITE_S, stalls=[(5.0, 6.0)]))
     assert summary.response.count == 1000
@@ -157,7 +157,7 @@ def test_who_could_not_begin_in_time_is_not_forgiven() -> None:
 
 
 def test_who_waits_for_the_write_before_it_is_counted_from_when_it_should_have_begun() -> None:
-    """All consume one subscription, at exactly the rate that it takes: after a stall of a second all are that late."""
+    """All consume one subscription, at the highest rate that it takes. After a stall of a second all are that late."""
     workload = _workload(Operation.CONSUME, rate_per_s=100.0, in_flight=1000, warmup_s=0.0, topics=2, subscribers=1)
     ground = replace(GROUND, drawn=1, subscribers=1)
     store = KnownStore(READ_S, 0.010, stalls=[(5.0, 6.0)])
@@ -171,7 +171,7 @@ def test_who_waits_for_the_write_before_it_is_counted_from_when_it_should_have_b
 
 
 def test_claims_of_the_latest_are_new_topics_and_reads_go_to_the_newest_first() -> None:
-    """Of a mix with one claim in ten, the topics that were claimed are read far more often than their share."""
+    """One operation in ten is a claim. Reads go to the claimed topics far more often than their share."""
     asked: list[RecordKey] = []
 
     def note(key: RecordKey) -> bool:
@@ -205,7 +205,7 @@ def test_who_claims_more_of_the_latest_than_there_are_is_told() -> None:
 
 @pytest.mark.parametrize("writers", [1, pytest.param(4, marks=pytest.mark.full), 64])
 def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> None:
-    """They go in step: one of those that have read is first, and the others try again at the version that it left."""
+    """The writers run in step. One of those that have read wins; the others retry at the version that it wrote."""
     keys = 64 // writers
     workload = _workload(Operation.CLAIM, among=Among.CONTENDED, keys=keys, in_flight=64)
     store = KnownStore(READ_S, WRITE_S)
@@ -216,7 +216,8 @@ def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> 
     assert store.owners.writes == done + filled, "an update got lost, or was counted twice"
     claimed = [key for key, found in store.owners.held.items() if found.value == SUCCESSOR]
     assert len(claimed) == keys
-    # After a refusal only the write is repeated, so a writer on its way from its read meets others once or twice more.
+    # A refused writer repeats only its write. So a writer between its read and its write meets others once or twice
+    # more.
     assert summary.refusals / summary.count == pytest.approx(writers - 1, rel=0.5)
 
 
@@ -256,7 +257,7 @@ def test_a_store_that_forgets_is_found_out() -> None:
 @pytest.mark.parametrize("operation", [Operation.CREATE_SUBSCRIPTION, Operation.DELETE_SUBSCRIPTION])
 @pytest.mark.parametrize("is_back", [False, True])
 def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is_back: bool) -> None:
-    """Of 100 subscriptions those with a 7 at the end fail in the load, and, unless they are back, also behind it."""
+    """Of 100 subscriptions, those that end in 7 fail in the load, and also after it unless they are back."""
     clock = VirtualTime()
     store = KnownStore(READ_S, WRITE_S)
 
@@ -271,7 +272,7 @@ def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is
         recording = await load.run(clock.now_ns())
         await target.close()
         if operation is Operation.CREATE_SUBSCRIPTION:
-            # An answer may get lost of what is there all the same.
+            # The answer may get lost although the subscription is there.
             key = GROUND.new_subscription(recording_topic, 7)
             store.subscribers.held[key] = Versioned(DATA, Version(b"v"))
         if is_back:
@@ -318,7 +319,7 @@ def test_a_fill_makes_what_it_says_and_times_its_batches() -> None:
     assert [each.value for each in store.subscribers.held.values()] == [DATA] * (
         3 * 1001 + wide_count(1) + 700 * wide_count(700)
     )
-    # A batch of topics is three calls, one after the other, of one delay each.
+    # A batch of topics takes three calls in a row, of one delay each.
     assert summary.service.percentile_us(50) == pytest.approx(3 * WRITE_S * 1000 * MS, rel=ONE_PER_CENT)
     assert sum(second.finished for second in summary.series.values()) == task.records
 
@@ -341,7 +342,7 @@ def test_a_batch_of_wide_topics_has_at_most_256_subscriptions() -> None:
     task = FillTask(first=0, last=0, subscribers=0, wide=[1, 100, 700])
     batches = list(task.batches())
     assert max(len(batch.subscriptions) for batch in batches) == 256
-    # Of a topic with more than fit, each batch but its last is full, and the topic itself comes with the first.
+    # If a topic has more subscriptions, each of its batches but the last is full. The first one has the topic itself.
     widest = [batch for batch in batches if batch.subscriptions[0].topic.startswith(b"wide-700")]
     assert [len(batch.subscriptions) for batch in widest] == [256, 256, 188] * wide_count(700)
     assert [len(batch.topics) for batch in widest] == [1, 0, 0] * wide_count(700)
@@ -370,7 +371,7 @@ def test_a_batch_that_fails_is_made_again() -> None:
 
 
 def test_attempts_of_a_fill_that_failed_are_counted_in_their_second() -> None:
-    """For a moment of the fourth second nothing is taken: each of the six batches under way is made again later."""
+    """For part of the fourth second the store refuses everything. Each of the six batches under way is made later."""
     clock = VirtualTime()
     began = clock.seconds
     store = KnownStore(READ_S, 0.1, fails=lambda _: 3.05 <= clock.seconds - began < 3.5)
@@ -430,7 +431,7 @@ def test_a_fill_that_comes_to_a_standstill_is_a_wall_long_before_its_time_is_ove
 
 
 def _store_of(topics: Sequence[int], **given: Any) -> KnownStore:
-    """Return a store in which these topics have all that is asked for after a restart."""
+    """Return a store in which these topics have all records that are read after a restart."""
     store = KnownStore(READ_S, WRITE_S, **given)
     for number in topics:
         store.owners.held[RecordKey(GROUND.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
@@ -460,7 +461,7 @@ def test_a_probe_tells_when_topics_can_be_read_and_a_write_is_done() -> None:
 
 @pytest.mark.parametrize("late", ["owners", "ranges", "subscribers"])
 def test_each_kind_of_record_is_asked_for_and_has_its_time(late: str) -> None:
-    """Tables come back one by one; that one can be read tells nothing of the others."""
+    """Tables come back one by one: a readable one proves nothing about the others."""
     clock = VirtualTime()
 
     async def run() -> Any:

@@ -1,4 +1,4 @@
-"""Prove that a fill of hours is followed in little memory, and tells how far it is."""
+"""Prove that a fill of hours needs little memory to be recorded, and reports its progress."""
 
 from itertools import pairwise
 
@@ -28,12 +28,12 @@ def test_seconds_beyond_so_many_are_added_up_and_lose_nothing() -> None:
     assert sum(each.response.count for each in seconds.series.values()) == HOURS_S
     first = seconds.series[0]
     assert (first.finished, first.response.count) == (3 * step, step)
-    # A mean of histograms would know no slowest one.
+    # A mean of histograms would lose the slowest time.
     assert first.response.max_us == pytest.approx(7_000, rel=0.01)
 
 
 def test_seconds_in_which_everything_failed_are_bounded_too() -> None:
-    """Their width follows from how long it took, so that what was sampled beside can be put together as well."""
+    """Their width follows from the duration of the fill, so that samples of the same time fit to them."""
     seconds = Seconds(seconds_max=100)
     for second in range(HOURS_S):
         seconds.note_failed(second)
@@ -108,7 +108,7 @@ def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
         assert why is None
 
     clock.run(run())
-    # Six batches of 128 topics take three seconds: 63 batches are made in 33.
+    # Six batches of 128 topics take three seconds, so 63 batches take 33.
     assert [seconds for seconds, _ in told] == pytest.approx([10.0, 20.0, 30.0], abs=0.1)
     assert [progress["of"] for _, progress in told] == [task.records] * 3
     made = [progress["records"] for _, progress in told]
@@ -122,7 +122,7 @@ def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
     [pytest.param(True, id="full heap"), pytest.param(False, id="room left", marks=pytest.mark.full)],
 )
 def test_a_slow_fill_looks_for_a_full_heap_and_ends_there(is_full: bool) -> None:
-    """From 300 s on it makes a quarter of what it made before."""
+    """From 300 s on the fill makes a quarter of what it made before."""
     clock = VirtualTime()
     looks: list[float] = []
     store = KnownStore(0.1, 1.0, stalls=[(300.0 + 40.0 * number, 330.0 + 40.0 * number) for number in range(100)])

@@ -1,4 +1,4 @@
-"""Prove that a backend is called better only by what the rounds and all their times say."""
+"""Prove that a backend is called better only if the rounds and all their times agree."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tests.benchmarks.support.recorded_results import three_backends, wall
 
 
 def _claims(hbase_factor: float) -> list[Measurement]:
-    """Return the claims of ZooKeeper at a steady rate, and those of HBase at a known multiple of it."""
+    """Return claims of ZooKeeper at a steady rate, and those of HBase at a known multiple of it."""
     factors = {"zookeeper": 1.0, "hbase": hbase_factor}
     return [
         replace(each, count=round((1000.0 + each.round) * factors[each.driver] * 100), seconds=100.0, histograms={})
@@ -94,7 +94,7 @@ def test_a_closed_loop_of_less_than_a_second_tells_nothing() -> None:
 
 
 def _offered(tails: Tails) -> list[Measurement]:
-    """Return a load that offers a rate, with known times of each round."""
+    """Return a load at an offered rate, with known times in each round."""
     return [
         timed(replace(each, seconds=1.0, errors=Counter()), tails[each.driver][each.round])
         for each in three_backends().measurements

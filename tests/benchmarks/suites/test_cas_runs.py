@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench cas` measures every access path on real servers, on the same records, and stops cleanly."""
+"""Prove that `hedwig-bench cas` measures every access path on real servers, on equal records, and stops cleanly."""
 
 import asyncio
 import signal
@@ -52,7 +52,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
         what = (each.driver, each.workload.name, each.errors, each.wall)
         assert each.wall is None, what
         assert not each.errors, what
-        # In the end everything is done; how much of it within the short window depends on the machine.
+        # At the end all operations are done. The machine decides how many of them finish within the short window.
         assert sum(second.get("finished", 0) for second in each.series.values()) >= each.workload.in_flight, what
         assert each.values["client_cpu_s"] > 0, what
         assert ("servers_cpu_s" in each.values) == (each.driver != "sqlite"), what
@@ -73,7 +73,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
     "driver", ["native", *(pytest.param(each, marks=pytest.mark.full) for each in ("java", "gateway"))]
 )
 async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServers, driver: str) -> None:
-    """What the Java program and our drivers write, the managers read, with the content that everybody is to write."""
+    """The managers read what the Java program and our drivers write, with the same content."""
     zookeeper = servers.address("hbase") and servers.address("zookeeper")
     name = f"cas{uuid.uuid4().hex[:8]}"
     urls = [f"hbase://{zookeeper}/{name}", f"hbase+thrift://{servers.address('thrift2')}/{name}"]

@@ -1,4 +1,4 @@
-"""Prove that the tables of `hedwig-bench cas` hold every driver against the Java client of the same round."""
+"""Prove that the tables of `hedwig-bench cas` compare every driver with the Java client of the same round."""
 
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.report.tables import markdown
@@ -18,7 +18,7 @@ def _measurement(
     refusals: float = 0,
     in_flight: int = 4,
 ) -> Measurement:
-    """Return a round of 2 s, with so much processor time used."""
+    """Return a round of 2 s that used `cpu_s` of processor time."""
     workload = Workload(name=operation, mix={operation: 1.0}, topics=2, in_flight=in_flight, seconds=2.0, warmup_s=0.0)
     done = Measurement(workload=workload, driver=driver, round=number)
     done.take(measured(workload, KnownTarget(delay_s)), is_delivery=False)
@@ -32,7 +32,7 @@ def _lines(*measurements: Measurement) -> list[dict[str, str]]:
 
 
 def test_ratios_are_those_within_a_round() -> None:
-    """Java does 400/s, then 200/s; the driver 200/s in both rounds, at half of the processor time: 0.5, then 1."""
+    """Java does 400/s, then 200/s. The driver does 200/s in both rounds: ratios 0.5 and 1."""
     java, native = _lines(
         _measurement("java", 1, 0.010, 0.8),
         _measurement("java", 2, 0.020, 0.4),
@@ -42,7 +42,7 @@ def test_ratios_are_those_within_a_round() -> None:
     assert (java["median"], java["of rounds"], java["× java"]) == ("300/s", "200 – 400", "–")
     assert native["median"] == "200/s"
     assert native["× java"] == "0.71 (0.50 – 1.00)"
-    # 800 operations in 0.8 s and 400 in 0.4 s: 1,000 a core second; the driver 400 in 0.2 s: 2,000.
+    # Java: 800 operations in 0.8 s and 400 in 0.4 s, 1,000 a core second. The driver: 400 in 0.2 s, 2,000.
     assert (java["per client core"], native["per client core"]) == ("1,000/s", "2,000/s")
     assert native["× java, per core"] == "2.00 (2.00 – 2.00)"
     assert (native["client CPU µs"], native["servers' CPU µs"]) == ("500", "1,000")
@@ -51,7 +51,7 @@ def test_ratios_are_those_within_a_round() -> None:
 
 
 def test_contention_shows_what_was_applied_and_what_was_wasted() -> None:
-    """400 applied and 1,200 refused: a quarter applied, three retries each; of 3,200 calls 2,400 came to nothing."""
+    """400 applied and 1,200 refused: a quarter applied, three retries each. 2,400 of 3,200 calls were wasted."""
     (line,) = _lines(_measurement("native", 1, 0.020, 0.2, operation="contended-update", refusals=1200))
     assert line["writers per key, of 64"] == "2"
     assert (line["applied"], line["retries each"], line["wasted"]) == ("25.0%", "3.00", "75.0%")
@@ -87,7 +87,7 @@ def test_each_operation_has_a_table_of_its_own() -> None:
 
 
 def test_the_ratios_in_short_compare_the_best_of_each_round() -> None:
-    """Round 1: native 50/s alone and 400/s with eight, the gateway 100/s and 100/s; round 2: 200/s against 100/s."""
+    """Round 1: native 50/s alone, 400/s with eight; the gateway 100/s and 100/s. Round 2: 200/s against 100/s."""
     measurements = [
         _measurement("native", 1, 0.020, 0.1, in_flight=1),
         _measurement("native", 1, 0.020, 0.1, in_flight=8),

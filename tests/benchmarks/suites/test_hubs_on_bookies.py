@@ -1,4 +1,4 @@
-"""Prove that our hub and the original are measured on real bookies by the same client, and the ledger client alone."""
+"""Prove that one client measures our hub and the original on real bookies, and the ledger client alone."""
 
 import signal
 import subprocess
@@ -77,7 +77,7 @@ def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -
 
 
 def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
-    """End a run once it comes to a case, and return what it leaves: a file that is not whole, and no server."""
+    """End a run once it reaches a case, and return its result, which is not whole. Check that no server is left."""
     command = _command(place, *arguments)
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
@@ -103,7 +103,7 @@ ON_OUR_CLUSTER = ["publish", "--driver", "raw", "--driver", LEDGERS, "--on", "cl
 
 @pytest.mark.full
 def test_with_metadata_in_hbase_a_run_that_is_ended_keeps_what_was_measured(tmp_path: Path) -> None:
-    """Both drivers come to their end before. To go on later takes all servers twice: that is for long runs."""
+    """The run ends after both drivers have finished. Continuing it starts all servers again: that is for long runs."""
     result = _end_at(tmp_path, "[3/", [*ON_OUR_CLUSTER, "subscribe", "--metadata", "hbase"])
     assert [each.driver for each in result.measurements] == ["raw", LEDGERS]
     assert {"zookeeper", "bookie", "hbase-master", "regionserver"} == set(result.environment["jvm_flags"]["servers"])

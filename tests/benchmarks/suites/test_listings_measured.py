@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench listing` runs whole commands, counts what they told, and tells what each held at most."""
+"""Prove that `hedwig-bench listing` runs whole commands, counts their rows, and reports the peak memory of each."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Prove how a stage's ladder is climbed: in which order, and what becomes of a backend that meets a wall somewhere."""
+"""Prove in which order the ladder of a stage is climbed, and what happens to a backend that meets a wall."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +22,12 @@ FIRST = STAGE.steps[0]
 LOOPS = [
     each for each in FIRST.workloads if not (each.is_open_loop or each.operations) and each.choice is Choice.UNIFORM
 ]
-"""What warms up: with popular keys it would only be the same again."""
+"""These warm up. Loops on popular keys would only repeat them."""
 
 
 @dataclass(slots=True)
 class _Cases:
-    """Servers and clients that note what they are told. `walls`: by what is told, why it fails."""
+    """Servers and clients that record their calls. `walls`: the reason of a failure, by call."""
 
     walls: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def _climbed(
     before: Sequence[Measurement] = (),
     absent: Mapping[str, str] | None = None,
 ) -> tuple[list[Measurement], list[str]]:
-    """Return what is measured beside what was before, and what was said."""
+    """Return the measurements, earlier ones included, and the printed lines."""
     result = Result(program="x", started="", environment={}, terms={}, measurements=list(before))
     measured: list[Measurement] = []
     said: list[str] = []
@@ -195,7 +195,7 @@ def test_a_server_that_does_not_come_up_after_the_warm_up_is_a_wall() -> None:
 
 
 def test_a_store_that_is_filled_again_says_from_where() -> None:
-    """A run that is gone on with behind its first step: the second fill begins at nothing, as no other does."""
+    """A run that continues behind its first step: only its second fill begins at nothing."""
     all_before, _ = _climbed(_Cases())
     before = [each for each in all_before if each.workload.topics == FIRST.topics]
     cases = _Cases()

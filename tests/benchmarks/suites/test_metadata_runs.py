@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench metadata` measures real stores, survives their walls, and goes on where it was ended."""
+"""Prove that `hedwig-bench metadata` measures real stores, survives their walls, and continues an ended run."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ from tests.checkout import CHECKOUT
 INTERRUPTED = 130
 (STAGE,) = stages(workload_files(), ORDER, SMOKE, 1)
 FEW = ("claim", "consume", "read-subscriptions")
-"""Enough workloads for what does not depend on which they are."""
+"""Enough workloads for tests that do not depend on which ones run."""
 (FEW_STAGE,) = stages(workload_files(), FEW, SMOKE, 1)
 
 
@@ -94,7 +94,7 @@ def _step_of(measurement: Measurement, stage: Stage) -> Step:
 
 
 def _assert_reported(directory: Path, told: str) -> None:
-    """A run leaves its result and the report of it, and nothing else."""
+    """Check that a run left its result and its report, and nothing else."""
     names = {each.name for each in directory.iterdir()}
     assert {"result.json", "report.html"} < names
     assert all(name.endswith(".png") for name in names - {"result.json", "report.html"})
@@ -119,12 +119,12 @@ def test_a_run_that_is_done_is_not_done_again_and_may_have_more_rounds(tmp_path:
     run = _run(tmp_path / "run", *FEW, "--backend", "sqlite")
     assert run.returncode == 0, run.stderr
     result = Result.read(tmp_path / "run" / "result.json")
-    # All is done, so nothing is done again; and other options are another run.
+    # The run is done, so nothing is repeated.
     again = _run(tmp_path / "run", *FEW, "--backend", "sqlite")
     assert again.returncode == 0, again.stderr
     after = Result.read(tmp_path / "run" / "result.json")
     assert [each.to_json() for each in after.measurements] == [each.to_json() for each in result.measurements]
-    # Rounds may be added.
+    # A later run may add rounds.
     more = _run(tmp_path / "run", *FEW, "--backend", "sqlite", "--rounds", "2")
     assert more.returncode == 0, more.stderr
     found = Result.read(tmp_path / "run" / "result.json")
@@ -177,7 +177,7 @@ def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
     (only,) = Result.read(tmp_path / "run" / "result.json").measurements
     assert (only.workload.name, only.wall) == ("fill", "the time for it was over")
     assert 0 < only.count < only.offered
-    # It was told on the way how far that was.
+    # The run reported its progress on the way.
     (line,) = [line for line in run.stderr.splitlines() if " records, " in line]
     assert re.search(
         r"^    \[\d+%, about \d+ min left\] sqlite: [\d,]+ of 10,500,000 records, [\d,]+/s, about \d+ min more$", line
@@ -206,7 +206,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
         _assert_done(result, backend, stage)
     assert not processes_over(tmp_path / "run")
     flags = result.environment["jvm_flags"]["synced"]
-    # As much heap on both sides.
+    # Both sides have the same heap.
     assert flags["zookeeper/zookeeper"][0] == "-Xmx1024m"
     of_hbase = [int(each[0].removeprefix("-Xmx").removesuffix("m")) for name, each in flags.items() if "hbase/" in name]
     assert len(of_hbase) == 4
@@ -216,7 +216,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     for each in result.measurements:
         if each.workload.name not in ("fill", "restart"):
             for name in ("client_cpu_s", "servers_cpu_s", "idle_servers_cpu_s"):
-                # Of a few milliseconds it may not be known what was used inside.
+                # For a few milliseconds the time used inside may be unknown.
                 assert each.values.get(name, 0.0) >= 0
                 assert name in each.values or each.workload.is_bounded, (name, each.workload.name)
             kinds = {"zookeeper"} if each.driver == "zookeeper" else {"zookeeper", "hbase-master", "regionserver"}
@@ -225,7 +225,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
 
 
 def _assert_forced(result: Result) -> None:
-    """Every change has its share in a flush of the disk, where the disk counts them."""
+    """Check that the disk was flushed for the changes, if the disk counts flushes."""
     if (result.environment["disk_flushes_per_sync"] or 0.0) < 0.9:
         assert flush_tables(result) == [], "what is not counted proves nothing"
         return
@@ -233,14 +233,14 @@ def _assert_forced(result: Result) -> None:
     changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
     assert {each.driver for each in changes} == {"zookeeper", "hbase", "hbase+thrift"}
     for each in changes:
-        # Several that come at once share one; and samples reach beyond a load as short as these.
+        # Changes that arrive together share a flush, and samples are longer than such a short load.
         assert each.values[FLUSHES] > 0.2 * each.rate_per_s, each.driver
 
 
 @pytest.mark.full
 def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    # Long enough for a server that has just been started again, on a machine that others use too.
+    # Long enough for a server that has just restarted, on a machine that others use too.
     lengths = ("--seconds", "1", "--offered-seconds", "1")
     names = ("claim", "read-owner", "recreate")
     command = _command(directory, *names, "--backend", "zookeeper", "--topics", "20", *lengths)
@@ -304,7 +304,7 @@ def test_a_run_may_have_unsynced_stages_alone_but_must_have_one(tmp_path: Path) 
 
 @pytest.mark.full
 def test_stores_are_filled_in_turns(tmp_path: Path) -> None:
-    """Two backends that need no server of HBase's: who is first in one step is last in the next."""
+    """Two backends without HBase's servers: the first one of a step is the last one of the next step."""
     directory = tmp_path / "run"
     arguments = ["read-owner", "--backend", "sqlite", "--backend", "zookeeper", "--topics", "20,40,60"]
     run = _run(directory, *arguments)

@@ -1,4 +1,4 @@
-"""Prove that however a run of `hedwig-bench metadata` ends, a later one takes nothing of it for its own."""
+"""Prove that a later run takes nothing of a `hedwig-bench metadata` run for its own, however that one ended."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ def _started(command: list[str], **given: Any) -> AbstractContextManager["subpro
 
 
 def _await(run: "subprocess.Popen[str]", words: str) -> list[str]:
-    """Return what a run said until it said these words."""
+    """Return the lines that a run wrote until one of them had these words."""
     assert run.stderr is not None
     said = []
     for line in run.stderr:
@@ -101,7 +101,7 @@ def test_a_run_that_was_killed_leaves_nothing_that_is_measured_later(tmp_path: P
     assert PLANTED in asyncio.run(_topics(store, plant=True))
     with _started(command) as run:
         said = _await(run, "waiting until all servers are idle")
-        # Its workloads delete topics, and make them again.
+        # Its workloads delete topics and create them again.
         run.send_signal(signal.SIGSTOP)
         topics = asyncio.run(_topics(store))
         run.send_signal(signal.SIGCONT)
@@ -186,7 +186,7 @@ def test_a_full_disk_ends_the_run_and_its_servers_and_keeps_what_was_written(tmp
 
 @pytest.mark.full
 def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
-    """Of a Java that runs no ZooKeeper, in two stages; the other backend has all its cases."""
+    """A Java that cannot run ZooKeeper, in two stages; the other backend has all its cases."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     real = Path(find_java()).resolve()
@@ -234,7 +234,7 @@ def _places(directory: Path) -> StoreServers:
 
 
 def _note_ends(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None]) -> list[str]:
-    """Have the first servers that are to end make trouble; return the names of those that are."""
+    """Make the end of the first servers cause trouble; return the names of ended servers."""
     ended: list[str] = []
 
     def down(servers: DevServers) -> None:
@@ -263,7 +263,7 @@ def test_ctrl_c_waits_until_all_servers_have_ended(tmp_path: Path, monkeypatch: 
     ended = _note_ends(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
     directory = tmp_path / "servers"
     directory.mkdir()
-    # Spark, for one, has a handler of its own, and leaves it in the process.
+    # Spark, for example, leaves a handler of its own in the process.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), _places(directory):

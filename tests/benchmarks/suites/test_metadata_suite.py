@@ -1,4 +1,4 @@
-"""Prove what a run of metadata workloads is made of: files, stages, ladders, and what is left after an interruption."""
+"""Prove the parts of a run of metadata workloads: files, stages, ladders, and the rest after an interruption."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_run_without_topics_is_refused() -> None:
 @pytest.mark.parametrize("sizes", [QUICK, USUAL, FULL])
 @pytest.mark.parametrize("names", [ORDER, ("claim", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d")])
 def test_a_case_is_the_same_on_all_steps(sizes: MetadataSizes, names: tuple[str, ...]) -> None:
-    """What is compared along a ladder must differ in nothing but how many topics there are, and are to be claimed."""
+    """Along a ladder, cases that are compared differ only in the number of topics, and of topics to claim."""
 
     def along(workload: Workload) -> Workload:
         is_claiming = workload.among in CLAIMING and not workload.is_open_loop
@@ -186,7 +186,7 @@ def test_what_is_measured_is_not_measured_again_and_the_rest_is() -> None:
     assert _progress(stage, []).is_missing(stage)
     assert not _progress(stage, done).is_missing(stage)
     assert _progress(stage, done).left({}, stage).startswith("100%")
-    # A wall is a result.
+    # A wall counts as a result.
     done[7].wall = "it ended"
     assert not _progress(stage, done).is_missing(stage)
     for index, each in enumerate(done):
@@ -207,7 +207,7 @@ def test_behind_a_wall_in_filling_nothing_is_missing() -> None:
     assert _progress(stage, done).is_missing(stage, last)
     wall = Measurement(workload=stage.fill(last, 1), driver="zookeeper", round=1, on="synced", wall="no memory is left")
     assert not _progress(stage, [*done, wall]).is_missing(stage)
-    # What came before the wall is not excused by it.
+    # A wall does not excuse missing cases before it.
     assert _progress(stage, [*done[:-1], wall]).is_missing(stage, first)
 
 
@@ -222,12 +222,12 @@ def test_what_is_left_becomes_less_while_a_store_is_filled(monkeypatch: pytest.M
     monkeypatch.setattr("hedwig.benchmarks.suites.metadata.progress.time.monotonic", lambda: clock[0])
     progress = _progress(stage, [])
     records = FillTask(first=0, last=3_000_000, subscribers=stage.subscribers).records
-    clock[0] += 45.0  # Servers were started.
+    clock[0] += 45.0  # The servers start meanwhile.
     planned = _minutes_left(progress, stage)
     found = []
     for quarter in range(1, 5):
         progress.note_stored(stage, "zookeeper", records * quarter // 4)
-        # As fast as was planned.
+        # As fast as planned.
         clock[0] += records / 4 / 9_000
         found.append(_minutes_left(progress, stage))
     quarters = [planned - records / 4 / 9_000 / 60 * quarter for quarter in range(1, 5)]
@@ -239,7 +239,7 @@ def test_a_run_that_is_gone_on_with_has_its_stores_to_fill_again() -> None:
     *done, _ = _all(stage, "sqlite")
     fresh = _minutes_left(_progress(stage, []), stage)
     resumed = _minutes_left(_progress(stage, [*done, *_all(stage, "zookeeper")]), stage)
-    # One of two stores, for a single load.
+    # One of two stores has to be filled, for a single load.
     assert resumed == pytest.approx(fresh / 2, abs=2.0)
 
 

@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench migrate` runs whole migrations beside changes, and tells what hubs would have waited."""
+"""Prove that `hedwig-bench migrate` runs whole migrations beside changes, and reports the wait of hubs."""
 
 from pathlib import Path
 

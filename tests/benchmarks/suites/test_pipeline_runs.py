@@ -1,4 +1,4 @@
-"""Prove that `hedwig-bench pipeline` runs whole jobs, one on what the other has left, and believes them nothing."""
+"""Prove that `hedwig-bench pipeline` runs whole jobs, each on the output of the last, and checks their results."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def test_a_job_that_does_not_end_is_a_wall_and_leaves_no_process(tmp_path: Path)
 
 
 def test_memory_of_a_tree_counts_children_and_what_they_share_once() -> None:
-    # Both end when their standard input does.
+    # Both processes end when their standard input does.
     program = "import os, sys; held = b'x' * (64 << 20); os.fork(); print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -105,7 +105,7 @@ def test_two_generators_share_a_load(tmp_path: Path) -> None:
 
 
 def test_a_hub_that_runs_already_is_measured_again_and_again(tmp_path: Path) -> None:
-    """Subscriptions must be new each time, so each time uses names of its own."""
+    """Subscriptions must be new each time, so each measurement uses its own names."""
     workload = Workload(
         name="subscribe", mix={Operation.SUBSCRIBE.value: 1.0}, topics=5, in_flight=10, operations=20, seconds=60.0
     )

@@ -1,4 +1,4 @@
-"""Prove that the same hub is measured with its metadata in stores of many topics, and what its cases are made of."""
+"""Prove that one hub is measured with its metadata in stores of many topics, and what its cases consist of."""
 
 import signal
 import subprocess
@@ -68,12 +68,12 @@ def _check_one(each: Measurement) -> None:
     if each.workload.operations:
         assert timed == SIZES.sample
     if each.workload.is_open_loop:
-        # The last ones may finish after the time in which they should have begun.
+        # The last operations may finish after the time in which they should have begun.
         assert 0 < each.count <= timed
     elif each.workload.is_bounded:
         assert each.count == timed
     else:
-        # A window of time: those under way when it begins are only counted, those when it ends are only timed.
+        # In a window of time, operations that began before it are only counted; those that end after it are only timed.
         assert each.count > 0
         assert abs(each.count - timed) <= each.workload.in_flight
     assert each.values["stores_cores"] >= 0

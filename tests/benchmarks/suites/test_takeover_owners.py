@@ -1,4 +1,4 @@
-"""Prove that the owners of a storm's topics are those that were written."""
+"""Prove that the topics of a storm have the owners that were written."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_owners_are_written_in_turn_and_read_back(tmp_path: Path) -> None:
         assert [len(own) for own in written.topics.values()] == [300] * 3
         assert sorted(topic for own in written.topics.values() for topic in own) == list(range(100, 1_000))
         assert await read_owners(url, "storm", range(1_100)) == written
-        # As when the answer to a batch was lost: what is there is right.
+        # As after a lost answer to a batch: the records that are there are right.
         assert await write_owners(url, "storm", range(100, 1_000), HUBS) == written
 
     asyncio.run(owners())

@@ -1,4 +1,4 @@
-"""Prove that a takeover storm is told as it was: who was away how long, what others felt, in which phase."""
+"""Prove that a takeover storm is reported as it was: downtimes, the effect on other topics, and their phases."""
 
 import json
 from typing import Final
@@ -9,7 +9,7 @@ MS: Final = 1_000_000
 S: Final = 1_000 * MS
 LOST_NS: Final = 10 * S
 NEAR: Final = 0.002
-"""Of three digits."""
+"""The precision of three digits."""
 
 
 def _near(us: int, ms: float) -> bool:

@@ -34,12 +34,12 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
     (measurement,) = result.measurements
     assert measurement.wall is None, measurement.wall
     values, histograms = measurement.values, measurement.histograms
-    # About a third each: so few that a hub has none would be no accident.
+    # Each hub has about a third, so few that a hub with none would be no accident.
     assert 0 < values["used_of_killed"] < USED
     assert 0 < values["asked_of_killed"] < TOPICS - USED
     assert histograms["served"].count == values["used_of_killed"] + values["asked_of_killed"]
     assert values["not_served"] == values["unfinished_topics"] == 0
-    # Nobody takes a topic over before its hub must have stopped; after that, all are.
+    # No hub takes a topic over before the killed hub must have stopped. In the end all topics are served.
     assert histograms["served"].percentile_us(0) > 0
     assert values["all_served_s"] >= histograms["served"].percentile_us(50) / 1e6
     assert histograms["delivered"].count > 0

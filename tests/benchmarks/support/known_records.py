@@ -1,4 +1,4 @@
-"""A client of records with known delays, and true compare-and-set: what a load measures on it is known before."""
+"""A client of records with known delays and true compare-and-set: tests know beforehand what a load measures on it."""
 
 import asyncio
 

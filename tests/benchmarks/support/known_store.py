@@ -20,9 +20,9 @@ R = TypeVar("R")
 
 
 class KnownStore:
-    """Answers reads after `read_s`, writes and deletes after `write_s`; what is due in a stall, at its end.
+    """Answers reads after `read_s`, writes and deletes after `write_s`; an answer due in a stall, at its end.
 
-    stalls: (from, to) in seconds since the store was made. fails: tells whether an operation on a record fails.
+    stalls: (from, to) in seconds since the store was made. fails: returns whether an operation on a record fails.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class _KnownTable(Generic[R]):
         self._last = 0
 
     async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
-        del deadline  # It is soon done.
+        del deadline  # The read is over soon.
         await self._wait(key, self._read_s)
         return self.held.get(key)
 

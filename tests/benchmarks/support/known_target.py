@@ -1,4 +1,4 @@
-"""A target with known delays, stalls and failures: what a load measures on it is known before."""
+"""A target with known delays, stalls and failures: tests know beforehand what a load measures on it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ __all__ = ["KnownTarget", "measured"]
 
 
 class KnownTarget:
-    """Answers each operation `delay_s` after it began; but nothing during a stall, all that is due then at its end.
+    """Answers each operation `delay_s` after its begin. Answers due in a stall come at its end.
 
-    delays: what single operations take instead. stalls: (from, to) in seconds since the first operation. fails: tells
-    the error of an operation. answers: tells whether it is answered at all. receptions: so often each message arrives,
-    `delay_s` apart, after its answer. lost_after: after so many operations the hub is gone. refuses: how often an
-    operation is refused before its answer, evenly until that.
+    delays: the delays of single operations, instead of `delay_s`. stalls: (from, to) in seconds since the first
+    operation. fails: returns the error of an operation. answers: returns whether an operation is answered at all.
+    receptions: how often each message arrives, `delay_s` apart, after its answer. lost_after: the hub is gone after N
+    operations. refuses: how often an operation is refused before its answer, evenly until then.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class KnownTarget:
 def measured(
     workload: Workload, target: KnownTarget, *, share: int = 0, shares: int = 1, early_s: float = 0.0
 ) -> Summary:
-    """Return what a load measures on a target, in virtual time, on a loop whose sleeps end `early_s` too early."""
+    """Return what a load measures on a target in virtual time, on a loop whose sleeps end `early_s` too early."""
     time = VirtualTime(early_s)
 
     async def run() -> Summary:

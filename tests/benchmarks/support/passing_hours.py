@@ -1,4 +1,4 @@
-"""Hours that pass in a moment, for what is sampled in them."""
+"""Hours that pass in a moment, for samplers that run during them."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -11,9 +11,9 @@ _BEGAN_S: Final = 1_000.0
 
 
 class PassingHours:
-    """A clock that goes on by `interval_s` with each sample; put in place of a module's `time`.
+    """A clock that advances by `interval_s` with each sample; tests put it in place of a module's `time`.
 
-    seconds: since the first sample. all_s: at the last one.
+    seconds: the time since the first sample. all_s: the time at the last one.
     """
 
     def __init__(self, interval_s: float, *, hours: float) -> None:
@@ -30,11 +30,11 @@ class PassingHours:
         return round((_BEGAN_S + self.seconds) * _SECOND_NS)
 
     def moments_ns(self, *shares: float) -> list[int]:
-        """Return the moments after these shares of all the time."""
+        """Return the moments after these shares of the whole time."""
         return [round((_BEGAN_S + share * self.all_s) * _SECOND_NS) for share in shares]
 
     def pass_by(self, sample: Callable[[], None]) -> int:
-        """Have all samples taken; return how many bytes these hold in the end."""
+        """Take all samples; return how many bytes they hold at the end."""
         tracemalloc.start()
         try:
             before, _ = tracemalloc.get_traced_memory()

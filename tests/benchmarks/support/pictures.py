@@ -1,4 +1,4 @@
-"""What is to be seen in the pictures of a report."""
+"""Measures the pictures of a report."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,7 +17,7 @@ def picture(chart: Chart) -> Image.Image:
 
 
 def share(image: Image.Image, colour: Sequence[int]) -> float:
-    """Return which share of a picture is nearly of a colour."""
+    """Return the share of a picture that is nearly of this colour."""
     counts = image.convert("RGB").getcolors(image.width * image.height)
     assert counts is not None
     total = 0

@@ -1,4 +1,4 @@
-"""What processes a run has left behind."""
+"""Finds the processes that a run left behind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Results of small runs, as they were recorded: what reports and comparisons are tested on."""
+"""Recorded results of small runs, on which reports and comparisons are tested."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def three_backends() -> Result:
 
 
 def changed(path: Path, into: Path, change: Callable[[Measurement], Measurement | None]) -> Path:
-    """Write a result again with other measurements; None leaves one out."""
+    """Write a result again with changed measurements. If `change` returns None, the measurement is left out."""
     result = Result.read(path)
     found = [change(each) for each in result.measurements]
     result.measurements = [each for each in found if each is not None]
@@ -32,7 +32,7 @@ def changed(path: Path, into: Path, change: Callable[[Measurement], Measurement 
 
 
 def wall(measurement: Measurement, why: str) -> Measurement:
-    """Return a measurement as if it had met a wall at once."""
+    """Return a measurement that met a wall at once."""
     return Measurement(
         workload=measurement.workload,
         driver=measurement.driver,

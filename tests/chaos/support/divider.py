@@ -1,7 +1,7 @@
 """A network that can be parted: TCP connections through it stand still, in one direction or both, until it is healed.
 
-Nothing is reset and nothing is lost: what is sent meanwhile waits, in this process and in the kernel, and arrives when
-the network is whole again, as segments do that TCP sends anew. New connections are made, and then hear nothing.
+No connection is reset and no data is lost. Data sent meanwhile waits in this process and in the kernel. It arrives when
+the network is whole again, like segments that TCP retransmits. New connections are accepted, but receive nothing.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Way(Flag):
 
 
 class Divider:
-    """Forwards each of some addresses of loopback, in the event loop that it was entered in.
+    """Forwards to each of some addresses of loopback, in the event loop that it was entered in.
 
     `held` counts the chunks that waited, `opened` the connections that were made.
     """
@@ -73,13 +73,13 @@ class Divider:
         return {int(address.rpartition(":")[2]): self.at(address) for address in self._addresses}
 
     def part(self, way: Way) -> None:
-        """Let nothing through any more in these directions."""
+        """Hold all data in these directions from now on."""
         for direction, event in self._open.items():
             if direction in way:
                 event.clear()
 
     def heal(self) -> None:
-        """Let everything through, also what waited."""
+        """Let all data through, including held data."""
         for event in self._open.values():
             event.set()
 
@@ -91,14 +91,14 @@ class Divider:
         try:
             await self._serve(address, reader, writer)
         except asyncio.CancelledError:
-            return  # The end of the test; the task of a connection has nobody to tell.
+            return  # The test has ended; no code waits for the task of a connection.
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
 
     async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = address.rpartition(":")
-        # A new connection does not come about either while its first segment is lost.
+        # A new connection to the server is not made either, as if its first segment were lost.
         await self._open[Way.TO_SERVER].wait()
         try:
             server_reader, server_writer = await asyncio.open_connection(host, int(port))
@@ -115,7 +115,7 @@ class Divider:
             await end_all(pumps)
 
     async def _pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward in one direction until either end closes; while the network is parted, no end is heard of."""
+        """Forward in one direction until either end closes; a close is not noticed while the network is parted."""
         event = self._open[way]
         try:
             while True:

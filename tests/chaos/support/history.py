@@ -1,4 +1,4 @@
-"""What happened in one run: what clients asked, were told and got, which faults there were, and what hubs claimed."""
+"""What happened in one run: requests, answers and deliveries of clients, faults, and claims of hubs."""
 
 import json
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ _PUBLISH: Final = "Publish"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request of our client to one hub: the status that was answered, or the class of the error that came of it.
+    """One request of our client to one hub: the status of the answer, or the class of the error.
 
-    `text` is what was said of it, in a redirect the other hub's address; `local` the id that a publish was told.
-    `request` is the same for all attempts that one request of the application led to, one after the other;
-    `should_claim` says whether the hub was asked to own the topic, since another hub had been asked before.
+    `text` is the text of the answer, in a redirect the other hub's address. `local` is the id of a publish.
+    `request` is the same for all attempts of one request of the application. `should_claim` says whether the client
+    asked the hub to own the topic, since another hub had redirected it.
     """
 
     topic: bytes
@@ -37,12 +37,12 @@ class Attempt:
 
 @dataclass(slots=True)
 class Fault:
-    """Something that was done to servers, from when to when, and until when they answered again.
+    """A fault of servers: what was done, when it began and ended, and when all servers answered again.
 
-    `clock_from` is from when on topics had to be served again within `limit_s`: for a hub that was killed since then,
-    after any other fault since every server answered. `served_s` is how long that took for the slowest of `topics`.
-    For `starved_s` of it a hub, or the clients, stood in line for a processor, which does not count. `slowest` is one
-    of the topics that took that long, `late` are those that were not served even much later.
+    From `clock_from` on, topics had to be served again within `limit_s`. For a hub that stayed killed that is the kill,
+    for any other fault the moment when every server answered. `served_s` is how long that took for the slowest of
+    `topics`. For `starved_s` of it a hub, or the clients, waited for a processor, which does not count. `slowest` is
+    one of the topics that took that long. `late` are topics that were not served even much later.
     """
 
     what: str
@@ -59,7 +59,7 @@ class Fault:
     late: tuple[str, ...] = ()
 
     def line(self, origin: float) -> str:
-        """Return it as a line of the log."""
+        """Return the fault as a line of the log."""
         over_s, answered_s = self.ended - self.began, self.answered - self.began
         lines = (
             f"{self.began - origin:7.2f} s  {self.what}; over after {over_s:.2f} s",
@@ -79,10 +79,10 @@ class ChaosHistory(DeliveryHistory):
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
-    """What clients of ours dropped, since no hub should have delivered it; in words."""
+    """Deliveries that our clients dropped, since no hub should have sent them; in words."""
 
     def acknowledgements(self) -> list[Acknowledgement]:
-        """Return which hub acknowledged what; of other clients than ours that is not known."""
+        """Return which hub acknowledged which publish; this is known only for our own clients."""
         return [
             Acknowledgement(each.topic, each.hub, each.local, each.sent, each.ended)
             for each in self.attempts
@@ -94,7 +94,7 @@ class ChaosHistory(DeliveryHistory):
         return sum(isinstance(each.outcome, Acknowledged) for each in self.publishes)
 
     def write(self, path: Path, topics: Iterable[bytes]) -> None:
-        """Write down all that concerns some topics, a JSON object a line, in the order of time."""
+        """Write all records of some topics to a file, in the order of time, one JSON object a line."""
         chosen = set(topics)
         facts: list[tuple[float, dict[str, object]]] = []
         for publish in self.publishes:

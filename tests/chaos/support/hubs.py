@@ -1,4 +1,4 @@
-"""The hubs of a cluster, each a process of its own on real servers, and what they leave behind."""
+"""The hubs of a cluster, each a process of its own on real servers, and the records that they write."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tests.hub.support.running import RunningHub
 __all__ = ["SESSION_S", "Detour", "Hubs", "hubs_on"]
 
 SESSION_S: Final = 6.0
-"""How long a hub that was killed is believed alive."""
+"""How long the other hubs take a killed hub for alive."""
 
 _REGIONS: Final = 3
 _numbers: Final = itertools.count(1)
@@ -32,7 +32,7 @@ _numbers: Final = itertools.count(1)
 _SETTINGS: Final = (
     f"cluster.session_timeout_s={SESSION_S:g}",
     "cluster.placement=uniform",
-    # A hub that came back is worth killing again only once it has topics.
+    # A restarted hub is worth killing again only once it owns topics.
     "cluster.rebalance_interval_s=10",
     "cluster.rebalance_tolerance=0.3",
     "cluster.rebalance_topics_max=100",
@@ -71,7 +71,7 @@ class Hubs:
         self.hubs: dict[str, RunningHub] = {}
         self.pids: list[int] = []
         self.processes: dict[str, str] = {}
-        """The address of the hub that each process was, by its name in the records."""
+        """The hub address of each process, by the name of the process in the records."""
         source = random.Random()
         given = {setting.partition("=")[0] for setting in settings}
         common = [each for each in _SETTINGS if each.partition("=")[0] not in given]
@@ -117,11 +117,11 @@ class Hubs:
         os.kill(self.hubs[name].pid, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a frozen hub go on."""
+        """Resume a frozen hub."""
         os.kill(self.hubs[name].pid, signal.SIGCONT)
 
     def heal(self) -> None:
-        """Let frozen hubs go on, and start those that have ended."""
+        """Resume frozen hubs, and start those that have ended."""
         for name, hub in self.hubs.items():
             if hub.is_running:
                 self.resume(name)
@@ -129,11 +129,11 @@ class Hubs:
                 self.start(name)
 
     def calls(self) -> list[CasOperation]:
-        """Return all calls on owner records that the hubs made, of every start of theirs."""
+        """Return all calls on owner records by all processes of the hubs."""
         return read_recorded(sorted(self.records.glob("*.record")))
 
     def close(self) -> None:
-        """End all."""
+        """End all hubs."""
         for hub in self.hubs.values():
             if hub.is_running:
                 with contextlib.suppress(ProcessLookupError):

@@ -29,7 +29,7 @@ _HEAP_MB: Final = 192
 _ANSWER_S: Final = 6.0
 _LISTEN_S: Final = 0.5
 _STUCK_S: Final = 8.0
-"""An application that gets nothing for so long, though there is something, opens its subscription anew."""
+"""An application that receives nothing for this time, though there are messages, opens its subscription again."""
 _RETRY_S: Final = 0.5
 _PROPERTIES: Final[dict[str, Value]] = {
     "subscription_channel_sharing_enabled": True,
@@ -40,7 +40,7 @@ _PROPERTIES: Final[dict[str, Value]] = {
 
 
 class JavaLoad:
-    """Java publishers and subscribers of one run, who write into the history of `load`."""
+    """Java publishers and subscribers of one run, which write into the history of `load`."""
 
     def __init__(self, driver: JavaClientDriver, load: Workload, hubs: Sequence[str], source: random.Random) -> None:
         self._driver = driver
@@ -52,19 +52,19 @@ class JavaLoad:
         self._enough = asyncio.Event()
 
     def publisher(self, topic: bytes, think_s: float) -> None:
-        """Begin to publish to a topic, one message after the other."""
+        """Start a publisher to a topic, which sends one message after the other."""
         self._tasks.append(asyncio.create_task(self._publish(topic, think_s, self._source.randrange(len(self._hubs)))))
 
     def subscriber(self, topic: bytes, name: str) -> None:
-        """Begin to be a subscriber of a topic."""
+        """Start a subscriber of a topic."""
         self._tasks.append(asyncio.create_task(self._follow(topic, name, self._source.randrange(len(self._hubs)))))
 
     def end_publishers(self) -> None:
-        """Publish no more."""
+        """End all publishers."""
         self._enough.set()
 
     async def close(self) -> None:
-        """End everything."""
+        """End all publishers and subscribers."""
         try:
             await end_all(self._tasks)
         finally:
@@ -92,7 +92,7 @@ class JavaLoad:
                 local = await self._call(partial(client.publish, topic, body, deadline_s=_ANSWER_S))
                 assert local is not None, "an acknowledgement without an id"
             except (JavaError, TimeoutError):
-                # Its exceptions do not tell for certain whether a message was sent.
+                # The Java client's exceptions do not tell for certain whether a message was sent.
                 outcome = Unknown()
             else:
                 outcome = Acknowledged(local)
@@ -108,7 +108,7 @@ class JavaLoad:
     async def _follow(self, topic: bytes, name: str, first: int) -> None:
         inbox = _Inbox(self._load, topic, name)
         self._load.seen(topic, name, 0)
-        # A subscription may exist since the first attempt to make it.
+        # The subscription may exist since the first attempt to make it.
         asked = time.monotonic()
         while True:
             client = await self._client(first)
@@ -120,7 +120,7 @@ class JavaLoad:
                 asked = time.monotonic()
                 await self._receive(subscription, inbox)
                 await self._close(client)
-                # What its application was given before the end was consumed.
+                # Messages that the application received before the end were consumed.
                 while subscription.waiting:
                     inbox.take(*await self._call(partial(subscription.take, 1, _LISTEN_S)))
             except (JavaError, TimeoutError):
@@ -144,7 +144,7 @@ class JavaLoad:
 
 
 class _Inbox:
-    """What a Java subscriber got. Its client reconnects by itself, which shows as ids that go back."""
+    """The messages of a Java subscriber. Its client reconnects by itself, which shows as ids that go back."""
 
     def __init__(self, load: Workload, topic: bytes, name: str) -> None:
         self.topic = topic
@@ -153,12 +153,12 @@ class _Inbox:
         self._session = Session(topic, name, 0.0, 0.0)
 
     def begin(self, asked: float) -> None:
-        """Begin a session that was asked for at a time."""
+        """Begin a session that was requested at that time."""
         self._session = Session(self.topic, self.name, asked, time.monotonic())
         self._load.history.sessions.append(self._session)
 
     def take(self, message: Received) -> None:
-        """Write a message down. It is consumed by the client as soon as it is handled."""
+        """Record a message. The client consumes it as soon as the application has handled it."""
         now = time.monotonic()
         if self._session.deliveries and message.local <= self._session.deliveries[-1][0]:
             self.begin(now)

@@ -1,7 +1,7 @@
-"""Our client, with a record of everything that it asks of which hub, and of everything that is delivered to it.
+"""Our client, with a record of all its requests, the hubs that it sends them to, and its deliveries.
 
-What the record shows is what came over the wire: also what the client keeps from its application, such as redirects,
-and messages that come again after a reconnect.
+The record shows what came over the wire. That includes redirects, and messages repeated after a reconnect, which the
+client hides from its application.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _requests: Final = itertools.count(1)
 
 
 class RecordedClient(HedwigClient):
-    """A client that writes down what it asks, and what it is told and sent."""
+    """A client that records its requests, answers and deliveries."""
 
     def __init__(self, options: ClientOptions, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
         """`seen` is called with each delivery: its session, and its id."""
@@ -36,7 +36,7 @@ class RecordedClient(HedwigClient):
 
 
 class _RecordedRoutes(Routes):
-    """Routes that write down every attempt."""
+    """Routes that record every attempt."""
 
     def __init__(self, options: ClientOptions, history: ChaosHistory) -> None:
         super().__init__(options)
@@ -77,7 +77,7 @@ class _RecordedRoutes(Routes):
 
 
 class _RecordedAttachments(Attachments):
-    """Attachments that make a session of every attempt to attach that the hub answers with SUCCESS."""
+    """Attachments that record a session for every attempt to attach that the hub answers with SUCCESS."""
 
     def __init__(
         self, options: ClientOptions, routes: Routes, history: ChaosHistory, seen: Callable[[Session, int], None]
@@ -95,12 +95,12 @@ class _RecordedAttachments(Attachments):
 
     async def _attach(self, subscription: Subscription, action: Subscribe) -> Attachment:  # type: ignore[override]
         tap = Tap(subscription, self._history, self._seen)
-        # A channel that serves a subscription needs of it what the tap passes on, and nothing else.
+        # The channel that serves a subscription uses only what the tap passes on.
         return _RecordedAttachment(await super()._attach(cast(Subscription, tap), action), tap)
 
 
 class Tap:
-    """A subscription as the channel knows it that serves it; the history gets its session as the hub answers."""
+    """A subscription as its channel sees it; the history gets its session when the hub answers."""
 
     def __init__(self, subscription: Subscription, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
         self.topic = subscription.topic
@@ -131,7 +131,7 @@ class Tap:
 
 
 class _RecordedAttachment:
-    """An Attachment that writes down what is consumed."""
+    """An Attachment that records consumed messages."""
 
     def __init__(self, attachment: Attachment, tap: Tap) -> None:
         self.preferences: SubscriptionPreferences = attachment.preferences

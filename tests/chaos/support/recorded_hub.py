@@ -1,10 +1,10 @@
-"""A hub as `hedwig-hub` runs it, with additions: a record of what it is told of ownership, detours, a stopped clock.
+"""A hub as `hedwig-hub` runs it, with additions: a record of its calls on ownership, detours, a stopped clock.
 
     python -m tests.chaos.support.recorded_hub ARGUMENTS_OF_HEDWIG_HUB
 
 Environment: CHAOS_RECORDS is a directory, where each registration of a hub gets a file of its own; CHAOS_ROUTES is a
 JSON object of ports of region servers and bookies, each with the host:port where this hub reaches it instead. With
-CHAOS_STOPPED_CLOCK its liveness is proven by a clock that stands still, so it never stops serving by itself.
+CHAOS_STOPPED_CLOCK the hub counts its lease by a stopped clock, so it never stops serving by itself.
 """
 
 import itertools
@@ -73,7 +73,7 @@ async def _open_recorded(url: str, options: StoreOptions) -> MetadataStore:
     numbers = itertools.count()
 
     def recorded(manager: TopicOwnershipManager) -> RecordedOwnership:
-        # Closed with the process.
+        # The end of the process closes it.
         return RecordedOwnership(manager, process, Path(os.environ[RECORDS]) / f"{process}-{next(numbers)}.record")
 
     leased = store.leased

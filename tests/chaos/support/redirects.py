@@ -1,12 +1,13 @@
-"""Redirects have a reason: the judgement from what clients were told, and from what hubs had seen of owner records.
+"""Redirects have a reason: the check from the answers to clients, and from the hubs' reads of owner records.
 
-A hub redirects to another one because a look at the owner record showed that one as the owner, or because the record
-showed nobody that lives and it chose that one. A client that asks here first may be told from memory, for as long as
-owners are kept. One that was sent here must not be sent on by choice nor from memory, or two hubs might send it to and
-fro: only to the owner, unless this hub has just given the topic up (or is drained, which no hub is here).
+A hub redirects to another hub for one of two reasons: a look at the owner record showed that hub as the owner, or it
+showed no live owner, and the hub chose that one. A client that asks a hub first may be redirected from memory, for as
+long as the hub remembers owners. A client that was sent to a hub must not be sent on by choice nor from memory, or two
+hubs might send it to and fro. It may only be sent to the owner, unless the hub has just released the topic (or is
+drained, which no hub is here).
 
-Which look a redirect came of is not known, so any will do that can be it: not begun after the answer, not forgotten for
-another look at the same topic before the question was sent, and not older than a look-up, and then memory, lasts.
+The look behind a redirect is not known, so any possible look will do. It did not begin after the answer. No other look
+at the same topic replaced it before the request was sent. It is not older than a look-up, and then memory, lasts.
 """
 
 import math
@@ -25,18 +26,18 @@ __all__ = ["Glance", "baseless_redirects", "glances_of", "long_chains"]
 
 _REDIRECTED: Final = "NOT_RESPONSIBLE_FOR_TOPIC"
 _KEPT_S: Final = 10.0
-"""For how long owners are remembered (`cluster.owners_kept_s`), and given up topics left to others."""
+"""How long a hub remembers owners (`cluster.owners_kept_s`), and leaves topics that it released to other hubs."""
 _LOOKUP_S: Final = 20.0
-"""What a look-up takes at most, after its look too: a question to ZooKeeper, for 10 s, of a hub that may be paused."""
+"""The most that a look-up takes, also after its look: a request to ZooKeeper, of 10 s, by a hub that may be paused."""
 _NS: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A call of a hub on the owner record of a topic. `ended` is infinite if it never did, as far as is known.
+    """A call of a hub on the owner record of a topic. `ended` is infinite if no end of it is known.
 
-    `is_shown`: whether it showed the record, with `owner`, None for nobody, who surely lived until `lived` at least.
-    `is_release`: whether it was to delete it.
+    `is_shown`: whether it showed the record, with `owner`, or None without one. The owner surely lived until `lived`.
+    `is_release`: whether the call was to delete the record.
     """
 
     topic: bytes
@@ -50,9 +51,9 @@ class Glance:
 
 
 def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> list[Glance]:
-    """Return recorded calls as those of hubs. `hubs` has the address of the hub that each process was."""
+    """Return recorded calls as glances of hubs. `hubs` has the hub address of each process."""
     calls = list(calls)
-    # A hub begins no claim in the name of a registration that is over; one that it has begun takes a while.
+    # A hub begins no claim under a registration that is over, but a claim that it has begun takes a while.
     lived: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)
     for call in calls:
         if isinstance(call.input, cas.Write):
@@ -83,7 +84,7 @@ def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> li
 
 
 def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], hubs: Iterable[str]) -> list[str]:
-    """Return the redirects that no hub that does as it should can have given, in words; `hubs` are all addresses."""
+    """Return the redirects that no correct hub can have given, in words; `hubs` are the addresses of all hubs."""
     seen: defaultdict[tuple[bytes, str], list[Glance]] = defaultdict(list)
     for glance in glances:
         seen[glance.topic, glance.hub].append(glance)
@@ -98,7 +99,7 @@ def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], h
 
 
 def long_chains(attempts: Iterable[Attempt], redirects_max: int) -> list[str]:
-    """Return the requests that our client took to more hubs, one after the other, than it may, in words."""
+    """Return the requests that our client sent to more hubs, one after the other, than it may, in words."""
     chains: defaultdict[int, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         chains[attempt.request].append(attempt)
@@ -115,7 +116,7 @@ def _whom(attempt: Attempt) -> str:
 
 
 def _what_is_wrong(attempt: Attempt, glances: Sequence[Glance], known: set[str]) -> str:
-    """Say what is wrong with a redirect; nothing if it can be right."""
+    """Return what is wrong with a redirect; an empty text if it can be right."""
     to = _spelt(attempt.text)
     if to == attempt.hub:
         return "which is itself"
@@ -127,10 +128,10 @@ def _what_is_wrong(attempt: Attempt, glances: Sequence[Glance], known: set[str])
 
 
 def _possible(attempt: Attempt, glances: Sequence[Glance]) -> Iterator[Glance]:
-    """Return the looks that the answer may have come of."""
+    """Yield the looks that the answer may be based on."""
     for glance in glances:
         if glance.is_shown and glance.began <= attempt.ended:
-            # With each look at a topic, what was known of it before is forgotten.
+            # Each look at a topic replaces what the hub knew of it before.
             later = (each for each in glances if glance.ended <= each.began and each is not glance)
             if not any(each.ended <= attempt.sent for each in later):
                 yield glance
@@ -140,7 +141,7 @@ def _explains(glance: Glance, attempt: Attempt, to: str, glances: Sequence[Glanc
     age_s = attempt.sent - glance.ended
     if glance.owner == to:
         return age_s <= (_LOOKUP_S if attempt.should_claim else _LOOKUP_S + _KEPT_S)
-    # Nobody was the owner, or one that may have been dead: it was chosen.
+    # There was no owner, or one that may have been dead: the hub chose the other one.
     may_choose = not attempt.should_claim or _had_given_up(glance, glances)
     return age_s <= _LOOKUP_S and glance.lived <= attempt.ended and may_choose
 
@@ -156,5 +157,5 @@ def _address(owner: Hashable) -> str:
 
 
 def _spelt(address: str) -> str:
-    """Return an address as clients spell it, which know of no TLS port where there is none."""
+    """Return an address as clients write it, which leave out the TLS port where there is none."""
     return str(HubAddress.parse(address))

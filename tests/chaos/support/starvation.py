@@ -1,4 +1,4 @@
-"""How long processes stood in line for a processor: what they did late for that reason is not their doing."""
+"""How long processes waited for a processor. They are not to blame for what was late for that reason."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,14 +11,14 @@ _NS: Final = 1e-9
 
 
 def waits_s(pids: Iterable[int]) -> Mapping[int, float]:
-    """Return for how long the main thread of each process was ready to run, and did not, since its start.
+    """Return for how long the main thread of each process was ready to run, and did not run, since its start.
 
-    Without those that have ended; empty where the system does not tell.
+    It leaves out processes that have ended. It is empty on systems that do not report this.
     """
     found = {}
     for pid in pids:
         try:
-            # Of the three numbers: time on a processor, time in line for one, both in ns, and how often.
+            # The three numbers: time on a processor and time waiting for one, both in ns, and how often it ran.
             found[pid] = int((_PROC / str(pid) / "schedstat").read_text().split()[1]) * _NS
         except (OSError, ValueError, IndexError):
             continue
@@ -26,5 +26,5 @@ def waits_s(pids: Iterable[int]) -> Mapping[int, float]:
 
 
 def waited_most_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """Return how long the process that waited most did so between two looks."""
+    """Return the longest wait of any process between two looks."""
     return max((after[pid] - before.get(pid, 0.0) for pid in after), default=0.0)

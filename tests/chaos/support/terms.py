@@ -1,11 +1,12 @@
-"""At most one hub acknowledges publishes for a topic at a time: the judgement from ids, times and claims.
+"""At most one hub acknowledges publishes for a topic at a time: the check from ids, times and claims.
 
-A term is what a hub owns a topic for, from one claim to the next one of anybody. Claims are changes of one record by
-compare-and-set. One over a version began after all claims before it took effect, since one of them, or a release, left
-that version or the one that it replaced. One of a topic without an owner knows nothing of them: it may have waited in
-the network while others claimed and released, and took effect at any time until it was answered. Ids of a topic go up
-from term to term. So each acknowledgement must have a term of the hub that gave it, whose claim had begun by then, and
-terms must not go back as ids go up: a hub that acknowledges again after another has done so has claimed again.
+A term is the time for which a hub owns a topic, from its claim to the next claim of any hub. Claims are changes of one
+record by compare-and-set. A claim over a version began after all claims before it took effect, since one of them, or a
+release, left that version or the one that it replaced. A claim of a topic without an owner does not depend on them. It
+may have waited in the network while others claimed and released, and took effect at any time until it was answered.
+
+Ids of a topic go up from term to term. So each acknowledgement must have a term of its hub, whose claim had begun by
+then. Terms must not go back as ids go up: a hub that acknowledges again after another one has claimed again.
 """
 
 import math
@@ -39,7 +40,7 @@ class Acknowledgement:
 class Term:
     """A hub claimed a topic at `began` at the earliest. No claim that began after `until` came before it.
 
-    `until` is `began` of a claim over a version; of a topic without an owner, it is the end of the claim.
+    For a claim over a version, `until` is `began`. For a claim of a topic without owner, it is the end of the claim.
     """
 
     topic: bytes
@@ -49,7 +50,7 @@ class Term:
 
 
 def terms_of(calls: Iterable[cas.CasOperation]) -> list[Term]:
-    """Return the claims among recorded calls that took effect, or may have."""
+    """Return the claims among recorded calls that took effect, or may have taken effect."""
     terms = []
     for call in calls:
         if isinstance(call.input, cas.Write) and (
@@ -58,7 +59,7 @@ def terms_of(calls: Iterable[cas.CasOperation]) -> list[Term]:
             owner, topic = call.input.value, call.key
             assert isinstance(owner, Owner)
             assert isinstance(topic, bytes)
-            # As clients spell it, which know of no TLS port where there is none.
+            # Write the address as clients do, which leave out the TLS port where there is none.
             began = until = call.start * _NS
             if call.input.at is cas.NEW:
                 until = math.inf if call.output is Unanswered.UNKNOWN else call.end * _NS
@@ -67,7 +68,7 @@ def terms_of(calls: Iterable[cas.CasOperation]) -> list[Term]:
 
 
 def interleavings(acknowledgements: Iterable[Acknowledgement], terms: Iterable[Term]) -> list[str]:
-    """Return where hubs acknowledged publishes of one topic at the same time, in words; empty if all is well."""
+    """Return where hubs acknowledged publishes of one topic at the same time, in words; empty if they never did."""
     given: defaultdict[bytes, list[Acknowledgement]] = defaultdict(list)
     for each in acknowledgements:
         given[each.topic].append(each)
@@ -84,8 +85,8 @@ def interleavings(acknowledgements: Iterable[Acknowledgement], terms: Iterable[T
 class _Way(NamedTuple):
     """One order of terms that explains all acknowledgements so far.
 
-    `term` is the last of them, None before the first one, `past` are the others, `began` is when the last of their
-    claims to begin did.
+    `term` is the last of them, None before the first one. `past` are the others. `began` is the latest begin of all
+    their claims.
     """
 
     term: int | None
@@ -112,9 +113,9 @@ def _interleavings(given: Sequence[Acknowledgement], terms: Sequence[Term]) -> I
 
 
 def _further(way: _Way, given: Acknowledgement, terms: Sequence[Term]) -> Iterator[_Way]:
-    """Return how the order can go on."""
+    """Yield the orders that can follow, with the acknowledgement `given`."""
     if way.term is not None and terms[way.term].hub == given.hub:
-        # Whatever can follow on a further term of the same hub can follow on this one.
+        # Orders that can follow on a further term of the same hub can also follow on this one.
         yield way
         return
     past = way.past if way.term is None else way.past | {way.term}

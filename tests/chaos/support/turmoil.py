@@ -25,13 +25,13 @@ from tests.hub.support.running import HubNotServingError
 __all__ = ["LIMIT_S", "Healing", "Kind", "Turmoil", "too_slow"]
 
 LIMIT_S: Final = SESSION_S + 2.0
-"""Within this topics are served again."""
+"""The time within which topics must be served again."""
 
 _PATIENCE_S: Final = 30.0
-"""So long is waited beyond, to say how long it took."""
+"""The time to wait beyond the limit, to measure how long it took."""
 _HEALING_S: Final = 300.0
 _HBASE_S: Final = 75.0
-"""HBase that was restarted in an unlucky moment may wait for itself for ever; after so long it is started anew."""
+"""HBase restarted at an unlucky moment may wait for itself for ever. After this time it is started again."""
 _ROUND_S: Final = 0.05
 _LOOK_S: Final = 1.0
 _PROBED: Final = 24
@@ -41,7 +41,7 @@ Span: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A fault: to what kind of server, by what, and for how long; None: until others have taken over."""
+    """A fault: the kind of server, what is done to it, and for how long; None: until others have taken over."""
 
     server: str
     do: str
@@ -64,11 +64,11 @@ _KINDS: Final = (
     Kind("zookeeper", "pause", (0.5, 3.0)),
 )
 _LONG_KINDS: Final = (*_KINDS, Kind("zookeeper", "pause", (SESSION_S, SESSION_S + 3)))
-"""Also the one that ends every session there is. One of a server of HBase's or BookKeeper's lasts 4 s."""
+"""They include the fault that ends every session. A session of an HBase or BookKeeper server lasts 4 s."""
 
 
 class Healing:
-    """Makes servers well again, and says when every one answers, and how long topics then took."""
+    """Repairs servers, and measures when each of them answers, and how long topics then take."""
 
     def __init__(self, stack: DevServers, hubs: Hubs, load: Workload) -> None:
         self.stack = stack
@@ -76,11 +76,11 @@ class Healing:
         self._load = load
 
     async def all_answer(self) -> None:
-        """Start and resume what has to be, and wait until every server answers, HBase also for our tables."""
+        """Start and resume servers as needed, and wait until every server answers, HBase also for our tables."""
         deadline = time.monotonic() + _HEALING_S
         while True:
             try:
-                # A region server that was away for too long ends by itself, some time after it went on.
+                # A region server that was away for too long ends by itself, some time after it resumed.
                 await asyncio.to_thread(heal, self.stack, _HBASE_S)
                 await asyncio.to_thread(self.hubs.heal)
                 await self._read_metadata()
@@ -92,7 +92,7 @@ class Healing:
                 print(f"HBase is started anew: {str(exc).splitlines()[0]}")
                 await asyncio.to_thread(self._end_hbase)
             except HubNotServingError as exc:
-                # What it needs did not answer in time: HBase, say, whose session ended while ZooKeeper was away.
+                # A server that the hub needs did not answer in time, such as HBase after the end of its session.
                 if exc.returncode != ExitCode.UNAVAILABLE or time.monotonic() > deadline:
                     raise
                 print("a hub is started again, for what it needs did not answer")
@@ -102,7 +102,7 @@ class Healing:
             assert time.monotonic() < deadline, f"the servers do not all answer after {_HEALING_S:g} s"
 
     def ended(self) -> list[str]:
-        """Return the servers that do not run, paused ones too."""
+        """Return the servers that do not run, including paused ones."""
         return [each.name for each in self.stack.status() if each.state is not ServerState.RUNNING]
 
     def _end_hbase(self) -> None:
@@ -111,7 +111,7 @@ class Healing:
                 self.stack.kill(server.name)
 
     def _waits(self) -> Mapping[int, float]:
-        """Return for how long this process, with all clients, and each hub stood in line for a processor."""
+        """Return how long this process, with all clients, and each hub waited for a processor."""
         return waits_s([os.getpid(), *(hub.pid for hub in self.hubs.hubs.values() if hub.is_running)])
 
     async def _read_metadata(self) -> None:
@@ -125,9 +125,9 @@ class Healing:
             )
 
     async def measure(self, fault: Fault, clock_from: float) -> None:
-        """Have every topic published to, and write down how long since `clock_from` each takes to be served.
+        """Have all publishers publish, and record how long after `clock_from` each topic takes to be served.
 
-        A region server that was paused may end by itself seconds after it answered again. Then everything is healed
+        A region server that was paused may end by itself seconds after it answered again. Then all servers are healed
         first, and the clock begins once all answer.
         """
         load = self._load
@@ -168,21 +168,21 @@ def too_slow(faults: Iterable[Fault], origin: float) -> list[str]:
 
 
 class Turmoil:
-    """Does one thing after another to servers, and takes notes."""
+    """Causes one fault of servers after another, and records them."""
 
     def __init__(self, healing: Healing, load: Workload, source: random.Random, *, is_long: bool = False) -> None:
         self._healing = healing
         self._stack = healing.stack
         self._hubs = healing.hubs
         self._load = load
-        # Of its own: what others draw meanwhile does not change the faults.
+        # A source of its own, so that the draws of others do not change the faults.
         self._source = random.Random(source.randrange(1 << 60))
         self._kinds_of_run = _LONG_KINDS if is_long else _KINDS
         self._deck: list[Kind] = []
         self.kinds: Counter[str] = Counter()
 
     async def run(self, seconds: float, *, at_once: float = 0.0) -> None:
-        """Go on for so long. `at_once`: the share of faults during which there is another one."""
+        """Cause faults for `seconds`. `at_once`: the share of faults during which there is another one."""
         began = time.monotonic()
         end = began + seconds
         while time.monotonic() < end:
@@ -193,11 +193,11 @@ class Turmoil:
             await asyncio.sleep(self._source.uniform(0.2, 2.0))
 
     def _next(self) -> Kind:
-        """Return the next kind of fault: all of them in turn, in another order each time."""
+        """Return the next kind of fault: all of them in turn, in a new order each time."""
         if not self._deck:
             first, *others = self._kinds_of_run
             self._source.shuffle(others)
-            # No run without the kill of a hub, however few faults the machine has time for.
+            # Take the kill of a hub first, so that every run has one, even if a slow machine has time for few faults.
             self._deck = [*others, first]
         return self._deck.pop()
 
@@ -209,7 +209,7 @@ class Turmoil:
         began = time.monotonic()
         healing = self._healing
         if kind.span is None:
-            # The stores are well, so others take over within the session and a little.
+            # The stores work, so other hubs take over soon after the session's end.
             fault.what = f"{fault.what}, and come back once its topics are served"
             await healing.measure(fault, fault.began)
             fault.ended = time.monotonic()
@@ -234,8 +234,8 @@ class Turmoil:
         try:
             await harm
         except DevError:
-            # A region server whose session ended while it, or ZooKeeper, was away ends by itself, whenever it hears
-            # of that. Then the fault is that it is gone.
+            # If the session of a region server ended while it, or ZooKeeper, was away, the server ends by itself when
+            # it learns of that. Then the fault is that it is gone.
             if name not in await asyncio.to_thread(self._healing.ended):
                 raise
             return f"{name} had ended by itself"

@@ -1,4 +1,4 @@
-"""The judgement over a whole run, and the evidence that a failed one leaves behind."""
+"""The checks of a whole run, and the evidence that a failed run leaves behind."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ _TOPIC: Final = re.compile(r"^topic (\S+):")
 def breaches(
     history: ChaosHistory, terms: Iterable[Term], glances: Iterable[Glance], addresses: Iterable[str]
 ) -> list[str]:
-    """Return what clients saw and hubs, at these addresses, must not do, in words; empty if all is well."""
+    """Return what clients saw that the hubs at these addresses must not do, in words; empty without breaches."""
     return [
         *violations(history, _PROMISE),
         *interleavings(history.acknowledgements(), terms),
@@ -37,7 +37,7 @@ def breaches(
 
 
 def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: Sequence[str] = ()) -> None:
-    """Require that nothing in a run contradicts what hubs promise; `more` are breaches that were found already.
+    """Require that nothing in a run contradicts the promises of hubs; `more` are breaches that were found already.
 
     Raises: AssertionError - the breaches, with the seed, the faults, and where the evidence is kept; also if the calls
         on owner records have no order that explains them.

@@ -1,4 +1,4 @@
-"""Visitors: clients that subscribe under new names, read for a while, and stay away or delete what they made."""
+"""Visitors: clients that subscribe under new names, read for a while, and stay away or delete their subscription."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ _RETRY_S: Final = 0.5
 _STAY_S: Final = (0.2, 2.0)
 _AWAY_S: Final = (0.5, 4.0)
 _LASTING: Final = 0.4
-"""The share of those that stay subscribed."""
+"""The share of visitors that stay subscribed."""
 _AT_ONCE: Final = 32
 
 
@@ -38,7 +38,7 @@ class Visitors:
     def __init__(self, hubs: Sequence[str], source: random.Random, history: ChaosHistory) -> None:
         self.visits = Visits()
         self._history = history
-        # Their sessions have to be complete only if they stay subscribed.
+        # Only the sessions of visitors that stay subscribed must be complete.
         self._seen = ChaosHistory(attempts=history.attempts, dropped=history.dropped)
         self._source = source
         self._clients = [RecordedClient(options_of(hub), self._seen, self._delivered) for hub in hubs]
@@ -59,15 +59,15 @@ class Visitors:
             await asyncio.gather(*(client.close() for client in self._clients))
 
     def begin(self, topics: Iterable[bytes]) -> None:
-        """Have these topics visited from now on."""
+        """Start a visitor of each of these topics."""
         for topic in topics:
             source = random.Random(self._source.randrange(1 << 60))
             self._tasks.append(asyncio.create_task(self._go_on(topic, source)))
 
     async def finish(self, timeout_s: float) -> list[str]:
-        """End all visits once no more is published, look who is still subscribed, and return what is wrong with that.
+        """End all visits after the last publish, look which visitors are still subscribed, and return all breaches.
 
-        Those that are get the messages that they have not got yet, unless the time is over before.
+        Visitors that are still subscribed receive their outstanding messages, unless the time is over before.
         """
         self._enough.set()
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -111,7 +111,8 @@ class Visitors:
         try:
             subscription = await self._open(visit, source, CreateOrAttach.CREATE)
         except ServiceError:
-            # Also if it was refused: a hub may have made it, and lost the topic before it could say so.
+            # The outcome is unknown even after a refusal: a hub may make a subscription, and lose the topic before its
+            # answer.
             visit.add(Do.SUBSCRIBE, sent, UNKNOWN)
         else:
             visit.add(Do.SUBSCRIBE, sent, Told.DONE)
@@ -123,7 +124,7 @@ class Visitors:
                 await self._look(visit, source, lambda: True)
 
     async def unsubscribe(self, visit: Visit, source: random.Random) -> None:
-        """Delete the subscription; ask until it is sure that it is gone, or for long enough."""
+        """Delete the subscription; repeat until it is surely gone, at most `_TRIES` times."""
         for _ in range(_TRIES):
             sent = time.monotonic()
             try:
@@ -141,7 +142,7 @@ class Visitors:
     async def _look(
         self, visit: Visit, source: random.Random, is_enough: Callable[[], bool], end: float | None = None
     ) -> None:
-        """Attach, and read until it is enough; given an `end`, try until then to find out, else once."""
+        """Attach, and read until `is_enough`; with an `end`, repeat failed attempts until then, else try once."""
         while True:
             sent = time.monotonic()
             try:
@@ -166,7 +167,7 @@ class Visitors:
     async def _read(
         self, visit: Visit, subscription: Subscription, seconds: float, is_enough: Callable[[], bool]
     ) -> None:
-        """Read until it is enough, or the time is over, and close the subscription; take note if it vanishes."""
+        """Read until `is_enough`, or the time is over, and close the subscription; record if it vanishes."""
         sent = time.monotonic()
         async with subscription:
             try:

@@ -1,9 +1,9 @@
-"""Visits: subscriptions that are made and deleted during faults, each under a name that nobody had before or after.
+"""Visits: subscriptions that are made and deleted during faults, each under a name that is used only once.
 
-What a client was told of one is judged as of any object: one order of the calls must explain all answers. So what was
-acknowledged exists until it is deleted, and what was deleted stays so; a call without an answer may have had its effect
-at any time since, or never. A subscription that was acknowledged and is never deleted gets all messages that were sent
-afterwards and acknowledged.
+The check treats a subscription as an object: one order of the calls must explain all answers. So an acknowledged
+subscription exists until it is deleted, and a deleted one stays deleted. A call without an answer may take effect at
+any time after it was sent, or never. An acknowledged subscription that is never deleted gets all acknowledged messages
+that were sent after its acknowledgement.
 """
 
 import time
@@ -20,7 +20,7 @@ __all__ = ["Do", "Existence", "Told", "Visit", "Visits"]
 
 
 class Do(StrEnum):
-    """What a visitor asks for. A subscription is made by the SUBSCRIBE that says that there is none yet."""
+    """What a visitor requests. SUBSCRIBE makes a subscription, and requires that there is none yet."""
 
     SUBSCRIBE = "subscribe anew"
     ATTACH = "attach"
@@ -28,7 +28,7 @@ class Do(StrEnum):
 
 
 class Told(StrEnum):
-    """What it is answered."""
+    """The hub's answer to a visitor."""
 
     DONE = "done"
     NOT_SUBSCRIBED = "not subscribed"
@@ -39,7 +39,7 @@ Call: TypeAlias = Operation[Do, Told]
 
 @dataclass(frozen=True, slots=True)
 class Existence(Model[bool, Do, Told]):
-    """A subscription, which is there or not; at first it is not."""
+    """Whether a subscription exists; at first it does not."""
 
     @property
     def initial(self) -> bool:
@@ -71,7 +71,7 @@ class Existence(Model[bool, Do, Told]):
 
 @dataclass(slots=True)
 class Visit:
-    """One subscription: what was asked and told of it, since when it surely existed, and the ids that it was given."""
+    """One subscription: its calls and answers, the time since which it surely existed, and the ids that it received."""
 
     topic: bytes
     name: str
@@ -80,7 +80,7 @@ class Visit:
     got: set[int] = field(default_factory=set)
 
     def add(self, do: Do, sent: float, told: Told | Unanswered, ended: float | None = None) -> None:
-        """Write a call down, that ended now, unless something else is said."""
+        """Record a call that ended at `ended`; None: now."""
         ended = time.monotonic() if ended is None else ended
         if do is Do.SUBSCRIBE and told is Told.DONE:
             self.since = ended
@@ -97,12 +97,12 @@ class Visit:
 
     @property
     def is_to_last(self) -> bool:
-        """Whether it was acknowledged, and nobody ever asked for its end."""
+        """Whether it was acknowledged, and no client ever requested its end."""
         return self.since is not None and all(each.input is not Do.UNSUBSCRIBE for each in self.calls)
 
     @property
     def is_found(self) -> bool:
-        """Whether it was there when it was last asked for."""
+        """Whether the last call found it."""
         return bool(self.calls) and (self.calls[-1].input, self.calls[-1].output) == (Do.ATTACH, Told.DONE)
 
 
@@ -116,16 +116,16 @@ class Visits:
         return iter(self._all.values())
 
     def begin(self, topic: bytes, name: str) -> Visit:
-        """Return a new one, about which nothing was asked yet."""
+        """Return a new visit, without calls."""
         assert (topic, name) not in self._all
         return self._all.setdefault((topic, name), Visit(topic, name))
 
     def at(self, topic: bytes, name: str) -> Visit:
-        """Return one that was begun."""
+        """Return a visit that was begun."""
         return self._all[topic, name]
 
     def wrong(self, publishes: Iterable[Publish]) -> list[str]:
-        """Return what contradicts what visitors were told, in words; empty if all is well."""
+        """Return the contradictions between the answers of visitors, and lost messages, in words; empty without any."""
         report = check([call for each in self for call in each.calls], Existence(), all_keys=True)
         if report.undecided:
             report.require()
@@ -148,7 +148,7 @@ Published: TypeAlias = dict[bytes, list[tuple[float, int]]]
 
 
 def acknowledged_of(publishes: Iterable[Publish]) -> Published:
-    """Return for each topic when the acknowledged messages were sent, and their ids."""
+    """Return the send times and ids of the acknowledged messages of each topic."""
     found: Published = defaultdict(list)
     for each in publishes:
         if isinstance(each.outcome, Acknowledged):
@@ -157,7 +157,7 @@ def acknowledged_of(publishes: Iterable[Publish]) -> Published:
 
 
 def missing(visit: Visit, acknowledged: Published) -> set[int]:
-    """Return the messages that a subscription should have been given, and was not."""
+    """Return the ids of messages that a subscription should have received, and did not."""
     since = visit.since
     return (
         set()

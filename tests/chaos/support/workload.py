@@ -1,4 +1,4 @@
-"""Publishers and subscribers on many topics that go on through whatever happens, and write down what they see."""
+"""Publishers and subscribers on many topics that continue through all faults, and record what they see."""
 
 import asyncio
 import random
@@ -20,34 +20,34 @@ from tests.hub.support.delivery_history import Acknowledged, Outcome, Publish, R
 __all__ = ["REDIRECTS_MAX", "Workload", "names_of", "options_of"]
 
 REDIRECTS_MAX: Final = 2
-"""How often our clients let themselves be redirected with one request."""
+"""How many redirects our clients follow with one request."""
 
 _ANSWER_S: Final = 4.0
 _BURST_MAX: Final = 4
 _RETRY_S: Final = 0.5
-"""Between two attempts of one who is refused, on average: hundreds do that at once."""
+"""The mean pause between two attempts of a refused client; hundreds of them may try at once."""
 _ROUND_S: Final = 0.05
 _ATTEMPTS_BACK: Final = 10_000
 
 
 class Workload:
-    """All clients of our own of one run, and the history. They begin with `with`, and end with `finish` at the latest.
+    """Our own clients of one run, and the history. They begin with `with`, and end with `finish` at the latest.
 
-    A client is no more than the hub that it asks first; whoever is refused asks another one first the next time.
+    There is one client for each hub, which it asks first. A refused task uses another client for its next attempt.
     """
 
     def __init__(self, hubs: Sequence[str], source: random.Random, rate: float, history: ChaosHistory) -> None:
-        """`rate`: publishes a second, of all publishers together, while all is well."""
+        """`rate`: publishes per second of all publishers together, without faults."""
         self.history = history
         self.outcomes: Counter[str] = Counter()
         self._source = source
         self._rate = rate
         self._clients = [RecordedClient(options_of(hub), history, self._delivered) for hub in hubs]
         self._acknowledged: defaultdict[bytes, list[tuple[float, float]]] = defaultdict(list)
-        """For each topic when its acknowledged publishes were sent and answered."""
+        """When the acknowledged publishes of each topic were sent and answered."""
         self._last: Counter[bytes] = Counter()
         self._seen: Counter[tuple[bytes, str]] = Counter()
-        """The greatest id that each subscriber got."""
+        """The greatest id that each subscriber received."""
         self._wave = asyncio.Event()
         """Set, and replaced, when all publishers are to publish."""
         self._enough = asyncio.Event()
@@ -69,28 +69,28 @@ class Workload:
     # ------------------------------------------------------------------------------------------------- beginning
 
     def publisher(self, topic: bytes, name: str) -> None:
-        """Begin to publish to a topic."""
+        """Start a publisher to a topic."""
         source = random.Random(self._source.randrange(1 << 60))
         task = asyncio.create_task(self._publish(topic, name, source))
         self._publishers[task] = topic
 
     def subscriber(self, topic: bytes, name: str) -> None:
-        """Begin to be a subscriber of a topic."""
+        """Start a subscriber of a topic."""
         source = random.Random(self._source.randrange(1 << 60))
         self._subscribers.append(asyncio.create_task(self._subscribe(topic, name, source)))
 
     async def all_attached(self, timeout_s: float) -> None:
-        """Wait until every subscriber is."""
+        """Wait until every subscriber is attached."""
         await until(lambda: self.attached == len(self._subscribers) or self._defect(), "all attached", timeout_s)
         self.check()
 
     def wave(self) -> None:
-        """Have every publisher publish now, whatever else it had in mind."""
+        """Have every publisher publish at once."""
         wave, self._wave = self._wave, asyncio.Event()
         wave.set()
 
     def check(self) -> None:
-        """Raise what ended a task of ours before its time."""
+        """Raise the error of a task that ended too early."""
         defect = self._defect()
         if defect is not None:
             raise defect
@@ -103,15 +103,15 @@ class Workload:
 
     @property
     def topics(self) -> set[bytes]:
-        """The topics that are published to."""
+        """The topics that have publishers."""
         return set(self._publishers.values())
 
     def served(self, since: float) -> dict[bytes, float]:
-        """Return when each topic was first served since a moment: a publish sent since then was acknowledged."""
+        """Return when each topic was first served since a moment: when it acknowledged a publish sent since then."""
         found = {}
         for topic, acknowledged in self._acknowledged.items():
             for sent, ended in reversed(acknowledged):
-                # Those before were answered before, so few of them can have been sent since.
+                # Publishes are in the order of their answers, so all earlier ones were sent before the moment too.
                 if ended < since:
                     break
                 if sent >= since:
@@ -119,7 +119,7 @@ class Workload:
         return found
 
     def owners(self) -> dict[bytes, str]:
-        """Return which hub acknowledged something of a topic last, as far as that is not long ago."""
+        """Return the hub that last acknowledged a publish of each topic, as far as recent attempts show it."""
         found: dict[bytes, str] = {}
         for attempt in self.history.attempts[-_ATTEMPTS_BACK:]:
             if attempt.local is not None:
@@ -131,12 +131,12 @@ class Workload:
         return self._last[topic]
 
     def acknowledged(self, topic: bytes, local: int, sent: float) -> None:
-        """Take note of an acknowledgement."""
+        """Record an acknowledgement."""
         self._acknowledged[topic].append((sent, time.monotonic()))
         self._last[topic] = max(self._last[topic], local)
 
     def seen(self, topic: bytes, name: str, local: int) -> None:
-        """Take note of what a subscriber got."""
+        """Record the id of a message that a subscriber received."""
         self._seen[topic, name] = max(self._seen[topic, name], local)
 
     def is_behind(self, topic: bytes, name: str) -> bool:
@@ -144,7 +144,7 @@ class Workload:
         return self._seen[topic, name] < self._last[topic]
 
     def behind(self) -> list[str]:
-        """Return the subscribers that lack acknowledged messages, as far as can be told from the ids."""
+        """Return the subscribers that lack acknowledged messages, as far as the ids show."""
         return [
             f"{name} on {topic.decode()}: {local} of {self._last[topic]}"
             for (topic, name), local in self._seen.items()
@@ -168,11 +168,11 @@ class Workload:
         number, first, is_well = 0, source.randrange(len(self._clients)), True
         think_s = len(self._publishers) * (1 + _BURST_MAX) / self._rate
         while not self._enough.is_set():
-            # What was sent before a wave does not count for it.
+            # Publishes sent before a wave do not count for it.
             wave = self._wave
-            # Whoever is refused tries with one message: hundreds do.
+            # A refused publisher tries with one message, since hundreds of them may try at once.
             count = source.randint(1, _BURST_MAX) if is_well else 1
-            # Publishes at the same time may overtake each other when a topic moves, so each is by another publisher.
+            # Concurrent publishes may overtake each other when a topic moves, so each has its own publisher name.
             outcomes = await asyncio.gather(
                 *(self.publish(topic, f"{name}.{slot}", b"%d" % number, first) for slot in range(count))
             )
@@ -189,7 +189,7 @@ class Workload:
                 await _wait(wave, pause_s)
 
     async def publish(self, topic: bytes, name: str, text: bytes, first: int = 0) -> Outcome:
-        """Publish one message, asking the hub number `first` first; write down, and return, what came of it."""
+        """Publish one message, first to the hub number `first`; record the outcome, and return it."""
         body = b"%s %s %s" % (topic, name.encode(), text)
         sent = time.monotonic()
         outcome: Outcome
@@ -204,7 +204,7 @@ class Workload:
         return outcome
 
     def note(self, publish: Publish) -> None:
-        """Write a publish down."""
+        """Record a publish."""
         self.outcomes[type(publish.outcome).__name__] += 1
         self.history.publishes.append(publish)
 
@@ -216,7 +216,7 @@ class Workload:
         self.seen(session.topic, session.subscriber, local)
 
     async def _subscribe(self, topic: bytes, name: str, source: random.Random) -> None:
-        """Subscribe, and read for ever; an application that is told that it cannot go on begins anew."""
+        """Subscribe, and read for ever; subscribe again when the client reports that it cannot go on."""
         self._seen[topic, name] += 0
         first = source.randrange(len(self._clients))
         is_first = True
@@ -235,7 +235,7 @@ class Workload:
 
 
 def options_of(hub: str) -> ClientOptions:
-    """Return how our clients behave; `hub` is the one that is asked first."""
+    """Return the options of our clients; they ask `hub` first."""
     return ClientOptions(
         hub=HubAddress.parse(hub),
         connect_timeout_s=2.0,
@@ -248,7 +248,7 @@ def options_of(hub: str) -> ClientOptions:
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but no longer than this."""
+    """Wait for an event, for at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -257,5 +257,5 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 def names_of(count: int, prefix: str = "topic") -> Iterable[bytes]:
-    """Return the names of so many topics."""
+    """Return the names of `count` topics."""
     return (f"{prefix}-{number}".encode() for number in range(count))

@@ -1,4 +1,4 @@
-"""Prove `check health` and `check perf`: verdicts and exit codes, on stores and hubs that are well and that are not."""
+"""Prove the verdicts and exit codes of `check health` and `check perf`, on healthy and on faulty stores and hubs."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ from tests.servers import RunningServers
 
 
 def _verdicts(ran: Ran) -> dict[str, str]:
-    """Return the verdict by check; that of several checks of one name is the last one's."""
+    """Return the verdict by check. If several checks share a name, the last one counts."""
     return {row["check"]: row["verdict"] for row in ran.rows}
 
 
@@ -167,7 +167,7 @@ def test_a_standalone_hub_is_asked_whether_it_is_ready(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two hubs of a cluster, whose metadata are in its ZooKeeper."""
+    """Two hubs of a cluster that keeps its metadata in its own ZooKeeper."""
     with Pair(servers, tmp_path_factory.mktemp("checked")) as started:
         started.admin.environment |= {"HEDWIG_METADATA": started.cluster}
         yield started

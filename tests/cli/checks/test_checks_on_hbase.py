@@ -1,4 +1,4 @@
-"""Prove `check health` and `check perf` on HBase: what is out of reach is seen, both drivers measured, nothing left."""
+"""Prove that `check health` and `check perf` on HBase find unreachable parts, measure both drivers, and clean up."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ def namespace(servers: RunningServers, tmp_path: Path) -> Iterator[Admin]:
     admin = Admin(tmp_path, url)
     admin.done("subscription", "create", "news", "reader")
     yield admin
-    # What is out of reach, or wrong, here must not stay for others.
+    # Later tests must not find tables here that are disabled or damaged.
     admin.done("metadata", "format", "--wipe", "--yes")
 
 
@@ -55,7 +55,7 @@ def test_table_that_is_out_of_reach_fails(table: str, namespace: Admin, servers:
         ran = namespace.run("check", "health", "-o", "ndjson", "--timeout", "5")
     finally:
         _ask(servers, lambda connection: connection.enable_table(name))
-    # A store may answer, and do a compare-and-set, while a part of it does neither.
+    # A store may answer and do a compare-and-set while one of its tables does neither.
     assert [row["check"] for row in ran.rows if row["verdict"] == "FAIL"] == ["tables"], ran
     assert {"store", "layout", "compare-and-set"} < {row["check"] for row in ran.rows}
     assert ran.code == CheckExit.CRITICAL
@@ -74,7 +74,7 @@ def test_every_operation_is_measured_and_nothing_is_left(
     ran = namespace.run("check", "perf", "--metadata", url, "-o", "ndjson")
     assert [row["operation"] for row in ran.rows] == list(OPERATIONS), ran
     for row in ran.rows:
-        # On a machine with much else to do it may not come to all of them in its 30 seconds.
+        # On a busy machine the check may not finish all of them in its 30 seconds.
         assert 0 < row["operations"] <= SIZES["s"].operations
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
         is_enough = row["per_s"] >= row["per_s_min"] and row["p99_ms"] <= row["p99_ms_max"]

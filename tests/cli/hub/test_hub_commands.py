@@ -37,7 +37,7 @@ ON_HUBS: Final = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsHub]:
-    """A hub for all tests that leave it running."""
+    """A hub for all tests that do not end it."""
     with TlsHub(tmp_path_factory.mktemp("cli-hub")) as started:
         assert isinstance(started, TlsHub)
         yield started
@@ -60,7 +60,7 @@ def _admin_of(directory: Path, hub: RunningHub) -> Admin:
 
 
 def _messages(admin: Admin, topic: str, *arguments: str, subscriber: str = "ann") -> list[Any]:
-    """Return the messages that come within a second."""
+    """Return the messages that arrive within a second."""
     return admin.done("subscribe", topic, subscriber, "--idle", "1", "-o", "ndjson", *arguments).rows
 
 
@@ -206,7 +206,7 @@ def test_ids_go_to_their_file_past_the_progress(admin: Admin, topic: str) -> Non
 
 
 def _on_terminal(admin: Admin, command: str) -> Ran:
-    """Run a command that reads 400 lines from a pipe and writes to a terminal; return what that shows."""
+    """Run a command that reads 400 lines from a pipe and writes to a terminal; return what the terminal shows."""
     on_terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))"
     hedwig_admin = f"{shlex.quote(sys.executable)} -c 'from hedwig.cli.main import main; main()' {command}"
     return admin.run_apart(f"seq 1 400 | {hedwig_admin}", program=(sys.executable, "-c", on_terminal), TERM="xterm")
@@ -233,7 +233,7 @@ def test_what_could_not_be_written_comes_again(admin: Admin, topic: str) -> None
         assert process.wait(DEADLINE_S) == ExitCode.PIPE_CLOSED
     rest = [row["id"] for row in _messages(admin, topic)]
     assert read == list(range(1, 11))
-    # A pipe holds some that nobody read; after these, none is missing.
+    # The reader never read the messages that stayed in the pipe. None is missing after those.
     assert rest == list(range(rest[0], 2001))
     assert rest[0] < 2001
 
@@ -485,10 +485,10 @@ def _read_until(process: "subprocess.Popen[bytes]", end: bytes) -> bytes:
 
 
 def _rest(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    """Close standard input, wait for the end, and return what was not read yet of the two outputs."""
+    """Close standard input, wait for the end, and return the unread rest of both outputs."""
     assert process.stderr is not None
     _stdin(process).close()
-    # Not by communicate, which would pass over what was read ahead.
+    # `communicate` would skip what was read ahead.
     rest = _stdout(process).read(), process.stderr.read()
     process.wait(DEADLINE_S)
     return rest

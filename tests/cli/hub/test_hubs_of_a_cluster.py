@@ -32,7 +32,7 @@ SESSION_S: Final = 4
 
 
 class Pair:
-    """Two hubs of one deployment; `admin` is hedwig-admin, told of nothing but their cluster."""
+    """Two hubs of one deployment. `admin` is hedwig-admin, which knows only their cluster."""
 
     def __init__(self, servers: RunningServers, directory: Path, *settings: str) -> None:
         zookeeper = servers.address("zookeeper")
@@ -64,7 +64,7 @@ class Pair:
             hub.kill()
 
     def own(self, hub: RunningHub, count: int) -> None:
-        """Have a hub claim so many topics."""
+        """Let a hub claim N topics."""
 
         async def ask() -> None:
             async with await WireChannel.open(hub.port) as channel:
@@ -78,7 +78,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two hubs for all tests that leave them running, and undrained."""
+    """Two hubs, not drained, for all tests that do not end them."""
     with Pair(servers, tmp_path_factory.mktemp("pair")) as started:
         yield started
 
@@ -152,7 +152,7 @@ def test_drain_empties_a_hub_and_undrain_lets_it_take_topics_again(pair: Pair) -
     assert pair.admin.done("hub", "show", one.address, "-o", "json").json["state"] == "drained"
     told = AdminClient(other.admin).get("/drain")
     assert (told["draining"], told["topics"]) == (False, 3)
-    # Again: it is what it is.
+    # A second drain changes nothing.
     assert pair.admin.done("hub", "drain", one.address, "-o", "json").json == drained
     assert pair.admin.done("hub", "undrain", one.address, "-o", "json").json == drained | {"state": "serving"}
     wait_until(lambda: _rows(pair)[one.address]["state"] == "serving", "it announces that it serves")
@@ -230,7 +230,7 @@ def test_nothing_is_listed_where_no_cluster_is_named_or_no_hub_registered(pair: 
 
 
 def test_hub_without_an_admin_endpoint_is_listed_and_cannot_be_drained(pair: Pair) -> None:
-    """As an original hub, which announces its host node only."""
+    """Like an original hub, which announces its host node only."""
     raw = KazooClient(pair.zookeeper)
     raw.start(30)
     try:

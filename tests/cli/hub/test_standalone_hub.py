@@ -15,12 +15,12 @@ from tests.cli.support.terminal import COLUMNS, Terminal
 from tests.servers import RunningServers
 
 _HOST = "127.0.91.7"
-"""An address of loopback that nobody else uses, so that the admin endpoint can have the port that is looked for."""
+"""An address of loopback that nobody else uses, so that the admin endpoint can have its usual port."""
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub with its admin endpoint at the usual port, and hedwig-admin told of its store only."""
+    """A hub with its admin endpoint at the usual port, and hedwig-admin, which knows only its store."""
     settings = (f"host={_HOST}", f"admin_host={_HOST}", "admin_port=4081")
     with HubAndAdmin(tmp_path_factory.mktemp("standalone"), *settings) as started:
         started.admin.environment |= {"HEDWIG_ADMIN": "", "HEDWIG_HUB": started.hub.address}
@@ -94,7 +94,7 @@ def test_what_needs_other_hubs_says_so(both: HubAndAdmin) -> None:
 
 
 def test_store_in_zookeeper_may_serve_a_standalone_hub(servers: RunningServers, tmp_path: Path) -> None:
-    """Such a store is taken for its own cluster, in which that hub is not registered."""
+    """hedwig-admin takes such a store for its own cluster, in which that hub is not registered."""
     url = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
     Admin(tmp_path, url).done("metadata", "format")
     with HubAndAdmin(tmp_path, f"metadata={url}") as started:

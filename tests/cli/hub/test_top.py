@@ -1,4 +1,4 @@
-"""Prove `top`: what it tells of hubs that have something to do, on a terminal of 80 columns and in a pipe."""
+"""Prove what `top` shows of busy hubs, on a terminal of 80 columns and in a pipe."""
 
 import itertools
 import json
@@ -56,7 +56,7 @@ def _watching(admin: Admin, *arguments: str) -> Iterator["subprocess.Popen[bytes
 
 
 def _lines(process: "subprocess.Popen[bytes]") -> Iterator[Any]:
-    """Yield the rows that a command writes, as they come. The test's time limit ends it."""
+    """Yield the rows that a command writes, as they arrive. The time limit of the test ends it."""
     assert process.stdout is not None
     for line in process.stdout:
         yield json.loads(line)
@@ -97,7 +97,7 @@ def test_rates_are_those_since_the_last_time(standalone: HubAndAdmin) -> None:
         for row in rows:
             seen.append(row["publishes_per_s"])
             if sum(seen) and not row["publishes_per_s"]:
-                break  # What was published is told once, and then nothing is.
+                break  # `top` reports the publishes once, and then none.
         assert min(seen) >= 0
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=DEADLINE_S)
@@ -119,7 +119,7 @@ def test_compare_and_sets_that_were_refused_are_counted(standalone: HubAndAdmin)
     admin = AdminClient(standalone.hub.admin)
     before = admin.get("/load")["since_start"]["metadata_conflicts"]
     standalone.admin.done("topic", "create", "made-by-hand")
-    # The hub finds a record where it would have made one.
+    # The hub tries to create the record, and finds one.
     standalone.publish("made-by-hand", b"x")
     after = admin.get("/load")["since_start"]["metadata_conflicts"]
     assert after == before + 1
@@ -153,7 +153,7 @@ def test_a_hub_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         assert silent["topics"] is None
         both.start()
         again = next(row for row in rows if row["state"] == "serving")
-        # Its counters began anew: that is no rate.
+        # Its counters began anew, so there is no rate.
         assert all(value is None or value >= 0 for name, value in again.items() if name.endswith("_per_s"))
 
 

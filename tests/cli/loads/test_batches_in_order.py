@@ -1,4 +1,4 @@
-"""Prove that batches run side by side, within a bound, and that what is recorded of them never has a gap."""
+"""Prove that batches run side by side, within a bound, and that the record of finished batches never has a gap."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,7 +24,7 @@ class Run:
         )
 
     async def settle(self) -> None:
-        """Let the load do what it can do by itself."""
+        """Let the load do all that it can do without the test."""
         for _ in range(50):
             await asyncio.sleep(0)
 
@@ -161,7 +161,7 @@ async def test_input_that_fails_stops_the_load_after_what_was_read() -> None:
 
 
 async def test_input_that_is_being_read_when_a_batch_fails_can_be_closed_at_once() -> None:
-    """Otherwise closing it fails, since it is running yet, and nobody learns of the batch."""
+    """Otherwise closing the input fails because it is still running, and nobody learns that the batch failed."""
 
     async def endless() -> AsyncGenerator[int, None]:
         yield 1
@@ -169,7 +169,7 @@ async def test_input_that_is_being_read_when_a_batch_fails_can_be_closed_at_once
             await asyncio.Event().wait()
         finally:
             for _ in range(10):
-                await asyncio.sleep(0)  # Such as a store that is told to stop reading.
+                await asyncio.sleep(0)  # Like a store that has to stop reading.
 
     async def fail(_: int) -> None:
         await asyncio.sleep(0)

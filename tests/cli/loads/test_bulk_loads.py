@@ -1,4 +1,4 @@
-"""Prove what a bulk load makes of its input: each good row once, each bad one named, whatever the form of a file."""
+"""Prove that a bulk load writes each good row once and names each bad one, whatever the form of the file."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ def _gzip_members(data: bytes) -> bytes:
 @pytest.mark.parametrize("pack", [_plain, gzip.compress, _gzip_members], ids=["plain", "gzip", "gzip in two members"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""], ids=["newlines", "Windows", "no last newline"])
 def test_first_column_is_the_topic(admin: Admin, pack: Callable[[bytes], bytes], end: str) -> None:
-    # The name says nothing about the form: only the bytes do.
+    # The load recognizes the form by the bytes, not by the name.
     source = admin.directory / "input.txt"
     source.write_bytes(
         pack("".join(f"{name}\t1.0\tmore{end or chr(10)}" for name in ROWS).encode()[: None if end else -1])
@@ -80,7 +80,7 @@ def test_repeated_rows_and_existing_ones_are_counted_and_no_error(admin: Admin) 
     source.write_text("".join(f"{row}\n" for row in ROWS * 3))
     summary = admin.done("topic", "create", "-f", str(source), "-o", "json").json
     assert (summary["created"], summary["existed"], summary["failed"]) == (990, 2010, 0)
-    # The load has come to its end, so the same command begins anew.
+    # The load has finished, so the same command begins anew.
     again = admin.done("topic", "create", "-f", str(source), "-o", "json").json
     assert (again["created"], again["existed"], again["resumed_after_line"]) == (0, 3000, None)
 
@@ -163,14 +163,14 @@ def test_larger_input_takes_no_more_memory(admin: Admin) -> None:
         source = admin.directory / f"input-{rows}"
         padding = b"\t" + b"ignored column " * 300 + b"\n"
         with source.open("wb") as file:
-            # One line of 60 MB too: a column that is ignored is not held either.
+            # Also one line of 60 MB: the load does not hold a column that it ignores.
             file.writelines([b"long\t", *(b"x" * 1_000_000 for _ in range(60)), b"\n"])
             file.writelines(b"%d-%d" % (rows, row) + padding for row in range(rows))
         ran = admin.run_apart("topic", "create", "-f", str(source), program=PROGRAM_TELLING_ITS_PEAK)
         assert ran.code == 0, ran.err
         return int(ran.err.split()[-1])
 
-    # 12,000 rows of 4.5 KB: held in memory, these would take 54 MB.
+    # 12,000 rows of 4.5 KB would take 54 MB of memory.
     assert abs(peak_kib(12_000) - peak_kib(600)) < 20_000
     assert admin.count("persistence") == 12_601
 

@@ -1,4 +1,4 @@
-"""Prove that a bulk load that was ended at any point goes on where it was, and never claims what it has not done."""
+"""Prove that an ended bulk load continues where it stopped, and never claims more than it has done."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def _input(admin: Admin, rows: int = ROWS) -> Path:
 
 
 def _lines(result: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a result file; a process that writes it may be amid the last."""
+    """Return the whole lines of a result file; a running load may not have finished the last one."""
     if not result.exists():
         return []
     return [json.loads(line) for line in result.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
@@ -76,13 +76,14 @@ def test_load_goes_on_after_a_signal(admin: Admin, number: signal.Signals) -> No
         checkpoint = _checkpoints(result)[-1]
         assert done < checkpoint["line"] < ROWS
         done = checkpoint["line"]
-        # Never ahead of the store, and behind it by no more than what was under way.
+        # The checkpoint is never ahead of the store, and at most the batches under way behind it.
         assert done <= admin.count("persistence") <= done + 50 * 5
     ran = admin.done(*command, "-o", "json")
     assert f"going on after line {done}" in ran.err
     assert (ran.json["rows"], ran.json["failed"], ran.json["resumed_after_line"]) == (ROWS, 0, done)
     assert ran.json["created"] + ran.json["existed"] == ROWS
-    # What was done but not yet noted when the load was ended counts as existing; Ctrl-C waits until all is noted.
+    # Rows that were written but not yet recorded when the load ended count as existing. Ctrl-C waits until all are
+    # recorded.
     assert ran.json["existed"] <= (0 if number is signal.SIGINT else 3 * 50 * 5)
     assert admin.count("persistence") == ROWS
     assert "done" in _lines(result)[-1]
@@ -100,7 +101,7 @@ def test_load_from_a_pipe_goes_on_with_the_same_input(admin: Admin, number: sign
     process.stdin.write(b"".join(lines[:550]))
     process.stdin.flush()
     wait_until(lambda: [each["line"] for each in _checkpoints(result)][-1:] == [500], "500 lines")
-    # It waits for more input now, which must not keep it from ending.
+    # The load waits for more input now, which must not keep it from ending.
     code, _ = _ended(process, number)
     assert code in (ExitCode.INTERRUPTED, -signal.SIGKILL)
     ran = admin.run_apart(*command, "-o", "json", text=b"".join(lines))
@@ -127,7 +128,7 @@ def test_two_loads_into_one_result_file_are_refused(admin: Admin) -> None:
 def stopped(admin: Admin) -> tuple[str, ...]:
     """The command of a load that was ended after 500 of 1,000 lines."""
     source, result = _input(admin, 1000), admin.directory / "result"
-    # The last batch is held back by input that never comes, so the load stands at a known line.
+    # The last batch waits for input that never arrives, so the load stands at a known line.
     process = admin.start(
         "topic", "create", "-f", "-", "--result", str(result), "--batch-rows", "100", "--in-flight", "1"
     )
@@ -171,7 +172,7 @@ def test_changed_input_is_refused(admin: Admin, stopped: tuple[str, ...], change
     ran = admin.run(*stopped)
     assert ran.code == ExitCode.FAILED
     assert "its first 500 lines changed; put them back, or begin anew with --restart" in ran.err
-    # Nothing is lost by trying.
+    # The refused attempt loses nothing.
     assert Path(stopped[5]).read_bytes() == before
     assert admin.count("persistence") == 500
     source.write_text("".join(lines))
@@ -237,7 +238,7 @@ def test_input_that_was_cut_short_stops_the_load_where_it_ends(admin: Admin) -> 
 
 
 def test_store_that_stops_answering_stops_the_load(admin: Admin) -> None:
-    # So many that the load is not over before the lock is taken, for which two processes contend.
+    # Enough rows that the load is still running when this test takes the lock, for which two processes contend.
     rows = 3 * ROWS
     source, result = _input(admin, rows), admin.directory / "result"
     command = ("topic", "create", "-f", str(source), "--result", str(result), "--batch-rows", "50")
@@ -279,7 +280,7 @@ LOAD = Load(command="topic create", metadata="sqlite:///x")
 
 
 def _recorded(path: Path) -> list[Checkpoint]:
-    """Write a result file of three batches, each with a failure; return the checkpoints that it has had."""
+    """Write a result file of three batches, each with a failure; return all its checkpoints in order."""
     source = path.with_name("rows")
     source.write_text("".join(f"topic-{row}\n\n" for row in range(6)))
     given = BulkInput(str(source), with_subscriber=False)
@@ -313,7 +314,7 @@ def test_result_file_cut_at_any_byte_gives_the_last_whole_checkpoint(tmp_path: P
             kept = results.checkpoint
             assert kept in checkpoints
             assert whole[:length].count(b'"checkpoint"') - 1 <= checkpoints.index(kept)
-            # What stays is a valid result file, to which the next batch is appended.
+            # The rest is a valid result file, to which the load appends the next batch.
             results.record([], [], kept)
             results.close()
             assert [line for line in _lines(path) if "checkpoint" in line][-1] == {"checkpoint": kept.fields()}

@@ -1,4 +1,4 @@
-"""Prove that what a load tells as done is in the new store, whenever a migration freezes the store it writes to."""
+"""Prove that rows which a load reports as done are in the new store, whenever a migration freezes the old one."""
 
 import asyncio
 import re
@@ -63,7 +63,7 @@ def test_write_during_which_the_store_was_frozen_is_not_taken_for_done(url: str,
 
         with pytest.raises(StoreFrozenError, match=r"sqlite:///new\.db"):
             await watch.carry_out(write)
-        # And from then on nothing is begun.
+        # From then on the watch begins no write.
         with pytest.raises(StoreFrozenError):
             await watch.carry_out(_never)
 
@@ -96,7 +96,7 @@ def test_write_before_a_freeze_and_after_a_thaw_is_done(url: str) -> None:
 
 @contextmanager
 def _endless_load(admin: Admin, result: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a load of topics that are written into its standard input without end, in order."""
+    """Run a load that reads topics, in order, from a standard input without end."""
     process = admin.start(
         *("topic", "create", "-f", "-", "--result", str(result), "--batch-rows", str(_ROWS)), stdout=subprocess.DEVNULL
     )
@@ -108,7 +108,7 @@ def _endless_load(admin: Admin, result: Path) -> Iterator["subprocess.Popen[byte
     def feed() -> None:
         number = 0
         try:
-            # Slowly enough for a migration to keep up with it on a busy machine.
+            # Slow enough for a migration to keep up with the load on a busy machine.
             while not enough.wait(0.05):
                 pipe.write(b"".join(b"loaded-%d\n" % each for each in range(number, number + _ROWS)))
                 pipe.flush()
@@ -130,7 +130,7 @@ def _endless_load(admin: Admin, result: Path) -> Iterator["subprocess.Popen[byte
 
 
 def _told_as_done(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
-    """Return how many rows a load says that it has done, once it has ended, and its error."""
+    """Return how many rows an ended load reports as done, and its error."""
     assert process.stderr is not None
     said = process.stderr.read()
     assert process.wait(DEADLINE_S) == ExitCode.OUTCOME_UNKNOWN, said
@@ -157,7 +157,7 @@ def test_rows_that_were_told_as_done_are_in_the_new_store(admin: Admin, tmp_path
     moved = contents(target.url)
     missing = [number for number in range(done) if ("persistence", b"loaded-%d" % number, None) not in moved]
     assert not missing
-    # The rest is loaded into the new store.
+    # The new store gets the other rows.
     rows = tmp_path / "rows"
     rows.write_text("".join(f"loaded-{number}\n" for number in range(done + 100)))
     report = target.done("topic", "create", "-f", str(rows), "-o", "json").json

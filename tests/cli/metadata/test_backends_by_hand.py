@@ -1,4 +1,4 @@
-"""Prove that the commands do on ZooKeeper and on HBase, on real servers, what they do on the embedded store."""
+"""Prove that the commands do the same on real ZooKeeper and HBase servers as on the embedded store."""
 
 import json
 import uuid
@@ -16,7 +16,7 @@ from tests.servers import RunningServers
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A backend as its users reach it: the servers it needs, the one that answers, and a URL of an empty place."""
+    """A backend as its users reach it: the servers it needs, the one that answers, and the URL of an unused path."""
 
     name: str
     services: tuple[str, ...]
@@ -54,7 +54,7 @@ def remote(backend: Backend, servers: RunningServers, tmp_path: Path) -> Admin:
 
 def _formatted(backend: Backend, servers: RunningServers, directory: Path) -> Admin:
     admin = Admin(directory, backend.url(servers))
-    # Tables take their time on a busy machine.
+    # Creating tables takes its time on a busy machine.
     admin.done("metadata", "format", "--regions", "3", "--timeout", "120")
     return admin
 
@@ -139,7 +139,7 @@ def test_bulk_load_counts_match_and_wipe_empties(remote: Admin) -> None:
 
 @pytest.fixture
 def harmed(backend: Backend, servers: RunningServers, tmp_path: Path) -> Iterator[RunningServers]:
-    """Servers of which one may be paused: ZooKeeper is a second one, as HBase of this run dies without the first."""
+    """Servers of which one may be paused. ZooKeeper is a second one: HBase of this run dies without the first."""
     if backend.server != "zookeeper-1":
         yield servers
         return
@@ -167,14 +167,14 @@ def test_server_that_does_not_answer_stops_a_load_that_can_go_on(
         harmed.launcher.resume(backend.server)
     assert load.returncode in (ExitCode.OUTCOME_UNKNOWN, ExitCode.UNAVAILABLE)
     assert b"stopped after line" in err
-    # The rest is made short: what counts is that the load goes on where it was.
+    # The test shortens the rest of the input: it only proves where the load continues.
     checkpoints = [line for line in result.read_text().splitlines() if line.startswith('{"checkpoint"')]
     done = int(json.loads(checkpoints[-1])["checkpoint"]["line"])
     source.write_text("".join(f"t{n}\n" for n in range(done + 500)))
     ran = remote.run_apart(*command[:-2], "-o", "json")
     assert (ran.code, ran.json["rows"], ran.json["failed"]) == (0, done + 500, 0), ran.err
     assert ran.json["resumed_after_line"] == done
-    # A batch that was under way when the load stopped may have reached further than what is left of the input.
+    # A batch that was under way when the load stopped may have written topics beyond the shortened input.
     assert {f"t{n}" for n in range(done + 500)} <= _topics(remote)
 
 

@@ -1,4 +1,4 @@
-"""Prove that check finds exactly what is wrong, that repair mends exactly that, and that both harm nothing else."""
+"""Prove that check finds exactly the planted faults, that repair mends exactly those, and that neither does harm."""
 
 import json
 import random
@@ -40,7 +40,7 @@ _MANY: Final = 400
 
 @pytest.fixture(params=["sqlite", "zookeeper", "hbase"])
 def anywhere(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Admin:
-    """hedwig-admin on an empty store of each backend in turn, told of a cluster in which no hub is registered."""
+    """hedwig-admin on an empty store of each backend in turn, with a cluster in which no hub is registered."""
     admin = Admin(tmp_path, f"sqlite://{tmp_path}/store.db")
     if request.param != "sqlite":
         zookeeper = servers.address("zookeeper")
@@ -56,7 +56,7 @@ def anywhere(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: 
 
 @pytest.fixture
 def alive(anywhere: Admin) -> Iterator[HubInfo]:
-    """A hub of that store that lives, as far as can be told."""
+    """A hub of that store that counts as alive."""
     with listening_hub(anywhere.url) as hub:
         yield hub
 
@@ -70,7 +70,7 @@ def repair(admin: Admin, *more: str) -> Ran:
 
 
 def _records_only(admin: Admin) -> list[str]:
-    """Return the options by which ledgers are left out: no bookie knows those that are planted."""
+    """Return the options that leave ledgers out: no bookie knows the planted ones."""
     kinds = ("dead-owner", "lone-subscription", "range-overlap", "range-gap")
     return [word for kind in kinds for word in ("--kind", kind)] if "HEDWIG_CLUSTER" in admin.environment else []
 
@@ -232,7 +232,7 @@ def test_check_of_odd_names_agrees_in_all_formats(admin: Admin) -> None:
 
 
 def test_without_a_cluster_nobody_is_declared_dead(servers: RunningServers, tmp_path: Path) -> None:
-    """A store in HBase says nothing of hubs, and hubs of a store in ZooKeeper may be registered elsewhere."""
+    """A store in HBase does not list hubs, and hubs of a store in ZooKeeper may be registered elsewhere."""
     zookeeper = servers.address("zookeeper")
     servers.address("hbase")
     hbase = Admin(tmp_path, f"hbase://{zookeeper}/n{uuid.uuid4().hex[:12]}")
@@ -400,7 +400,7 @@ def test_directory_of_another_hub_is_refused(admin: Admin, with_ledgers: list[in
 
 
 def test_repair_that_is_killed_leaves_nothing_half_done(admin: Admin) -> None:
-    """Wherever it ends, each record is as it was or as it is to be; the same command does the rest."""
+    """Wherever the repair ends, each record is either unchanged or repaired; the same command does the rest."""
 
     async def write(store: MetadataStore) -> None:
         for number in range(_MANY):
@@ -457,7 +457,7 @@ def test_subscriber_and_version_of_a_finding_are_those_of_its_record(admin: Admi
 
 
 def test_earlier_starts_of_a_standalone_hub_are_dead_wherever_its_metadata_are(anywhere: Admin) -> None:
-    """No cluster is named: a store in HBase knows no other hub, and one in ZooKeeper has none registered."""
+    """No cluster is named. A store in HBase knows no other hub, and a store in ZooKeeper has none registered."""
     anywhere.environment["HEDWIG_CLUSTER"] = ""
     owner = "--kind", "dead-owner"
     with listening_hub(anywhere.url) as first:

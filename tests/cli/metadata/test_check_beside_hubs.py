@@ -1,4 +1,4 @@
-"""Prove that hubs may run while a store is checked and repaired: they notice nothing, and no message is lost."""
+"""Prove that hubs may run during check and repair: no hub notices, and no message is lost."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture
 def prefix() -> str:
-    """What the topics of a test begin with: the bookies have ledgers of other tests, too."""
+    """Return the prefix of the topics of a test: the bookies have ledgers of other tests, too."""
     return f"{uuid.uuid4().hex}/"
 
 
@@ -76,7 +76,7 @@ def _bodies(hub: RunningHub, topic: str, subscriber: str, count: int) -> list[by
 
 
 def _old_ledger(pair: Pair, topic: str) -> int:
-    """Make a ledger on bookies that carries the mark of the hubs, as one of them would, two hours ago."""
+    """Make a ledger on bookies with the mark of the hubs, as one of them would have done two hours ago."""
 
     async def make() -> int:
         options = BookkeeperOptions.for_hubs(pair.cluster.encode())

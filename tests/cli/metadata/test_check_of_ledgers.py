@@ -1,6 +1,6 @@
-"""Prove which ledgers on bookies check takes for orphans, and that repair deletes those alone, and no other ever.
+"""Prove which ledgers on bookies check takes for orphans, and that repair deletes only those.
 
-What counts is what their metadata in ZooKeeper say, so these tests plant metadata below a root of their own.
+Only their metadata in ZooKeeper count, so these tests plant metadata below a root of their own.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Shelf:
         entries: int | None = 5,
         ledger_id: int | None = None,
     ) -> int:
-        """Make the metadata of a ledger; with None for the topic it carries no mark, for `entries` it is open."""
+        """Make the metadata of a ledger. If `topic` is None it carries no mark; if `entries` is None it is open."""
         mark: dict[str, bytes] = {}
         if topic is not None:
             name = self.cluster if deployment is None else deployment
@@ -87,7 +87,7 @@ class Shelf:
         return made
 
     def ids(self) -> set[int]:
-        """Return the ledgers that there are."""
+        """Return the ids of all ledgers."""
 
         async def read(ledgers: ZookeeperLedgerMetadata) -> set[int]:
             return {ledger_id async for ledger_id in ledgers.ledgers()}
@@ -101,7 +101,7 @@ class Shelf:
             return await work(await ZookeeperLedgerMetadata.open(session, self.root, SystemClock()))
 
     def around(self) -> Any:
-        """Open what a check is about, past the command."""
+        """Open what a check works on, without the command."""
         deployment = Deployment(
             command="metadata repair",
             timeout_s=30.0,
@@ -199,7 +199,7 @@ def test_orphans_are_deleted_by_a_command_of_their_own(shelf: Shelf) -> None:
 def test_clock_of_the_operators_machine_says_nothing_about_the_age_of_ledgers(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
-    """What a hub has just made is not on record yet: by a fast clock it would be an old orphan."""
+    """A hub records a ledger shortly after making it. A clock that runs fast would make such a ledger an old orphan."""
     set_ranges(shelf.admin.url, "news", ranges((shelf.put("news"), 1, 5)))
     orphan = shelf.put("news")
     just_made = shelf.put("news", age_s=None)
@@ -209,7 +209,7 @@ def test_clock_of_the_operators_machine_says_nothing_about_the_age_of_ledgers(
         shelf.admin.done("metadata", "repair", "--yes")
     assert orphan not in shelf.ids()
     assert just_made in shelf.ids()
-    # What was made to learn the time is gone.
+    # What was created to learn the server's time is gone.
     assert {name[:2] for name in shelf.raw.get_children(shelf.root)} == {"00", "LA", "id"}
 
 
@@ -249,7 +249,7 @@ def test_without_a_named_cluster_every_ledger_may_be_somebody_elses(shelf: Shelf
 
 
 def test_store_that_refers_to_no_ledger_at_all_is_not_believed(shelf: Shelf) -> None:
-    """Else the wrong --metadata would have every ledger of the deployment deleted."""
+    """Otherwise the wrong --metadata would delete every ledger of the deployment."""
     orphan = shelf.put("news")
     (row,) = check(shelf)
     assert (row["repairable"], "--metadata" in row["repair"]) == (False, True)
@@ -270,7 +270,7 @@ def test_ledgers_of_a_topic_whose_record_cannot_be_read_are_kept(shelf: Shelf) -
 
 
 def test_very_many_ledgers_are_met_once_each(shelf: Shelf) -> None:
-    """More than a page of them, also beyond the ids that fit into 31 bits."""
+    """Use more than a page of ledgers, with ids beyond 31 bits too."""
     kept = [shelf.put("news") for _ in range(150)] + [shelf.put("news", ledger_id=(1 << 40) + 1)]
     set_ranges(
         shelf.admin.url, "news", ranges(*((each, 5 * index + 1, 5 * index + 5) for index, each in enumerate(kept)))
@@ -356,7 +356,7 @@ def test_ends_are_mended_by_what_closed_ledgers_hold(shelf: Shelf) -> None:
 def test_ledgers_of_a_cluster_that_has_none_there_are_said_to_be_unknown(admin: Admin, tmp_path: Path) -> None:
     own = RunningServers(tmp_path / "servers")
     try:
-        # In the one that tests share, bookies of the original may have been at the usual place.
+        # In the shared ZooKeeper, bookies of the original may have used the default path.
         zookeeper = own.address("zookeeper")
         admin.environment["HEDWIG_CLUSTER"] = f"zookeeper://{zookeeper}/hedwig/none"
         set_ranges(admin.url, "news", ranges((1, 1, 5)))

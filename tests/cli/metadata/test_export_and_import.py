@@ -1,4 +1,4 @@
-"""Prove that a store comes back from its export as it was, in any backend, and that no half of one passes for it."""
+"""Prove that a store returns unchanged from its export, in any backend, and that half an export is refused."""
 
 import gzip
 import os
@@ -103,7 +103,7 @@ def test_equal_records_are_passed_over(admin: Admin, file: Path) -> None:
 
 @pytest.fixture
 def changed(admin: Admin, file: Path) -> dict[object, object]:
-    """Export a store and change two of its records; return what it holds then."""
+    """Export a store and change two of its records; return the changed contents."""
     fill(admin.url, 30)
     admin.done("metadata", "export", str(file))
     for topic, consumed in (("weather/2", "77"), ("weather/3", "78")):
@@ -241,7 +241,7 @@ def test_export_goes_to_standard_output(admin: Admin, file: Path, other: str) ->
     assert f"exported {done['records']} records" in said.decode()
     assert done["created"] == done["records"] > 0
     assert not (admin.directory / "-").exists()
-    # Whose name that is can be said.
+    # `./-` names a file that is called `-`.
     assert admin.run_apart("metadata", "export", "./-").code == 0
     assert (admin.directory / "-").is_file()
 

@@ -1,4 +1,4 @@
-"""Prove that `metadata migrate --dry-run` says what the migration would do, and writes nothing anywhere."""
+"""Prove that `metadata migrate --dry-run` reports what the migration would do, and writes nothing anywhere."""
 
 import asyncio
 import sqlite3
@@ -36,7 +36,7 @@ def _planned(admin: Admin, source: str, target: str, *more: str) -> Ran:
 
 
 def _whole(url: str) -> Any:
-    """Return every record of a store, and its named records; of a file the schema too, past the code under test."""
+    """Return every record and named record of a store; for a file also the schema, read past the code under test."""
 
     async def named() -> list[bytes | None]:
         async with await open_metadata(url) as store:
@@ -152,7 +152,7 @@ def test_servers_are_only_read(servers: RunningServers, admin: Admin) -> None:
     hbase = f"hbase://{servers.address('zookeeper')}/m{uuid.uuid4().hex[:12]}"
     admin.done("metadata", "format", "--metadata", zookeeper)
     fill(zookeeper, 20)
-    # Everything that is in the way is told, not only the first.
+    # The command reports all obstacles, not only the first.
     blocked = _planned(admin, zookeeper, hbase, "--hubs-down")
     assert (blocked.code, blocked.json["target_state"]) == (ExitCode.FAILED, "absent")
     assert "metadata format" in blocked.err

@@ -1,4 +1,4 @@
-"""Prove that hubs go on after a migration that ends in its pause, however it does, and that it never ends wrongly."""
+"""Prove that hubs continue however a migration ends in its pause, and that it never reports success wrongly."""
 
 import signal
 import subprocess
@@ -26,7 +26,7 @@ _TOPICS: Final = 40
 
 
 class Moving:
-    """A hub, and the command that moves its metadata, which stays in its pause for as long as `held` holds it."""
+    """A hub, and the command that migrates its metadata, which stays in its pause while `held` holds the answer."""
 
     def __init__(self, running: HubAndAdmin, held: HeldAdmin, directory: Path) -> None:
         self.running = running
@@ -52,7 +52,7 @@ class Moving:
         return process
 
     def end_well(self) -> None:
-        """Give the command again, and find that it comes to its end."""
+        """Run the command again, and check that it finishes."""
         assert self.target.done(*self.command(self.running.hub.admin)).json["verified"]
         assert contents(self.target.url) == contents(self.running.admin.url, owners=False)
         assert self.is_frozen
@@ -88,11 +88,11 @@ def test_hubs_go_on_at_once_after_an_interrupt(moving: Moving) -> None:
 
 
 def test_migration_that_slept_too_long_takes_nothing_for_moved(moving: Moving) -> None:
-    """Who wakes after the freeze was lifted must not end as if nothing had been written since."""
+    """A migration that wakes after the freeze was lifted must not end as if no hub had written since."""
     process = moving.start_and_wait_for_the_pause()
     process.send_signal(signal.SIGSTOP)
     try:
-        # A hub that starts meanwhile is frozen from its first moment.
+        # A hub that starts during the pause is frozen at once.
         moving.running.hub.kill()
         moving.running.start()
         assert moving.is_frozen
@@ -112,7 +112,7 @@ def test_migration_that_slept_too_long_takes_nothing_for_moved(moving: Moving) -
 
 
 def test_migration_that_lacks_only_its_last_note_is_ended_by_the_same_command(moving: Moving) -> None:
-    """Killed after the source was left for good: hubs may use the target already, so nothing is copied again."""
+    """Killed after the source was left for good. Hubs may use the target already, so nothing is copied again."""
     moving.end_well()
     moving.running.hub.stop()
     ((done,),) = moving.target.query("SELECT value FROM named_records WHERE name = ?", RECORD_NAME)
@@ -121,7 +121,7 @@ def test_migration_that_lacks_only_its_last_note_is_ended_by_the_same_command(mo
     moving.target.query("UPDATE named_records SET value = ? WHERE name = ?", unfinished, RECORD_NAME)
     fill(moving.target.url, 5, first=10_000)
     before = contents(moving.target.url)
-    # Until then nobody can tell it from a store that is half filled.
+    # Until then hubs cannot tell this store from a half-filled one.
     hub = RunningHub(moving.target.directory / "early", f"metadata={moving.target.url}", arguments=REPLACE)
     with pytest.raises(HubNotServingError) as refused:
         hub.start()

@@ -1,4 +1,4 @@
-"""Prove that the pause of a migration from ZooKeeper compares only what was changed, and that a cut loses nothing."""
+"""Prove that a migration from ZooKeeper compares only changed records in its pause, and that a cut loses nothing."""
 
 import asyncio
 import uuid
@@ -31,7 +31,7 @@ _WATCH: Final = "106"
 
 
 class Move:
-    """A store in ZooKeeper, a target, and the command that moves the one to the other, through a proxy if it is to."""
+    """A store in ZooKeeper, a target, and the command that migrates the one to the other, through a proxy if asked."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self.address = address
@@ -46,7 +46,7 @@ class Move:
         return self.target.run(*command, *more, "--yes", "-o", "json")
 
     def run_cut(self, plan: Callable[[Exchange], Step], *more: str) -> Ran:
-        """Run it through a proxy that treats its requests as `plan` says."""
+        """Run the command through a proxy that treats its requests as `plan` says."""
 
         async def run() -> Ran:
             async with Proxy(self.address, ZooKeeperWire, plan) as proxy:
@@ -56,14 +56,14 @@ class Move:
         return asyncio.run(run())
 
     def check(self, ran: Ran) -> Any:
-        """Return the report of a migration that ended well, and is seen to have."""
+        """Check that a migration ended well, and return its report."""
         assert ran.code == 0, ran
         assert ran.json["verified"]
         assert contents(self.target.url) == contents(self.source, owners=False)
         return ran.json
 
     async def create(self, name: bytes) -> None:
-        """Change the source past the proxy."""
+        """Create a topic in the source past the proxy."""
         async with await open_metadata(self.source) as store:
             await store.persistence.write(Topic(name), LedgerRanges(), NEW)
 
@@ -90,7 +90,7 @@ def _publish(hub: RunningHub, topic: bytes) -> None:
 
 
 def _once(is_time: Callable[[Exchange], bool], meanwhile: Callable[[], Awaitable[Any]]) -> Callable[[Exchange], Step]:
-    """Return a plan that cuts the connection when it is time for the first time."""
+    """Return a plan that cuts the connection once, the first time that `is_time` holds."""
     is_done = False
 
     def plan(exchange: Exchange) -> Step:
@@ -104,7 +104,7 @@ def _once(is_time: Callable[[Exchange], bool], meanwhile: Callable[[], Awaitable
 
 
 def _after(name: str, number: int, then: str) -> Callable[[Exchange], bool]:
-    """Return what says when the first request called `then` comes after so many called `name`."""
+    """Return a condition: `number` requests called `name` were seen, and this one is called `then`."""
     seen = 0
 
     def is_time(exchange: Exchange) -> bool:
@@ -129,7 +129,7 @@ def test_hub_goes_on_while_everything_is_compared(move: Move, hub: RunningHub) -
 
 
 def test_cut_while_everything_is_compared_has_it_compared_once_more(move: Move) -> None:
-    """What is changed while there is no connection is told by nobody; it is found all the same."""
+    """No server reports changes that happen without a connection. The migration finds them all the same."""
     plan = _once(_after(_WATCH, 2, "get"), lambda: move.create(b"while-it-was-cut"))
     ran = move.run_cut(plan, "--hubs-down")
     report = move.check(ran)
@@ -193,7 +193,7 @@ def test_cuts_in_every_pause_end_in_one_clear_line_and_the_hub_goes_on(move: Mov
 
 
 def test_cut_where_hubs_are_down_has_everything_compared_in_the_pause(move: Move) -> None:
-    """Nobody waits for the end of that pause."""
+    """Hubs are down, so nobody waits for the end of that pause."""
     record = f"{MetadataUrl.parse(move.source).path}/managers/METADATA/freeze"
     raw = KazooClient(hosts=move.address)
     raw.start()

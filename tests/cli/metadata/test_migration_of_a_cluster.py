@@ -1,4 +1,4 @@
-"""Prove that the hubs of a cluster are found, stay frozen after a migration, and serve from the store it filled."""
+"""Prove that migrate finds the hubs of a cluster, keeps them frozen, and that they serve from the filled store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) 
     admin = Admin(tmp_path, url)
     admin.done("metadata", "format")
     command = ("metadata", "migrate", "--from", pair.cluster, "--to", url, "-o", "json")
-    # Nothing happens before the question was answered.
+    # Nothing happens before the operator answers.
     assert admin.run(*command, text="n\n").code != 0
     assert not any(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
     ran = admin.done(*command, "--yes")

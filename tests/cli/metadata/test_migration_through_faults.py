@@ -1,4 +1,4 @@
-"""Prove that a migration or import whose store stops answering ends in one clear line, and goes on when it is back."""
+"""Prove that a migration or import ends in one clear line if its store stops answering, and continues afterwards."""
 
 import asyncio
 import uuid
@@ -22,7 +22,7 @@ TOPICS = 1500
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[RunningServers]:
-    """A ZooKeeper of this test alone, which nobody misses while it is paused."""
+    """A ZooKeeper of this test alone, so a pause disturbs nobody."""
     own = RunningServers(tmp_path / "servers")
     try:
         yield own

@@ -1,4 +1,4 @@
-"""Prove that nothing that hubs acknowledged is lost by a migration under traffic, and nothing comes back that ended."""
+"""Prove that a migration under traffic loses nothing that hubs acknowledged, and revives nothing that ended."""
 
 import uuid
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from tests.servers import RunningServers
 __all__: list[str] = []
 
 _ENOUGH: Final = 40
-"""So much of everything happens before the migration begins, and as much beside it."""
+"""At least this many events of each kind happen before the migration begins, and as many beside it."""
 _AT_REST: Final = 300
-"""So many topics beside those nobody does anything with, and six times as many subscriptions."""
+"""The number of idle topics. There are six times as many idle subscriptions."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
 
 
 def _wait_for_traffic(traffic: Traffic) -> None:
-    """Wait until everything has happened a number of times more."""
+    """Wait until each kind of event has happened _ENOUGH more times."""
 
     def counts() -> tuple[int, ...]:
         done = (traffic.published, traffic.received)
@@ -53,7 +53,7 @@ def _wait_for_traffic(traffic: Traffic) -> None:
 def _move_under_traffic(traffic: Traffic, admin: Admin, *command: str) -> Ran:
     with traffic:
         _wait_for_traffic(traffic)
-        # First what goes on for as long as it likes.
+        # First the part that may take any time.
         admin.done("metadata", "migrate", *command, "--no-pause")
         _wait_for_traffic(traffic)
         ran = admin.done("metadata", "migrate", *command, "--yes", "-o", "json")
@@ -80,7 +80,7 @@ def _check_messages(traffic: Traffic) -> None:
     for topic in TOPICS:
         assert traffic.published[topic]
         traffic.read_the_rest(topic)
-        # What was delivered, was delivered as what was acknowledged.
+        # Each delivered message has the body that was acknowledged.
         for number in traffic.published[topic].keys() & traffic.received[topic].keys():
             assert traffic.received[topic][number] == traffic.published[topic][number]
     with traffic.client() as client:
@@ -109,7 +109,7 @@ def test_standalone_hub_is_moved_under_traffic(running: HubAndAdmin, tmp_path: P
 @pytest.mark.full
 @pytest.mark.parametrize("way", ["hbase", "hbase+thrift"])
 def test_a_store_in_hbase_is_moved_under_traffic(way: str, servers: RunningServers, tmp_path: Path) -> None:
-    """In the pause only what was changed is compared, and nothing is missed."""
+    """In the pause the migration compares only what was changed, and misses nothing."""
     servers.address("hbase")
     namespace = f"m{uuid.uuid4().hex[:12]}"
     metadata = f"hbase://{servers.address('zookeeper')}/{namespace}"

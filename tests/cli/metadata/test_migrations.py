@@ -1,4 +1,4 @@
-"""Prove that a migration moves everything, however often it is killed, and writes to no store that is not its own."""
+"""Prove that a migration moves everything, however often it is killed, and writes only to its own target."""
 
 import random
 import signal
@@ -61,7 +61,7 @@ def test_store_is_left_for_another_after_asking_only(admin: Admin, target: Admin
         assert (ran.code, admin.url in ran.err, target.url in ran.err) == (code, True, True), ran
         assert contents(target.url) == {}
     admin.done("topic", "create", "not-moved")
-    # Nothing is left before the pause.
+    # `--no-pause` copies everything that is there before the pause.
     admin.done(*command, "--no-pause")
     admin.done("topic", "create", "not-moved-either")
     admin.done(*command, text="y\n")
@@ -81,7 +81,7 @@ def test_empty_store_is_moved(admin: Admin, target: Admin) -> None:
 
 
 def test_migration_goes_between_backends(servers: RunningServers, admin: Admin, target: Admin) -> None:
-    """SQLite to ZooKeeper to HBase and back: what comes home is what went out."""
+    """Move a store from SQLite to ZooKeeper to HBase and back; it returns unchanged."""
     fill(admin.url, 120)
     zookeeper = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
     servers.address("hbase")
@@ -238,7 +238,7 @@ def test_migration_that_is_killed_again_and_again_ends_whole(seed: int, admin: A
 
 
 def _wait_for_a_moment(process: Any, target: Admin, dice: random.Random, records: int) -> None:
-    """Wait until so many records more are in the target, or the process has ended."""
+    """Wait until the target has a random number of records more, or the process has ended."""
     now = target.count("persistence") + target.count("subscriptions")
     wanted = now + dice.randrange(1, max(records // 8, 2))
 
@@ -272,7 +272,7 @@ def running(tmp_path: Path) -> Iterator[HubAndAdmin]:
 
 
 def _frozen(hub: HubAndAdmin) -> Any:
-    """Return what the hub says of the freeze of its store."""
+    """Return what the hub reports about the freeze of its store."""
     return AdminClient(hub.hub.admin).get("/freeze")
 
 
@@ -295,7 +295,7 @@ def test_running_hub_is_frozen_from_the_pause_on(running: HubAndAdmin, target: A
     assert ran.json["verified"]
     assert len(ran.json["hubs"]) == 1
     assert f"restart each with the option metadata = {target.url}" in ran.err
-    # For good, and whoever starts on the old store by mistake is told where everything is.
+    # The freeze stays. The error of a hub that starts on the old store by mistake names the new one.
     wait_until(lambda: _frozen(running)["state"] == "moved", "the hub knows that its store was moved")
     assert contents(target.url) == contents(running.admin.url, owners=False)
     running.hub.stop()
@@ -303,7 +303,7 @@ def test_running_hub_is_frozen_from_the_pause_on(running: HubAndAdmin, target: A
         running.start()
     assert told_why.value.returncode == ExitCode.USAGE
     assert target.url in str(told_why.value)
-    # Unless that is wanted.
+    # The operator may thaw the old store on purpose.
     show = ("metadata", "thaw", "-o", "json")
     assert running.admin.done(*show, "--dry-run").json["would_thaw"]
     assert running.admin.run(*show, text="n\n").code == ExitCode.FAILED
@@ -324,7 +324,7 @@ def test_running_hub_goes_on_once_its_store_is_thawed(running: HubAndAdmin, targ
 
 
 def test_store_that_was_left_may_be_gone_back_to(admin: Admin, target: Admin) -> None:
-    """There and back: what was the source is a target again, and then serves hubs."""
+    """The store moves there and back: the former source becomes a target, and then serves hubs."""
     fill(admin.url, 30)
     migrated(admin, admin.url, target.url)
     fill(target.url, 10, first=100)
@@ -343,7 +343,7 @@ def test_source_keeps_nothing_of_the_changes_that_were_followed(admin: Admin, ta
 
 @contextmanager
 def _writing(admin: Admin) -> Iterator[None]:
-    """Change the source over and over, as nobody should while hubs are frozen."""
+    """Change the source over and over, which nobody should do while hubs are frozen."""
     enough = threading.Event()
     begun = threading.Event()
 
@@ -376,7 +376,7 @@ def test_hub_is_thawed_when_the_pause_fails(running: HubAndAdmin, target: Admin)
     assert "something still changes" in ran.err
     assert not _frozen(running)["frozen"]
     running.publish("news", b"two")
-    # And once nobody writes there any more, it comes to its end.
+    # Once nobody writes there any more, the migration finishes.
     assert migrated(target, running.admin.url, target.url, *told)["verified"]
     assert contents(target.url) == contents(running.admin.url, owners=False)
 
@@ -389,7 +389,7 @@ def test_hub_that_is_down_is_no_hindrance(running: HubAndAdmin, target: Admin) -
     running.publish("news", b"one")
     running.hub.kill()
     assert migrated(target, running.admin.url, target.url)["hubs"] == []
-    # It may start on the target, and its epoch goes on there.
+    # The hub may start on the target, and its epoch continues there.
     assert _standalone(target) == _standalone(running.admin) != ""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Prove that the messages of deleted topics go from a standalone hub's disk, and never those that a topic refers to."""
+"""Prove that a standalone hub deletes the messages of deleted topics from its disk, and no others."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def pair(tmp_path: Path) -> Iterator[HubAndAdmin]:
 
 
 def _stored(pair: HubAndAdmin) -> int:
-    """Return how many bytes the hub's ledgers have on disk."""
+    """Return how many bytes the hub's ledgers take on disk."""
     metrics = AdminClient(pair.hub.admin).ask("GET", "/metrics").text
     found = re.search(r"^hedwig_hub_ledger_store_stored_bytes (\S+)$", metrics, re.MULTILINE)
     assert found is not None, metrics
@@ -30,7 +30,7 @@ def _stored(pair: HubAndAdmin) -> int:
 
 
 def _fill(pair: HubAndAdmin, topic: str) -> None:
-    """Publish four mebibytes."""
+    """Publish 4 MiB."""
     pair.publish(topic, *([b"." * (MIB // 8)] * 32))
     assert _stored(pair) > 4 * MIB
 
@@ -43,7 +43,7 @@ def test_messages_of_a_deleted_topic_go_at_once(pair: HubAndAdmin) -> None:
     assert (planned.json["ledgers_left"], planned.err) == (0, "")
     deleted = pair.admin.done("topic", "delete", "news", "--force", "--yes", "-o", "json")
     assert (deleted.json["ledgers"], deleted.json["ledgers_left"], deleted.err) == (1, 0, "")
-    # It is within a minute; the newest segment may keep a mebibyte.
+    # The hub frees the space within a minute; the newest segment may keep 1 MiB.
     wait_until(lambda: _stored(pair) < MIB, "the space")
     (row,) = pair.admin.done("message", "peek", "kept", "-o", "ndjson").rows
     assert row["body"] == "message"
@@ -92,7 +92,7 @@ def test_orphans_are_deleted_by_the_hub_that_runs(pair: HubAndAdmin) -> None:
 
 
 def test_orphans_of_a_hub_that_ended_between_a_record_and_its_ledgers_are_found_and_deleted(pair: HubAndAdmin) -> None:
-    """No topic is left that could tell of them."""
+    """No topic refers to them any more."""
     _fill(pair, "news")
     pair.hub.kill()
     pair.admin.done("topic", "delete", "news", "--yes", "--force")

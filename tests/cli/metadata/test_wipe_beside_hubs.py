@@ -1,4 +1,4 @@
-"""Prove that a store is not emptied while a hub that uses it is alive, unless that is wanted."""
+"""Prove that `format --wipe` refuses a store that a living hub uses, unless the operator insists."""
 
 import uuid
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def test_store_of_a_living_hub_is_not_wiped(running: HubAndAdmin) -> None:
     _check_refused(running, rehearsed)
     assert rehearsed.json["hubs"] == [running.hub.address]
     assert rehearsed.json["would_delete"]["persistence"] == 1
-    # What it acknowledges is there.
+    # The hub still has what it acknowledged.
     running.subscribe("news", "reader")
     running.publish("news", b"two")
     assert running.read("news", "reader", 1) == [2]
@@ -74,7 +74,7 @@ def test_hub_that_has_ended_is_no_hindrance(running: HubAndAdmin) -> None:
 
 @contextmanager
 def _registered(servers: RunningServers, root: str) -> Iterator[None]:
-    """Have a hub in the cluster below `root`, as hubs announce themselves."""
+    """Register a hub in the cluster below `root`, as hubs announce themselves."""
     client = KazooClient(servers.address("zookeeper"))
     client.start()
     try:

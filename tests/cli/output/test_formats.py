@@ -1,4 +1,4 @@
-"""Prove the formats of results: the same fields in all, for every command that gives a result, and any text in them."""
+"""Prove the formats of results: every command has the same fields in all formats, and any text fits in."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from tests.cli.support.command_tree import ON_THE_STORE, example_of, leaves, pre
 from tests.cli.support.screen import shown_on_terminal
 
 GIVES_TEXT = {("completion",), ("console",)}
-"""A script, and the results of several commands."""
+"""These write a script, or the results of several commands."""
 
 
 @pytest.mark.parametrize("path", [path for path in leaves(ON_THE_STORE) if path not in GIVES_TEXT], ids=" ".join)
@@ -74,7 +74,7 @@ def test_csv_has_a_cell_for_each_field_of_each_row(rows: list[dict[str, Any]]) -
 
 
 def _listing(name: str, rows: list[dict[str, Any]]) -> str:
-    """Return what a format makes of a listing of two pages."""
+    """Return how a format shows a listing of two pages."""
 
     @click.command()
     def command() -> None:
@@ -110,7 +110,7 @@ def test_csv_and_yaml_are_written_as_they_are_read(admin: Admin) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == first
         process.stdout.close()
-        # It was writing into the pipe when that was closed: more than a pipe holds was still to come.
+        # The command was writing when the pipe was closed: its output is longer than a pipe holds.
         assert process.wait(60) == 141
         for stream in (process.stderr, process.stdin):
             assert stream is not None

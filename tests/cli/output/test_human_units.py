@@ -1,4 +1,4 @@
-"""Prove that tables tell sizes and durations in words, and that programs get the plain numbers."""
+"""Prove that tables show sizes and durations in units for people, and that programs get the plain numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Prove that whoever lists into a file sees on the terminal how far it has come, and a listing there shows itself."""
+"""Prove that a listing into a file shows its progress on the terminal, and a listing on the terminal shows itself."""
 
 import os
 
@@ -12,7 +12,7 @@ def test_listing_into_a_file_shows_how_far_it_has_come(admin: Admin) -> None:
     admin.insert_topics(20_000)
     pipe = admin.directory / "pipe"
     os.mkfifo(pipe)
-    # Nobody reads yet, so that it stands still as soon as the pipe is full.
+    # Nobody reads yet, so the listing stops as soon as the pipe is full.
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with Terminal(admin, "topic", "list", "--all", "-o", "ndjson", into=pipe) as terminal:
         screen = terminal.wait_for_line("topics/s")

@@ -1,4 +1,4 @@
-"""Prove what a command says whose result cannot be written, or whose question cannot be answered."""
+"""Prove what a command reports if nobody can read its result or answer its question."""
 
 import shlex
 import sys

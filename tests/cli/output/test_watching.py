@@ -1,4 +1,4 @@
-"""Prove --watch: drawn anew on a terminal, line after line elsewhere, until Ctrl-C, across servers that go away."""
+"""Prove --watch: it redraws a terminal, else appends lines, until Ctrl-C, also while servers are away."""
 
 import contextlib
 import os
@@ -81,7 +81,7 @@ def test_a_format_that_was_asked_for_stays(admin: Admin, output: str, lines: lis
 
 
 def _read_until(screen: int, condition: Callable[[str], bool]) -> str:
-    """Read what a terminal is sent until it fulfils a condition."""
+    """Read what a terminal receives until it fulfils a condition."""
     shown = b""
     end = time.monotonic() + DEADLINE_S
     while not condition(shown.decode(errors="replace")):

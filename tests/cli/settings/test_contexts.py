@@ -1,4 +1,4 @@
-"""Prove where settings come from - flag, environment, saved context, default - and that contexts are kept whole."""
+"""Prove where settings come from (flag, environment, saved context, default), and that contexts are kept whole."""
 
 import multiprocessing
 import stat
@@ -22,8 +22,9 @@ def _file(admin: Admin) -> Path:
 
 
 def _settings(admin: Admin, *arguments: str, **environment: str) -> dict[str, tuple[Any, str]]:
-    """Return what `config show` says, by setting: value and source."""
-    # What chooses another format is not overruled: that would be seen as one more flag.
+    """Return what `config show` reports, by setting: value and source."""
+    # The variable chooses JSON, and flags and `environment` of a test overrule it. A flag would appear as one more
+    # source.
     ran = admin.run(*arguments, "config", "show", **{"HEDWIG_OUTPUT": "json", **environment})
     assert ran.code == 0, ran
     return {row["setting"]: (row["value"], row["source"]) for row in ran.json["settings"]}

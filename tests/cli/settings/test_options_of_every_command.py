@@ -1,11 +1,11 @@
-"""Prove that the same kind of command takes the same options, whatever its group: lists, deletions, changes."""
+"""Prove that commands of one kind (lists, deletions, changes) take the same options, whatever their group."""
 
 import pytest
 
 from tests.cli.support.command_tree import EVERY_COMMAND, leaves
 
 _DELETES = {"delete", "delete-orphans", "unsubscribe", "down", "repair"}
-"""Verbs, or commands without a group, that take something away for good."""
+"""Verbs, or commands without a group, that delete something for good."""
 _BY_VERSION = {"delete", "release", "move", "reset", "seek"}
 """Verbs that change one record of the store."""
 
@@ -17,7 +17,7 @@ def _options(path: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("path", [path for path in leaves(EVERY_COMMAND) if path[-1] == "list"], ids=" ".join)
 def test_every_list_can_be_cut_and_goes_on(path: tuple[str, ...]) -> None:
     wanted = {"--start-after", "--limit", "--page-token", "--all"}
-    # Ledgers have numbers, which begin like nothing.
+    # Ledgers have numbers, so a prefix makes no sense.
     assert wanted | ({"--prefix"} if path[0] != "ledger" else set()) <= _options(path)
 
 

@@ -1,4 +1,4 @@
-"""Prove what a user without permission gets: one line that says whom to ask, exit code 1, and nothing half done."""
+"""Prove that a user without permission gets one line that names whom to ask, exit code 1, and nothing half done."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ _KEEPER: Final = ("keeper", "secret")
 
 
 def _run_as_anybody(admin: Admin, *arguments: str, **environment: str) -> Ran:
-    """Run a command with the permissions that files show: root has to lay down what lets it pass them by."""
+    """Run a command that obeys the permissions of files: root drops the capabilities that override them."""
     tool = shutil.which("setpriv")
     assert os.geteuid() or tool, "setpriv, of util-linux, is missing"
     program = _PROGRAM if os.geteuid() else (tool or "", "--bounding-set=-dac_override,-dac_read_search", *_PROGRAM)
@@ -34,7 +34,7 @@ def _run_as_anybody(admin: Admin, *arguments: str, **environment: str) -> Ran:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Admin]:
-    """A store with a topic, in a file that nobody may write, in a directory that nobody may write."""
+    """hedwig-admin on a store with a topic, in a read-only file, in a read-only directory."""
     directory = tmp_path / "kept"
     directory.mkdir()
     admin = Admin(tmp_path, f"sqlite://{directory}/store.db")
@@ -71,7 +71,7 @@ def test_file_that_may_only_be_read_is_read_and_not_written(kept: Admin) -> None
 
 
 def _look(admin: Admin) -> None:
-    """Run commands that look at a store with one topic, and see that they leave nothing behind."""
+    """Run commands that look at a store with one topic, and check that they leave nothing behind."""
     directory = admin.directory / "kept"
     before = sorted(path.name for path in directory.iterdir())
     listed = _run_as_anybody(admin, "topic", "list")
@@ -102,7 +102,7 @@ def test_store_that_may_not_be_written_can_be_looked_at(kept: Admin, file: int, 
 def test_store_that_others_have_open_can_be_looked_at(kept: Admin) -> None:
     (kept.directory / "kept").chmod(0o755)
     with closing(sqlite3.connect(kept.url.removeprefix("sqlite://"), isolation_level=None)) as other:
-        # What is not in the file yet, but in its log.
+        # These changes are in the log of the file, not yet in the file.
         other.execute("UPDATE persistence SET topic = CAST('olds' AS BLOB)")
         other.execute("UPDATE persistence SET topic = CAST('news' AS BLOB)")
         for path in (kept.directory / "kept").iterdir():
@@ -233,7 +233,7 @@ def test_disk_is_not_to_blame_for_what_is_not_permitted(kept: Admin) -> None:
 
 @pytest.fixture
 def acl(servers: RunningServers, tmp_path: Path) -> Iterator[tuple[Admin, KazooClient]]:
-    """A store in ZooKeeper with a topic, and a client that may set the access control lists of its nodes."""
+    """hedwig-admin on a store in ZooKeeper with a topic, and a client that may set the ACLs of its nodes."""
     address = servers.address("zookeeper")
     admin = Admin(tmp_path, f"zookeeper://{address}/hedwig/{uuid.uuid4().hex}")
     admin.done("metadata", "format")

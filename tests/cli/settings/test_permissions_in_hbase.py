@@ -1,4 +1,4 @@
-"""Prove what a user without rights in HBase gets: one line that says what to grant, exit code 1, nothing half done."""
+"""Prove that a user without rights in HBase gets one line with the grant to make, exit code 1, nothing half done."""
 
 import asyncio
 import time
@@ -45,12 +45,12 @@ _WRITES: Final[Sequence[tuple[str, ...]]] = (
 )
 _NEWS, _READER = Topic(b"news"), SubscriberId(b"reader")
 _AT_ONCE_S: Final = 10.0
-"""A hub that asks again and again would take its whole operation timeout of 30 s."""
+"""A hub that tries again and again would take its whole operation timeout of 30 s."""
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
-    """An HBase that checks rights, with a gateway that runs as a user of its own."""
+    """An HBase that checks rights, with a gateway that runs as another user."""
     servers = DevServers(
         tmp_path_factory.mktemp("guarded"),
         heap_mb=_HEAP_MB,
@@ -66,7 +66,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 
 class _Store:
-    """A store in that HBase, as its keeper and as others see it."""
+    """A store in that HBase, as its keeper and as other users see it."""
 
     def __init__(self, servers: DevServers, directory: Path) -> None:
         self.servers = servers
@@ -83,12 +83,12 @@ class _Store:
         return Admin(self.directory, url)
 
     def grant(self, user: str, rights: str) -> None:
-        """Give a user these rights, and no others; return once all servers know it, which the master tells them."""
+        """Give a user these rights, and no others. Return once the master has told all servers."""
         grant(self.url, user, rights)
         seen = self.seen_by(user)
         wait_until(lambda: seen.run("topic", "list").code == 0, f"{user} may read")
         if "W" in rights:
-            # It tries a compare-and-set, in a record of its own.
+            # The check tries a compare-and-set, in a record of its own.
             wait_until(lambda: seen.run("check", "health").code != CheckExit.CRITICAL, f"{user} may write")
         if "C" in rights:
             wait_until(lambda: "families" in seen.done("metadata", "describe").out, f"{user} may make tables")
@@ -104,7 +104,7 @@ class _Store:
 
 @pytest.fixture
 def store(guarded: DevServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Store:
-    """A store with topics and subscriptions, and a working directory for what is exported."""
+    """A store with topics and subscriptions, and a working directory for exports."""
     monkeypatch.chdir(tmp_path)
     store = _Store(guarded, tmp_path)
     store.keeper.done("metadata", "format", "--regions", "2", "--timeout", "120")
@@ -173,7 +173,7 @@ def test_whoever_may_not_have_memory_written_into_files_migrates_all_the_same(st
 
 
 async def _flush(url: str) -> None:
-    """Have the memory of a table written into files."""
+    """Flush the memory of a table into files."""
     parsed, options = MetadataUrl.parse(url), StoreOptions()
     driver = await connect(parsed, options)
     try:
@@ -189,7 +189,7 @@ def test_whoever_may_write_need_not_be_let_make_tables(store: _Store) -> None:
     for command in (*_READS, *_WRITES, ("metadata", "sweep"), ("metadata", "format")):
         assert writer.run(*command).code == 0, command
     before = contents(store.url)
-    # A wipe that could not drop what it has begun to forget would leave a store that nobody can open.
+    # A wipe that begins and then cannot drop the tables would leave a store that nobody can open.
     _check_refused(
         writer.run("metadata", "format", "--wipe", "--yes", "--force"), f"grant 'writer', 'RWC', '@{store.namespace}'"
     )
@@ -265,7 +265,7 @@ def test_hub_that_loses_its_rights_says_so_and_goes_on_once_it_has_them(store: _
         client.publish(_NEWS, b"one")
         before = contents(store.url)
         store.revoke("hub")
-        # It owns the topic, and asks nobody about it.
+        # The hub owns the topic, so it does not ask the store.
         client.publish(_NEWS, b"two")
         for body in (b"one", b"two"):
             message = subscription.receive(_AT_ONCE_S)

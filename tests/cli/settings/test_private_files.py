@@ -1,4 +1,4 @@
-"""Nobody but its owner reads the embedded store, whatever the umask."""
+"""Prove that only its owner can read the embedded store, whatever the umask."""
 
 import os
 from collections.abc import Iterator

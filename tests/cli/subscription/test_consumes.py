@@ -1,4 +1,4 @@
-"""Prove that what is said of a consume is where the pointer stands, and that asking after nothing makes nothing."""
+"""Prove that a consume reports the stored pointer, and that reading something missing creates nothing."""
 
 import uuid
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.cli.support.hub_and_admin import HubAndAdmin
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub for all tests that leave it running."""
+    """A hub for all tests that do not end it."""
     with HubAndAdmin(tmp_path_factory.mktemp("consumes")) as started:
         started.admin.environment["HEDWIG_HUB"] = started.hub.address
         yield started
@@ -21,7 +21,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
 
 @pytest.fixture
 def topic(pair: HubAndAdmin) -> str:
-    """A topic with two messages for a reader who is away."""
+    """A topic with two messages for a reader who is not attached."""
     name = f"consumes/{uuid.uuid4().hex}"
     pair.subscribe(name, "reader")
     pair.publish(name, b"one", b"two")

@@ -1,4 +1,4 @@
-"""Prove that subscriptions are moved, deleted and measured where that has an effect: at the owner, or in the store."""
+"""Prove that commands change and measure subscriptions where it has an effect: at the owner, or in the store."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ OTHER = str(Version(b"s" + bytes(25)))
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub for all tests that leave it running."""
+    """A hub for all tests that do not end it."""
     with HubAndAdmin(tmp_path_factory.mktemp("changes")) as started:
         yield started
 
@@ -144,7 +144,7 @@ def test_what_somebody_has_open_is_left_alone_unless_forced(pair: HubAndAdmin, t
 
 
 def _end_of(opened: BlockingSubscription) -> Callable[[], Exception]:
-    """Read a subscription to its end in a thread of its own; return what says how it ended."""
+    """Read a subscription to its end in another thread; return a function that reports how it ended."""
     ends: list[Exception] = []
 
     def read() -> None:

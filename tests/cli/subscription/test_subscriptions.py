@@ -1,4 +1,4 @@
-"""Prove what the subscription commands do to the store, and what they say about it."""
+"""Prove what the subscription commands do to the store, and what they report."""
 
 import base64
 from collections.abc import Sequence

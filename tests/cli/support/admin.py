@@ -1,4 +1,4 @@
-"""Runs hedwig-admin as its users do: in this process where only the result matters, else in one of its own."""
+"""Runs hedwig-admin as its users do: in this process if only the result matters, else in a process of its own."""
 
 import json
 import os
@@ -31,15 +31,15 @@ finally:
         print(next(line.split()[1] for line in status if line.startswith("VmHWM:")), file=sys.stderr)
 """
 PROGRAM_TELLING_ITS_PEAK: Final = (sys.executable, "-c", _TELLING_ITS_PEAK)
-"""For `run_apart`: the command, which says last, on standard error, how many KiB it held at most.
+"""For `run_apart`: the command, which prints last, on standard error, how many KiB it held at most.
 
-What getrusage tells begins with what the parent held, which is a test with all that it has read.
+getrusage begins with what the parent held, and the parent is a test with all the data that it has read.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended, and what it said."""
+    """How a command ended, and what it wrote."""
 
     code: int
     out: str
@@ -85,7 +85,7 @@ class Admin:
     def start(
         self, *arguments: str | bytes, stdout: int = subprocess.PIPE, **environment: str
     ) -> "subprocess.Popen[bytes]":
-        """Start a command in a process of its own, with pipes; the caller ends it."""
+        """Start a command in a process of its own, with pipes. The caller ends it."""
         return subprocess.Popen(
             [*_PROGRAM, *arguments],
             stdin=subprocess.PIPE,
@@ -116,7 +116,7 @@ class Admin:
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return what SQLite answers, past the code under test; for a store in a file."""
+        """Return what SQLite answers, past the code under test. Only for a store in a file."""
         with closing(sqlite3.connect(self.url.removeprefix("sqlite://"))) as connection, connection:
             return connection.execute(statement, values).fetchall()
 
@@ -131,7 +131,7 @@ class Admin:
 
     @contextmanager
     def exclusively_locked(self) -> Iterator[None]:
-        """Keep everybody else out of the store, those who only read too."""
+        """Keep all other processes out of the store, readers too."""
         path = self.url.removeprefix("sqlite://")
         with closing(sqlite3.connect(path, timeout=DEADLINE_S, isolation_level=None)) as holder:
             holder.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -140,13 +140,13 @@ class Admin:
             holder.execute("ROLLBACK")
 
     def count(self, table: str) -> int:
-        """Return how many records the store has of a kind, past the code under test."""
+        """Return how many records of a kind the store has, past the code under test."""
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")
         assert isinstance(number, int)
         return number
 
     def insert_topics(self, number: int, name: str = "'topic-' || n") -> None:
-        """Put topics into the store at once, past the code under test; `name` is an expression over n."""
+        """Insert topics into the store at once, past the code under test; `name` is an SQL expression over n."""
         self.done("metadata", "format")
         self.query(
             "INSERT INTO persistence (topic, version) WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL "
@@ -155,14 +155,14 @@ class Admin:
         )
 
     def whole_environment(self, **extra: str) -> dict[str, str]:
-        """Return the environment of a process of its own."""
-        # The directory of the sources, as a test run has it and a process in another directory has not.
+        """Return the environment for a process of its own."""
+        # A test run has the source directory in its path; a process in another directory does not.
         sources = str(CHECKOUT)
         return {**os.environ, **self.environment, "PYTHONPATH": sources, **extra}
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Return what `condition` returns once that is true; fail when it does not come true in time."""
+    """Return the result of `condition` once it is true; fail if it does not become true in time."""
     end = time.monotonic() + DEADLINE_S
     while not (result := condition()):
         assert time.monotonic() < end, f"not within {DEADLINE_S:g} s: {what}"

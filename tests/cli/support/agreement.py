@@ -1,4 +1,4 @@
-"""Holds the results of one command in all formats to each other."""
+"""Compares the results of one command in all formats."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def check_agreement(results: Mapping[str, str]) -> None:
     fields = {name for row in listed for name in row if not name.endswith("_base64")}
     if listed:
         assert set(header) <= fields if is_listing else set(header) == fields
-    # Of changes of which there are none, people are told in words.
+    # Where there are no changes, people get words instead.
     assert results["table"] or ("repairs" in document and not listed)
 
 

@@ -1,4 +1,4 @@
-"""Every command that hedwig-admin has, and a store in which the examples of those that need no more run."""
+"""Every command of hedwig-admin, and a store in which the self-contained examples run."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def example_of(path: Path) -> Sequence[str]:
 
 
 def prepare(admin: Admin, path: Path) -> None:
-    """Put into an empty store what the example of a command is about."""
+    """Fill an empty store with what the example of a command needs."""
     admin.done("subscription", "create", "news", "reader")
     admin.done("topic", "create", "admin/0install")
     (admin.directory / "topics.tsv").write_text("weather\t1\nsport\t2\n")

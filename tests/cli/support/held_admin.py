@@ -1,4 +1,4 @@
-"""A way to a hub's admin endpoint on which the answer to a freeze is held back, so that a pause lasts."""
+"""A proxy to a hub's admin endpoint that holds back the answer to a freeze, so that a pause lasts."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +12,9 @@ __all__ = ["HeldAdmin"]
 
 
 class HeldAdmin:
-    """Passes requests on to the admin endpoint of `hub`. Once that has answered `POST /freeze`, the answer waits.
+    """Passes requests on to the admin endpoint of `hub`, and holds back its answers to `POST /freeze`.
 
-    `is_held` is set then; `release` lets this answer, and all later ones, go.
+    `is_held` is set once there is such an answer. `release` sends it, and lets all later ones through.
     """
 
     def __init__(self, hub: str) -> None:
@@ -31,7 +31,7 @@ class HeldAdmin:
                 held.pass_on(self)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -51,11 +51,11 @@ class HeldAdmin:
         self._thread.join(DEADLINE_S)
 
     def release(self) -> None:
-        """Let answers go."""
+        """Send the held answer, and let later ones through."""
         self._released.set()
 
     def pass_on(self, request: BaseHTTPRequestHandler) -> None:
-        """Have one request answered by the hub."""
+        """Pass one request on to the hub, and its answer back."""
         told = self._client.ask(request.command, request.path)
         if request.command == "POST" and request.path == "/freeze":
             self.is_held.set()
@@ -67,4 +67,4 @@ class HeldAdmin:
             request.end_headers()
             request.wfile.write(body)
         except OSError:
-            pass  # Whoever asked was killed.
+            pass  # The client was killed.

@@ -12,7 +12,7 @@ __all__ = ["HubAndAdmin"]
 
 
 class HubAndAdmin:
-    """`hub`, and `admin`, which is told of its store, its admin endpoint and its data directory. Use it with `with`."""
+    """`hub`, and `admin`, which knows its store, admin endpoint and data directory. Use it with `with`."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.hub = RunningHub(directory / "hub", *settings)
@@ -36,7 +36,7 @@ class HubAndAdmin:
         }
 
     def client(self) -> BlockingClient:
-        """Return a client of the hub, to be closed."""
+        """Return a client of the hub. The caller closes it."""
         return BlockingClient(ClientOptions(hub=HubAddress.parse(self.hub.address)))
 
     def publish(self, topic: str, *bodies: bytes) -> None:
@@ -46,12 +46,12 @@ class HubAndAdmin:
                 client.publish(Topic(topic.encode()), body)
 
     def subscribe(self, topic: str, subscriber: str) -> None:
-        """Make a subscription that nobody has open."""
+        """Create a subscription, and leave it closed."""
         with self.client() as client:
             client.subscribe(Topic(topic.encode()), SubscriberId(subscriber.encode())).close()
 
     def read(self, topic: str, subscriber: str, count: int) -> Sequence[int]:
-        """Return the ids of the next so many messages of a subscription, which are consumed."""
+        """Consume the next N messages of a subscription, and return their ids."""
         ran = self.admin.run(
             "subscribe", topic, subscriber, "--count", str(count), "-o", "ndjson", HEDWIG_HUB=self.hub.address
         )

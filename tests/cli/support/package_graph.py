@@ -1,4 +1,4 @@
-"""The package graph of examples/data, loaded as a user does it and held to what was counted in the files."""
+"""Loads the package graph of examples/data as users do, and compares it with counts of the files."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _MOST_ON_ONE_TOPIC: Final = ("libs/libc6", 21_841)
 
 
 def check_package_graph(admin: Admin) -> None:
-    """Load both files into an empty store, and read back as many records as they have lines."""
+    """Load both files into an empty store, and check that each line became a record."""
     for noun, rows in (("topic", _TOPICS), ("subscription", _SUBSCRIPTIONS)):
         source, result = _DATA / f"{noun}s.tsv.gz", admin.directory / noun
         summary = _apart(admin, noun, "create", "-f", str(source), "--result", str(result), "-o", "json").json
@@ -29,8 +29,8 @@ def check_package_graph(admin: Admin) -> None:
 
 
 def _apart(admin: Admin, *arguments: str) -> Ran:
-    # In a process of its own: a load can outlast the time after which pytest dumps the threads of a test that may hang,
-    # and to dump threads at work can crash Python.
+    # Use another process. A load can outlast the time after which pytest dumps the threads of a test that may hang.
+    # Dumping threads at work can crash Python.
     ran = admin.run_apart(*arguments, deadline_s=_DEADLINE_S)
     assert ran.code == 0, ran.err
     return ran

@@ -46,7 +46,7 @@ FAULTS: Final = {
     ("range-gap", "f/gap", None, "critical"),
     ("range-overlap", "f/twice", None, "critical"),
 }
-"""What a check finds of what `plant` plants: kind, topic, subscriber, severity."""
+"""What a check finds of the faults that `plant` plants: kind, topic, subscriber, severity."""
 
 
 def in_store(url: str, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
@@ -71,7 +71,7 @@ def ranges(*parts: tuple[int, int | None, int | None]) -> LedgerRanges:
 
 @contextmanager
 def listening_hub(url: str) -> Iterator[HubInfo]:
-    """Yield a hub that is registered as the standalone one of a store, and listens where its clients would go."""
+    """Yield a hub that is registered as the standalone one of a store, and listen at its address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}:-1"
 
@@ -82,7 +82,7 @@ def listening_hub(url: str) -> Iterator[HubInfo]:
 
 
 def plant_sound(url: str, topics: int, owner: HubInfo | None = None) -> None:
-    """Make topics in order: with ranges, subscriptions and, each other one, an owner that lives."""
+    """Create topics in order, with ranges, subscriptions and, for every other topic, a living owner."""
 
     async def write(store: MetadataStore) -> None:
         for number in range(topics):
@@ -98,7 +98,7 @@ def plant_sound(url: str, topics: int, owner: HubInfo | None = None) -> None:
 
 
 def plant(url: str) -> None:
-    """Plant one fault of each kind that shows in the records alone; see FAULTS."""
+    """Plant one fault of each kind that the records alone show; see FAULTS."""
 
     async def write(store: MetadataStore) -> None:
         put = store.persistence.write
@@ -116,7 +116,7 @@ def plant(url: str) -> None:
 
 
 def local_ledgers(data: Path, *entries: int) -> list[int]:
-    """Make closed ledgers with so many entries each in the data directory of a hub that is down; return their ids."""
+    """Make closed ledgers of N entries each in the data directory of a stopped hub; return their ids."""
 
     async def make() -> list[int]:
         store = await LocalLedgerStore.open(data / "ledgers")
@@ -133,7 +133,7 @@ def local_ledgers(data: Path, *entries: int) -> list[int]:
 
 
 def set_ranges(url: str, topic: str, record: LedgerRanges) -> None:
-    """Write the ranges of a topic, whatever is there."""
+    """Write the ranges of a topic, whatever it had."""
 
     async def write(store: MetadataStore) -> Any:
         return await store.persistence.write(Topic(topic.encode()), record, ANY)

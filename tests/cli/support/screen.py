@@ -10,7 +10,7 @@ __all__ = ["shown_on_terminal"]
 
 
 def shown_on_terminal(admin: Admin, *arguments: str) -> str:
-    """Run a command that must succeed; return what it shows."""
+    """Run a command that must succeed; return what the terminal shows."""
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen:
         process = admin.start(*arguments, stdout=theirs, COLUMNS="80")

@@ -1,4 +1,4 @@
-"""What stores hold, for tests that compare them, and stores with something of every kind in them."""
+"""Contents of stores for tests that compare them, and stores with records of every kind."""
 
 import asyncio
 from typing import Any, Final
@@ -15,7 +15,7 @@ _BATCH: Final = 1000
 
 
 def contents(url: str, *, owners: bool = True) -> dict[Any, Any]:
-    """Return every record of a store but its version, by kind, topic and subscriber."""
+    """Return every record of a store without its version, by kind, topic and subscriber."""
 
     async def read() -> dict[Any, Any]:
         async with await open_metadata(url) as store:
@@ -26,7 +26,7 @@ def contents(url: str, *, owners: bool = True) -> dict[Any, Any]:
 
 
 def fill(url: str, topics: int, *, first: int = 0) -> None:
-    """Create topics, most with an owner, and up to 12 subscriptions each, all different, some with odd names."""
+    """Create topics, most with an owner, each with up to 12 different subscriptions, some with odd names."""
 
     async def write() -> None:
         async with await open_metadata(url) as store:

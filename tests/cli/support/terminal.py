@@ -1,4 +1,4 @@
-"""hedwig-admin in a real terminal of 80 columns, tmux's: what is on the screen, and keys that are pressed."""
+"""hedwig-admin in a real terminal of 80 columns, that of tmux: what the screen shows, and pressed keys."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ _END_S: Final = 30.0
 
 
 class Terminal:
-    """A terminal in which a command runs, and then says `ended N`, its exit code. Use it with `with`.
+    """A terminal in which a command runs, and then prints `ended N`, its exit code. Use it with `with`.
 
     `into`: the file that is its standard output instead of the terminal. `program`: what runs in place of hedwig-admin.
     """
@@ -75,7 +75,7 @@ class Terminal:
         self.press("Enter")
 
     def wait_for(self, condition: Callable[[list[str]], object], what: str) -> list[str]:
-        """Return the screen once it fulfils a condition; fail, and show it, if it does not in time."""
+        """Return the screen once it fulfils a condition; fail, and show it, if that takes too long."""
         seen: list[str] = []
 
         def look() -> bool:
@@ -90,7 +90,7 @@ class Terminal:
         return seen
 
     def wait_for_line(self, part: str) -> list[str]:
-        """Return the screen once a line of it has this in it."""
+        """Return the screen once one of its lines contains this text."""
         return self.wait_for(lambda screen: any(part in line for line in screen), f"a line with {part!r}")
 
     def _tmux(self, *arguments: str, environment: dict[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Traffic of every kind on hubs whose metadata are moved: publishes, consumes, subscriptions made and ended."""
+"""Traffic of every kind on hubs during a migration: publishes, consumes, subscriptions made and ended."""
 
 import threading
 from collections.abc import Callable
@@ -16,15 +16,15 @@ READER: Final = SubscriberId(b"reader")
 TOPICS: Final = tuple(Topic(b"live/%d" % number) for number in range(8))
 _PAUSE_S: Final = 0.005
 _KEPT: Final = 5
-"""So many subscriptions are open to being ended; older ones are ended one after the other."""
+"""How many subscriptions stay open to being ended; older ones are ended one after the other."""
 
 
 class Traffic:
-    """What was done, as far as the hubs have said what became of it. What was refused, or not answered, is not told.
+    """The operations that hubs acknowledged. Refused and unanswered ones are not among them.
 
-    `published`: what was acknowledged, by topic and id. `received`: what the readers got, who consume what they get.
-    `made` and `ended`: subscriptions that were acknowledged as made, and not to be ended, and as ended. `refused`
-    counts what was refused.
+    `published`: acknowledged messages, by topic and id. `received`: messages that the readers got, and consumed.
+    `made`: acknowledged subscriptions that nobody tried to end. `ended`: subscriptions whose end was acknowledged.
+    `refused`: how many operations were refused.
     """
 
     def __init__(self, hub: str) -> None:
@@ -55,7 +55,7 @@ class Traffic:
         self.stop()
 
     def stop(self) -> None:
-        """End it, and wait until nothing of it goes on. Raises what went wrong in it. May be called twice."""
+        """End the traffic, and wait until its threads have ended. Raise its first error. May be called twice."""
         self._enough.set()
         for thread in self._threads:
             thread.join(DEADLINE_S)
@@ -64,11 +64,11 @@ class Traffic:
             raise self._defects[0]
 
     def client(self) -> BlockingClient:
-        """Return a client, to be closed."""
+        """Return a client. The caller closes it."""
         return BlockingClient(ClientOptions(hub=HubAddress.parse(self._hub), consume_every=1, answer_timeout_s=10.0))
 
     def read_the_rest(self, topic: Topic) -> None:
-        """Receive until the last acknowledged message of `topic` has come; fails if it does not."""
+        """Receive until the last acknowledged message of `topic` arrives; fail if it does not."""
         with self.client() as client, _closing(client.subscribe(topic, READER)) as subscription:
             last = max(self.published[topic], default=0)
             while max(self.received[topic], default=0) < last or not self._has_all(topic):
@@ -128,7 +128,7 @@ class Traffic:
                 kept.append(key)
             if number % 2 and len(kept) > _KEPT:
                 old = kept.pop(0)
-                # From now on nobody can say whether it is there, until the hub has said so.
+                # Until the hub answers, nobody knows whether it exists.
                 self.made.discard(old)
                 try:
                     client.unsubscribe(*old)

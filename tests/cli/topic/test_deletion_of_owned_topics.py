@@ -1,4 +1,4 @@
-"""Prove that a topic which a living hub serves is deleted with that hub, never behind its back."""
+"""Prove that the serving hub itself deletes a topic, and that no command does so behind its back."""
 
 import asyncio
 import uuid
@@ -18,7 +18,7 @@ from tests.servers import RunningServers
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub for all tests that leave it running."""
+    """A hub for all tests that do not end it."""
     with HubAndAdmin(tmp_path_factory.mktemp("deletion")) as started:
         yield started
 
@@ -99,7 +99,7 @@ def test_owner_that_was_started_again_since_is_no_obstacle_and_what_it_owns_now_
 
 
 def _record(url: str, topic: str, owner: HubInfo, starts_at: str | None) -> None:
-    """Write an owner, and register a standalone hub once if it has an address."""
+    """Write an owner record; register a standalone hub once if it has an address."""
 
     async def write() -> None:
         async with await open_metadata(url) as store:
@@ -126,7 +126,7 @@ def test_owner_of_which_nothing_is_known_counts_as_alive(admin: Admin, registere
     refused = admin.run("topic", "delete", "news", "--yes", "--timeout", "1")
     assert refused.code == ExitCode.FAILED
     assert f"the owner {owner.name} (not known for sure to be down: " in refused.err
-    if owner.host == "127.0.0.1":  # Whether anything answers for the other one is up to the network.
+    if owner.host == "127.0.0.1":  # For the other address, the network decides whether anything answers.
         assert admin.run("topic", "delete", "news", "--yes", "--force", "--timeout", "1").code == ExitCode.UNAVAILABLE
     assert admin.count("ownership") == admin.count("persistence") == 1
     admin.done("topic", "delete", "news", "--yes", "--force", "--offline")

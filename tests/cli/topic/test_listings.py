@@ -10,7 +10,7 @@ from tests.cli.support.admin import PROGRAM_TELLING_ITS_PEAK, Admin
 
 
 def _pages(admin: Admin, *command: str, limit: int) -> Iterator[list[str]]:
-    """Give the names of one page after the other, each by the token of the one before."""
+    """Yield the names of one page after the other, following the page tokens."""
     noun = "topics" if command[0] == "topic" else "subscriptions"
     token: list[str] = []
     while True:
@@ -119,7 +119,7 @@ def test_more_topics_take_no_more_memory_in_any_format(forms: tuple[str, ...], a
 
     admin.insert_topics(2_000)
     few = [peak_kib(form) for form in forms]
-    # 100 bytes each: held in memory, these would take at least 20 MB.
+    # At 100 bytes each, they would take at least 20 MB of memory.
     admin.insert_topics(100_000, f"'{'long-' * 18}topic-' || (n + 1000000)")
     for form, before in zip(forms, few, strict=True):
         assert peak_kib(form) - before < 12_000, form

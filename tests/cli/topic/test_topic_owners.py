@@ -1,4 +1,4 @@
-"""Prove who is said to own a topic, what its numbers are, and that it can be released: on a standalone hub."""
+"""Prove which owner a topic is said to have, its numbers, and its release, on a standalone hub."""
 
 import asyncio
 import uuid
@@ -20,7 +20,7 @@ OTHER = Version(b"s" + bytes(25))
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
-    """A hub for all tests that leave it running."""
+    """A hub for all tests that do not end it."""
     with HubAndAdmin(tmp_path_factory.mktemp("owners")) as started:
         yield started
 
@@ -31,7 +31,7 @@ def topic() -> str:
 
 
 async def _own(url: str, name: str, hub: HubInfo) -> None:
-    """Write an owner record, as a hub does that then dies."""
+    """Write an owner record, as a hub would do that then dies."""
     async with await open_metadata(url) as store:
         await store.ownership.write(Topic(name.encode()), hub, NEW)
 
@@ -124,7 +124,7 @@ def test_dry_run_of_a_release_looks_and_changes_nothing(pair: HubAndAdmin, topic
 
 
 def test_release_of_what_its_owner_has_not_taken_up_takes_the_record_away(pair: HubAndAdmin, topic: str) -> None:
-    """As where another hub named it the owner, or it could not delete its record: it says that it owns it not."""
+    """The hub denies owning it, as after another hub named it the owner, or after it failed to delete its record."""
     pair.admin.done("topic", "create", topic)
     epoch = AdminClient(pair.hub.admin).get("/health")["epoch"]
     asyncio.run(_own(pair.admin.url, topic, HubInfo.at(pair.hub.address, epoch=epoch)))

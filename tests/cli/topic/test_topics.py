@@ -1,4 +1,4 @@
-"""Prove what the topic commands do to the store, and what they say about it."""
+"""Prove what the topic commands do to the store, and what they report."""
 
 import asyncio
 import base64
@@ -203,7 +203,7 @@ def _watch(store: MetadataStore) -> FreezeWatch:
 
 
 async def _crashing(store: MetadataStore, after: int) -> None:
-    """Delete the topic, but end after so many steps of the event loop."""
+    """Delete the topic, but end after N steps of the event loop."""
     deletion = asyncio.create_task(delete_topic(store, await read_topic(store, NEWS), _watch(store)))
     for _ in range(after):
         await asyncio.sleep(0)
@@ -215,7 +215,7 @@ def test_deletion_that_ended_early_leaves_a_topic_that_can_be_deleted(admin: Adm
     _store(admin, _populate)
     _store(admin, lambda store: _crashing(store, after))
     left = admin.count("persistence")
-    # What has records left has the one too that makes it a topic.
+    # A topic with records left also keeps the record that makes it a topic.
     assert left == 1 or admin.count("subscriptions") == admin.count("ownership") == 0
     admin.done("topic", "delete", "news", "--force", "--offline", "--yes", "--if-exists")
     assert (admin.count("subscriptions"), admin.count("ownership"), admin.count("persistence")) == (0, 0, 0)

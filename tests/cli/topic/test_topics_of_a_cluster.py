@@ -1,4 +1,4 @@
-"""Prove the commands about topics that hubs of a cluster own: owners, moves, their ledgers, and the load of hubs."""
+"""Prove the commands about topics that hubs of a cluster own: owners, moves, ledgers, and the load of hubs."""
 
 import asyncio
 import uuid
@@ -21,7 +21,7 @@ from tests.servers import RunningServers
 
 @pytest.fixture(scope="module")
 def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two hubs for all tests that leave them running, and undrained."""
+    """Two hubs, not drained, for all tests that do not end them."""
     with Pair(servers, tmp_path_factory.mktemp("topics")) as started:
         started.admin.environment |= {"HEDWIG_METADATA": started.cluster, "HEDWIG_ADMIN": ""}
         yield started
@@ -44,13 +44,13 @@ def _owner(pair: Pair, topic: str) -> tuple[str, str]:
 
 
 def _to(hub: RunningHub) -> str:
-    """Return the parameters that name a hub, as it is registered."""
+    """Return the parameters that name a hub as it is registered."""
     health = AdminClient(hub.admin).get("/health")
     return f"to={health['address']}&epoch={health['epoch']}"
 
 
 def _claim(pair: Pair, topic: str, hub: RunningHub) -> None:
-    """Have a hub own a topic, whichever owns it."""
+    """Make a hub the owner of a topic, whichever hub owns it now."""
     pair.admin.done("topic", "create", topic, "--if-not-exists")
     pair.admin.done("topic", "move", topic, hub.address)
 
@@ -79,7 +79,7 @@ def test_move_takes_a_topic_to_another_hub_and_back(pair: Pair, topic: str) -> N
 
 
 def test_move_of_a_topic_that_is_read_takes_its_reader_along(pair: Pair, topic: str) -> None:
-    """A reader comes back at once: it waits where it was, and is sent to the new owner."""
+    """The reader returns at once: it waits at the old hub, which sends it to the new owner."""
     one, other = pair.hubs
     _claim(pair, topic, one)
     with BlockingClient(ClientOptions(hub=HubAddress.parse(one.address))) as client:
@@ -109,7 +109,7 @@ def test_dry_run_of_a_move_says_what_would_be_done_and_changes_nothing(pair: Pai
 
 
 def test_move_of_what_its_owner_has_not_taken_up_yet_goes_by_the_record(pair: Pair, topic: str) -> None:
-    """As where the command was killed that had a hub named the owner, before that hub was asked for the topic."""
+    """As if the command was killed after one hub named the other the owner, and before the other was asked."""
     one, other = pair.hubs
     _claim(pair, topic, one)
     told = AdminClient(one.admin).post(f"/release?topic={topic}&{_to(other)}")
@@ -129,7 +129,7 @@ def test_topic_of_a_hub_that_is_not_in_the_cluster_any_more_is_deleted_without_f
     asyncio.run(_own(pair.cluster, dead, HubInfo.at(one.address, epoch=1)))
     alive = pair.admin.run("topic", "delete", topic, "--yes")
     assert (alive.code, f"it has the owner {one.address}; --force" in alive.err) == (ExitCode.FAILED, True)
-    # Its metadata are in a ZooKeeper, which says nothing of where its hubs are.
+    # Its metadata are in a ZooKeeper that does not say where its hubs are registered.
     unsure = pair.admin.run("topic", "delete", dead, "--yes", HEDWIG_CLUSTER="")
     assert (unsure.code, "not known for sure to be down" in unsure.err) == (ExitCode.FAILED, True)
     deleted = pair.admin.done("topic", "delete", dead, "--yes", "-o", "json").json
@@ -226,7 +226,7 @@ def test_move_goes_by_the_version_of_the_owner_record(pair: Pair, topic: str) ->
 
 
 def test_another_hub_than_the_owner_is_not_asked_in_its_place(pair: Pair, topic: str) -> None:
-    """It would say that it does not own the topic, upon which the store would be changed behind the owner's back."""
+    """That hub would deny that it owns the topic. The command would then change the store behind the owner's back."""
     one, other = pair.hubs
     _claim(pair, topic, one)
     pair.admin.done("subscription", "create", topic, "reader")
@@ -300,7 +300,7 @@ def test_load_of_a_hub_that_does_not_answer_is_no_number_and_an_error(pair: Pair
 
 
 def _seven_at(pair: Pair, hub: RunningHub, topic: str) -> list[str]:
-    """Have a hub own a topic and take seven messages; return the options that say where the bookies are."""
+    """Make a hub own a topic and take seven messages; return the options that name the bookies."""
     _claim(pair, topic, hub)
     _publish(hub, topic, *[b"%d" % number for number in range(1, 8)])
     return ["--bookkeeper", f"zookeeper://{pair.zookeeper}{LEDGERS_ROOT}"]
@@ -311,15 +311,15 @@ def _ids(pair: Pair, *arguments: str) -> list[int]:
 
 
 def test_ledgers_on_bookies_are_read_while_their_hub_writes_them(pair: Pair, topic: str) -> None:
-    """No look fences: the hub goes on with the same ledger, and gives nothing up."""
+    """Reading never fences: the hub continues with the same ledger, and gives nothing up."""
     one = pair.hubs[0]
     bookies = _seven_at(pair, one, topic)
     (row,) = pair.admin.done("ledger", "list", topic, *bookies, "-o", "ndjson").rows
     assert (row["start"], row["end"], row["state"], row["stored_bytes"]) == (1, None, "open", None)
     seen = row["messages"]
-    assert 1 <= seen <= 7  # The last ones are not told to readers before others follow.
+    assert 1 <= seen <= 7  # Readers learn of the last ones only when others follow.
     assert _ids(pair, "ledger", "read", topic, *bookies) == list(range(1, seen + 1))
-    assert _ids(pair, "message", "peek", topic) == list(range(1, 8))  # Its hub knows them all.
+    assert _ids(pair, "message", "peek", topic) == list(range(1, 8))  # The hub knows them all.
     assert pair.admin.done("message", "count", topic, "-o", "json").json["messages"] == 7
     _publish(one, topic, b"8")
     view = AdminClient(one.admin).get(f"/topics/{topic}")

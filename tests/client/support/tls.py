@@ -13,7 +13,7 @@ _LISTENING: Final = re.compile(r"TLS \S+:(\d+)")
 
 
 class TlsHub(RunningHub):
-    """A hub with a TLS listener; `certificate` vouches for it, at 127.0.0.1."""
+    """A hub with a TLS listener. `certificate` is the one that it shows at 127.0.0.1."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class TlsHub(RunningHub):
 
 
 def make_certificate(directory: Path, name: str, alternative_name: str) -> tuple[Path, Path]:
-    """Make a certificate that vouches for itself; return its file and that of its key, both PEM."""
+    """Make a self-signed certificate; return its file and the file of its key, both PEM."""
     certificate, key = directory / f"{name}-certificate.pem", directory / f"{name}-key.pem"
     subject = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={alternative_name}", "-days", "2")
     files = ("-keyout", str(key), "-out", str(certificate))

@@ -31,12 +31,14 @@ _MOST = 4 * HUB_FRAME_BYTES_MAX
 class Wire:
     """Listens in front of a hub, and carries bytes both ways.
 
-    `requests` are those that came from clients; `consumes_ahead` are CONSUMEs beyond what was delivered before on their
-    connection. What the test sets: `flow` cleared holds back what the hub sends, `deliveries` cleared what it sends
-    from the next delivery on; `loses_consumes`: no CONSUME reaches the hub; `intercept` may answer a request in the
-    hub's place; `cuts_after_subscribed` so many times, the connection ends together with the answer to a SUBSCRIBE;
-    `cuts_before_answer` so many times, it ends when a request has reached the
-    hub.
+    `requests` are the requests of the clients. `consumes_ahead` are CONSUMEs of messages that were not yet delivered on
+    their connection.
+
+    Tests set the rest. While `flow` is cleared, the wire holds back what the hub sends. While `deliveries` is cleared,
+    it does so from the next delivery on. If `loses_consumes` is set, no CONSUME reaches the hub. `intercept` may answer
+    a request in place of the hub. For the next `cuts_after_subscribed` answers to a SUBSCRIBE, the wire ends the
+    connection after the answer. For the next `cuts_before_answer` requests, it ends the connection once the hub has
+    received the request.
     """
 
     def __init__(self, hub: HubAddress) -> None:
@@ -64,11 +66,11 @@ class Wire:
 
     @property
     def subscribes(self) -> int:
-        """Return how many SUBSCRIBEs came."""
+        """Return the number of SUBSCRIBEs that came."""
         return sum(isinstance(request.action, Subscribe) for request in self.requests)
 
     async def has(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds, which requests and answers may change."""
+        """Wait until the condition holds. Requests and answers may change it."""
         async with self.changed:
             await self.changed.wait_for(condition)
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Waits for a condition instead of for a time."""
 
 import time
 from collections.abc import Callable

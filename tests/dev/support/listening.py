@@ -1,4 +1,4 @@
-"""What processes listen on, read from the kernel: the launcher's own view is what is under test."""
+"""Reads from the kernel which sockets processes listen on, because the launcher's own view is under test."""
 
 import os
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def processes_naming(directory: Path) -> list[int]:
 
 
 def listening_addresses(pids: Iterable[int]) -> set[tuple[str, int]]:
-    """Return the address, as the kernel writes it in hexadecimal, and the port of every listening socket of `pids`."""
+    """Return the address, in the kernel's hexadecimal form, and the port of every listening socket of `pids`."""
     sockets = {target for pid in pids for target in _open_files(pid)}
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -1,4 +1,4 @@
-"""The compose file as it is written, with the variables that it may be given filled in."""
+"""The compose file, with the variables that it accepts filled in."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _VARIABLE: Final = re.compile(r"\$\{(\w+):-((?:[^${}]|\$\{[^{}]*\})*)\}")
 
 
 def read_compose_file(environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-    """Return the compose file, `${NAME:-default}` replaced as Compose does it, a default in a default included."""
+    """Return the compose file with each `${NAME:-default}` replaced as Compose does it, also a default in a default."""
     given = environment or {}
     text = (DOCKER / "compose.yaml").read_text()
     while (found := _VARIABLE.search(text)) is not None:
@@ -28,6 +28,6 @@ def read_compose_file(environment: Mapping[str, str] | None = None) -> Mapping[s
 
 
 def is_one_shot(services: Mapping[str, Any], name: str) -> bool:
-    """Say whether others wait for the end of a service: `up --wait` then does so too, and fails if it failed."""
+    """Return whether other services wait for its end. If so, `up --wait` waits too, and fails if the service failed."""
     waits = [service.get("depends_on", {}).get(name) for service in services.values()]
     return {each["condition"] for each in waits if each is not None} == {"service_completed_successfully"}

@@ -1,4 +1,4 @@
-"""The compose file as a deployment, started through testcontainers beside whatever else runs on this machine."""
+"""The compose file as a deployment, started through testcontainers beside other containers of this machine."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ __all__ = ["HUBS", "Deployment", "wait_until"]
 HUBS: Final = ("hub1", "hub2", "hub3")
 _ASK_S: Final = 60.0
 _PAUSE_S: Final = 0.2
-# Its own name, network and address: a deployment that runs on this machine already is left alone.
+# It has its own name, network and address, so it does not touch a deployment that runs on this machine.
 _OWN: Final = {"COMPOSE_PROJECT_NAME": "hedwig-test", "HEDWIG_NETWORK": "10.213.94"}
 _LOOPBACK: Final = "127.0.0.94"
 _LOAD: Final = (
@@ -29,7 +29,7 @@ _LOAD: Final = (
 
 
 class Deployment:
-    """A deployment that runs; make it with `started`.
+    """A running deployment; create it with `started`.
 
     `addresses` are those of the hubs, host:port, as published on this machine.
     """
@@ -43,13 +43,13 @@ class Deployment:
     def started(cls) -> Iterator["Deployment"]:
         """Build the images, start all services, wait until they are healthy; at the end remove them and their volumes.
 
-        Skips the test where no Docker engine runs, or has no Compose.
+        Skip the test where no Docker engine runs, or where it has no Compose.
         """
         engine = _docker("info", "--format", "{{.OperatingSystem}}")
         _docker("compose", "version")
         own = dict(_OWN)
         if "Docker Desktop" in engine:
-            # Its networks are in a virtual machine: clients reach the hubs by an address of this one.
+            # Its networks are in a virtual machine, so clients reach the hubs at an address of this machine.
             own["HEDWIG_ADVERTISED_HOST"] = _address_of_this_machine()
         else:
             own["HEDWIG_PUBLISHED_ADDRESS"] = _LOOPBACK
@@ -63,11 +63,11 @@ class Deployment:
                 yield cls(compose, {hub: services[hub]["ports"][0].rpartition(":")[0] for hub in HUBS})
 
     def start(self) -> None:
-        """Start what does not run, and wait until it is healthy; what is formatted stays as it is."""
+        """Start the services that do not run, and wait until they are healthy. Formatted stores stay unchanged."""
         self._run("up", "--wait")
 
     def kill(self, service: str) -> None:
-        """Kill the container of a service, without a chance to close anything; it stays dead until `start`."""
+        """Kill the container of a service; it cannot close anything, and stays dead until `start`."""
         self._run("kill", service)
 
     def stop(self, service: str) -> int:
@@ -78,11 +78,11 @@ class Deployment:
         return code
 
     def run(self, service: str, command: Sequence[str]) -> str:
-        """Run a command in the container of a service, and return what it wrote."""
+        """Run a command in the container of a service, and return its output."""
         return self._compose.exec_in_container(list(command), service)[0]
 
     def load(self, hub: str) -> Mapping[str, Any]:
-        """Return what the admin endpoint of a hub says of its load."""
+        """Return the load that the admin endpoint of a hub reports."""
         found = json.loads(self.run(hub, ["python", "-c", _LOAD]))
         assert isinstance(found, dict)
         return found
@@ -94,7 +94,7 @@ class Deployment:
 
 
 def wait_until(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until `condition` holds; fail with `what` if it does not within so many seconds."""
+    """Wait until `condition` holds; fail with `what` if that takes longer than `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
@@ -102,7 +102,7 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float = 60.0) 
 
 
 def _docker(*arguments: str) -> str:
-    """Return what docker answers, or skip the test and say why."""
+    """Return the output of docker, or skip the test with the reason."""
     try:
         ran = subprocess.run(
             ["docker", *arguments],
@@ -124,7 +124,7 @@ def _docker(*arguments: str) -> str:
 
 def _address_of_this_machine() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        # Nothing is sent: this only looks up the way to an address of a documentation network.
+        # This sends nothing: it only looks up the route to an address of a documentation network.
         asking.connect(("192.0.2.1", 9))
         address: str = asking.getsockname()[0]
         return address

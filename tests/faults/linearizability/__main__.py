@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge, print, and return the exit status."""
+    """Check the histories, print the verdicts, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.linearizability", description=__doc__)
     parser.add_argument("format", choices=("ownership", "etcd", "kv"))
     parser.add_argument("files", nargs="+", type=Path)

@@ -16,7 +16,7 @@ from tests.faults.test_history_checker import BAD, GOOD
 
 
 def _from_older(call: older.Call) -> cas.CasOperation:
-    """Return a call of the older kind, the number of a write standing for its version and its value."""
+    """Return a call of the older kind, in which the number of a write is both its version and its value."""
     asked, output = call.operation, call.outcome
     shown = None
     if isinstance(output, older.Saw) and output.state is not None:
@@ -51,7 +51,7 @@ def test_the_bad_examples_are_refused(calls: list[older.Call]) -> None:
 
 @dataclass(slots=True)
 class _NumberedRecord(TrueRecord):
-    """A record as the older checker knows it: each write has a number, and nobody writes over just anything."""
+    """A record as the older checker knows it: each write has a number, and no write is unconditional."""
 
     numbers: int = 0
 
@@ -87,7 +87,7 @@ def test_random_histories_get_the_same_verdict() -> None:
 
 
 def _answers(one: Operation[Any, Any]) -> bool:
-    """Say whether the output is one that such an input can have: the older checker has no words for others."""
+    """Say whether such an input can have this output: the older checker cannot express others."""
     match one.input, one.output:
         case (cas.Read(), cas.Found()) | (cas.Write(), cas.Written()) | (cas.Delete(), cas.Deleted()):
             return True
@@ -99,9 +99,9 @@ def _answers(one: Operation[Any, Any]) -> bool:
 
 
 def _is_explained_by_the_older(history: list[Operation[Any, Any]]) -> bool | None:
-    """Return the older verdict; None if a version was given that nobody was ever shown, so that it has no number.
+    """Return the older verdict; None if a call gave a version that no call ever showed, so that it has no number.
 
-    As its recorder does, refuse a history in which a version stands for two writes or a write has two versions.
+    Like the older recorder, refuse a history in which a version belongs to two writes, or a write has two versions.
     """
     numbers: dict[str, int] = {}
     versions: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Prove the readers of published formats on logs of ours: what was written as a log is judged as what it was."""
+"""Prove the readers of published formats on our own logs: a history read from its log gets the same verdict."""
 
 import random
 
@@ -99,7 +99,7 @@ def test_a_history_written_as_a_log_and_read_again_has_the_same_verdict(seed: in
         history = simulate(kind, random_script(rng, processes=4, steps=60))
         for way, one, other in changes:
             history = mutated(history, way % WAYS, one, other)
-        # Of a process that was left open no more may follow in a log, and nobody else's name may be its own.
+        # In a log, a process with an open call has no later calls, and no other process may have its name.
         named = [_renamed(one, number) for number, one in enumerate(history)]
         named = [one for one in named if isinstance(one.output, Unanswered) or _is_of(one.input, one.output)]
         log = _as_log(named, is_text=kind is text)

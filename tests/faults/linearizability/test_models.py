@@ -1,4 +1,4 @@
-"""Prove the models by hand: each row of the tables that they state, and what is told of versions and owners."""
+"""Prove the models by hand: each row of their tables, and what the outcomes show of versions and owners."""
 
 from typing import Any
 

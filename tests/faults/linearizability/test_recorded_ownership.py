@@ -1,7 +1,7 @@
-"""Prove that what processes are told of ownership is linearizable, on real stores, and that a store that errs is found.
+"""Prove that calls of processes on owner records are linearizable on real stores, and that faulty stores are found.
 
-Properties: claims, releases and looks of several processes have one order; a process killed in the middle leaves calls
-whose outcome nobody knows, and no more harm than that; no fault put into a store on purpose passes unseen.
+Properties: claims, releases and looks of several processes have one order; a process killed in the middle leaves only
+calls with unknown outcomes, and no other harm; no fault put into a store on purpose passes unseen.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def test_ownership_among_processes_is_linearizable_though_one_is_killed(
     records = [tmp_path / f"{worker}.record" for worker in range(PROCESSES)]
     shared = {"url": place.url, "seed": seed, "topics": [f"owned-{n}" for n in range(TOPICS)], "rounds": ROUNDS}
     settings = [{**shared, "worker": worker, "record": str(path)} for worker, path in enumerate(records)]
-    # The one to be killed would go on for longer than anybody waits.
+    # The process to be killed has more rounds than it can finish before.
     settings[0]["rounds"] = 1_000_000
     with workers("contend_for_ownership", settings, tmp_path) as crew:
         set_off(crew)
@@ -84,7 +84,7 @@ def test_ownership_among_processes_is_linearizable_though_one_is_killed(
     told = Counter("open" if isinstance(one.output, Unanswered) else type(one.output).__name__ for one in history)
     print(dict(told))
     assert {one.process for one in history} == {f"hub-{worker}" for worker in range(PROCESSES)}
-    # A refusal of each kind, and every kind of success: else they contended for nothing.
+    # There must be every kind of refusal and of success: otherwise the processes did not contend.
     assert set(told) >= {"Found", "Written", "Deleted", "Stale", "Gone"}
     assert sum(told.values()) >= (PROCESSES - 1) * ROUNDS
 
@@ -94,7 +94,7 @@ def _calls_in(record: Path) -> int:
 
 
 class PassedOn:
-    """A manager that passes everything on; those below do one thing wrong."""
+    """A manager that passes every call on; each subclass does one thing wrong."""
 
     def __init__(self, manager: TopicOwnershipManager, rng: random.Random) -> None:
         self._manager = manager
@@ -123,14 +123,14 @@ class PassedOn:
 
 
 class IgnoresVersions(PassedOn):
-    """Writes whatever the version, at times."""
+    """Sometimes writes without a look at the version."""
 
     async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         return await self._manager.write(topic, hub, ANY if self._errs() else version)
 
 
 class ReadsOfOld(PassedOn):
-    """Answers a read with what it read before, at times."""
+    """Sometimes answers a read with the record of an earlier read."""
 
     def __init__(self, manager: TopicOwnershipManager, rng: random.Random) -> None:
         super().__init__(manager, rng)
@@ -144,7 +144,7 @@ class ReadsOfOld(PassedOn):
 
 
 class DeniesWhatItDid(PassedOn):
-    """Writes, and then says that it surely did not, at times."""
+    """Sometimes writes, and then reports that it surely did not."""
 
     async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         written = await self._manager.write(topic, hub, version)
@@ -154,7 +154,7 @@ class DeniesWhatItDid(PassedOn):
 
 
 class ForgetsWhatItDid(PassedOn):
-    """Releases what it has just written, at times, and tells nobody."""
+    """Sometimes deletes the record that it has just written, without a report."""
 
     async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         written = await self._manager.write(topic, hub, version)
@@ -164,7 +164,7 @@ class ForgetsWhatItDid(PassedOn):
 
 
 class LosesAnswers(PassedOn):
-    """Writes or does not, and says that it does not know, at times. That is no fault."""
+    """Sometimes writes or does not write, and reports an unknown outcome. That is no fault."""
 
     async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         if self._errs():
@@ -175,7 +175,7 @@ class LosesAnswers(PassedOn):
 
 
 async def _history_over(make: Callable[[TopicOwnershipManager, random.Random], PassedOn], directory: Path) -> Any:
-    """Let four clients contend over one store that `make` has put something in front of; return what they recorded."""
+    """Let four clients contend over one store, each through a manager from `make`; return the recorded calls."""
     url = f"sqlite://{directory / 'store.db'}"
     await format_metadata(url)
     topics = [as_topic(b"one"), as_topic(b"two")]
@@ -211,7 +211,7 @@ async def test_a_store_with_a_fault_is_refused(make: type[PassedOn], tmp_path: P
 
 
 class Answers(PassedOn):
-    """Fails a read as it is told to."""
+    """Fails a read with a given error."""
 
     error: BaseException | None = None
 

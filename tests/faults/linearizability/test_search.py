@@ -1,4 +1,4 @@
-"""Prove the search: it accepts what true objects do, agrees with the bare definition, and says how far it came."""
+"""Prove the search: it accepts histories of true objects, agrees with the bare definition, and shows how far it got."""
 
 import random
 from collections import Counter
@@ -54,7 +54,7 @@ def test_the_verdict_is_that_of_the_bare_definition(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.label)
 def test_the_verdict_is_that_of_the_bare_definition_on_many_small_histories(kind: Kind) -> None:
-    """The same over seeds, so that it is known how many histories of either verdict there were."""
+    """The same property over seeds, so that the test can count the histories of either verdict."""
     verdicts: Counter[tuple[bool, bool]] = Counter()
     for seed in range(1500):
         rng = random.Random(seed)
@@ -85,7 +85,7 @@ def test_a_refusal_explains_all_that_ended_before(
         assert not explains([*found.order, found.blocked], models)
         assert id(found.blocked) not in {id(one) for one in found.order}
         assert all(one.start <= found.blocked.end for one in found.waiting)
-        # The history up to that end is fine as long as nobody was told anything then or later.
+        # The history up to that end is linearizable if the calls that end then or later have no answers.
         until = [one for one in history if one.start < found.blocked.end]
         cut = [one if one in ended else _left_open(one) for one in until]
         assert check(cut, kind.model).verdict is Verdict.LINEARIZABLE
@@ -94,7 +94,7 @@ def test_a_refusal_explains_all_that_ended_before(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.label)
 def test_one_key_that_everybody_wants_is_judged_though_answers_are_lost(kind: Kind) -> None:
-    """Eight processes on one key without pause: orders are past counting, configurations are not."""
+    """Eight processes use one key without pause: there are too many orders to try, but few configurations."""
     for seed in range(5):
         history = simulate(kind, random_script(random.Random(seed), processes=8, steps=700), lost=0.03)
         assert check(history, kind.model).verdict is Verdict.LINEARIZABLE

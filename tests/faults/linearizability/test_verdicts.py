@@ -120,7 +120,7 @@ def test_an_operation_cannot_end_before_it_starts() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.label)
 def test_a_hundred_thousand_operations_are_judged_within_the_usual_limits(kind: object) -> None:
-    """Five hundred keys, twelve processes, answers lost: the limits are minutes, of which seconds are used."""
+    """Five hundred keys, twelve processes, lost answers: the limits are minutes, and the check takes seconds."""
     chosen = next(one for one in KINDS if one is kind)
     history = simulate(chosen, random_script(random.Random(1), processes=12, steps=300_000), keys=500, lost=0.02)
     report = check(history, chosen.model)

@@ -1,10 +1,9 @@
 """Histories of calls on versioned records, and the search for an order that explains one.
 
 A record is a register: it holds the number of the write that made its content, or nothing. Every write has a number of
-its own, so a version and the number of the write that made it stand for each other. A history is linearizable if each
-call can be given one moment between its start and its end so that, taken in the order of these moments, every call did
-what it reports. A call whose outcome its caller could not learn stays open: its moment may come at any time after its
-start, or never.
+its own, so the number of a write stands for its version. A history is linearizable if each call can have one moment
+between its start and its end, so that every call does what it reports in the order of these moments. A call whose
+caller could not learn the outcome stays open: its moment may be at any time after its start, or never.
 
 Source: Wing and Gong's search as Lowe improved it (cache of visited configurations), as in the checker Porcupine. Keys
 are independent, so each is searched alone.
@@ -45,7 +44,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The write was applied, as its caller was told."""
+    """The write was applied, and acknowledged to its caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +65,10 @@ Outcome: TypeAlias = Done | Saw | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: who made it on which key, when it began and ended on a clock common to all, and what came of it.
+    """One call: its process and key, when it began and ended on a clock common to all, and its outcome.
 
-    Calls that surely had no effect and saw nothing (not sent, or failed reads) are left out of a history. The end of a
-    call with an unknown outcome is when its caller gave up; it bounds nothing.
+    A history leaves out calls that surely had no effect and saw nothing (not sent, or failed reads). The end of a call
+    with an unknown outcome is when its caller gave up; it bounds nothing.
     """
 
     client: str
@@ -81,7 +80,7 @@ class Call:
 
 
 def unexplained(calls: Iterable[Call]) -> list[list[Call]]:
-    """Return the calls of every key whose history no order explains; empty if all is well."""
+    """Return the calls of every key whose history no order explains; empty if there is an order for each key."""
     by_key: defaultdict[Hashable, list[Call]] = defaultdict(list)
     for call in calls:
         by_key[call.key].append(call)
@@ -91,13 +90,13 @@ def unexplained(calls: Iterable[Call]) -> list[list[Call]]:
 def explain(calls: Sequence[Call]) -> list[Call] | None:
     """Return calls of one key in an order that explains them all, or None if there is none.
 
-    Open calls that the order does not need are left out of it: they took effect later, or never.
+    The order leaves out open calls that it does not need: they took effect later, or never.
     """
     return _Search(calls).run()
 
 
 class _Event:
-    """The start or the end of a call, in a list that calls are taken out of and put back into."""
+    """The start or the end of a call, in a list; the search takes calls out and puts them back."""
 
     __slots__ = ("after", "before", "bit", "call", "end")
 
@@ -125,7 +124,7 @@ class _Search:
     def __init__(self, calls: Sequence[Call]) -> None:
         self._to_place = sum(not isinstance(call.outcome, Unknown) for call in calls)
         self._head = _Event(None)
-        # A start before an end of the same moment: calls that touch count as concurrent.
+        # At the same moment a start comes before an end: calls that touch count as concurrent.
         moments: list[tuple[int, int, _Event]] = []
         for number, call in enumerate(calls):
             is_open = isinstance(call.outcome, Unknown)
@@ -161,7 +160,7 @@ class _Search:
                     event.end.unlink()
                 event = self._head.after
                 continue
-            # The end of a call that could not be placed before it, or of the history: the last step was wrong.
+            # The search met the end of an unplaced call, or of the history: the last step was wrong.
             if not way:
                 return None
             event, state = way.pop()

@@ -1,4 +1,4 @@
-"""The backends that are reached over a network, and how a proxy gets between them and a client."""
+"""The backends that clients reach over a network, and how a proxy stands between them and a client."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ __all__ = ["NETWORKED", "Networked"]
 
 @dataclass(frozen=True, slots=True)
 class Networked:
-    """A backend over a network: its protocol, and what its conditional writes are called there.
+    """A backend over a network: its protocol, and the name of its conditional writes there.
 
-    `decisive` says, for each kind of write, which of its requests of that name is the one that may be applied; kinds
-    that are not there send others along with it. `one_connection` makes a URL ask for a single connection.
+    `decisive` gives, for each kind of write, which of its requests of that name may be applied; a kind that is absent
+    sends other writes with it. `one_connection` makes a URL that asks for a single connection.
     """
 
     row: BackendRow
@@ -34,17 +34,17 @@ class Networked:
         return self.row.label
 
     def proxy(self, place: Place, plan: Plan) -> Proxy:
-        """Return a proxy to the server that `place` is at."""
+        """Return a proxy to the server of `place`."""
         return Proxy(MetadataUrl.parse(place.url).hosts, self.wire, plan)
 
     def behind(self, proxy: Proxy, place: Place) -> Place:
-        """Return `place` as it is reached through `proxy`."""
+        """Return `place` as clients reach it through `proxy`."""
         return replace(place, url=place.url.replace(MetadataUrl.parse(place.url).hosts, proxy.address, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class _NetworkedHBase(Networked):
-    """HBase without a gateway: the proxy stands before the region servers, which clients find elsewhere."""
+    """HBase without a gateway: the proxy stands before the region servers, whose addresses clients find elsewhere."""
 
     def proxy(self, place: Place, plan: Plan) -> Proxy:
         assert isinstance(place, RoutedPlace), "its rows make no others"
@@ -60,7 +60,7 @@ _ROWS: Final = {row.label: row for row in BACKENDS}
 NETWORKED: Final = (
     # The first creation under a topic makes the nodes above it by requests of the same name.
     Networked(_ROWS["zookeeper"], ZooKeeperWire, "multi", {"create again": 1, "update": 1, "delete": 1}),
-    # Whoever creates a record again first tries an empty row, and learns of the tombstone that way.
+    # A client that creates a record again first tries an empty row, and so finds the tombstone.
     Networked(
         _ROWS["hbase+thrift"],
         ThriftWire,

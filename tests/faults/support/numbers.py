@@ -1,4 +1,4 @@
-"""Records that carry a number, and the number that a record carries: how a test knows whose write it sees."""
+"""Records that carry a number, and the number of a record, by which a test knows which write it sees."""
 
 from typing import Any
 
@@ -23,6 +23,6 @@ def number_of(record: Any) -> int:
 
 
 def shown(refusal: BadVersionError) -> Versioned[Any]:
-    """Return the record that a refusal shows, as each must."""
+    """Return the record that a refusal shows; every refusal must show one."""
     assert refusal.current is not None, f"{refusal!r} does not show the record"
     return refusal.current

@@ -1,7 +1,7 @@
-"""A TCP proxy that loses, delays and withholds what a client and its server say to each other, as a plan tells it.
+"""A TCP proxy that loses, delays and withholds messages between a client and its server, as a plan tells it.
 
-The plan is asked once for each request, in the order in which requests arrive, and answers with a step. Requests are
-counted by name, so a plan can choose the n-th write; a plan that draws lots does so from a seeded source.
+The proxy calls the plan once for each request, in the order in which requests arrive, and the plan returns a step.
+The proxy counts requests by name, so a plan can choose the n-th write. A random plan draws from a seeded source.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ __all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "
 _LOOPBACK: Final = "127.0.0.1"
 _CHUNK: Final = 1 << 16
 _RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for no time: closing the socket sends a reset."""
+"""SO_LINGER on, with a time of 0: closing the socket sends a reset."""
 
 
 class Action(StrEnum):
@@ -54,7 +54,7 @@ PASS: Final = Step(Action.PASS)
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request as a plan sees it: its name, and how many of that name there were up to this one."""
+    """A request as a plan sees it: its name, and the number of requests of that name up to this one."""
 
     name: str
     number: int
@@ -64,13 +64,13 @@ Plan: TypeAlias = Callable[[Exchange], Step]
 
 
 def scripted(name: str, steps: Sequence[Step]) -> Plan:
-    """Return a plan that treats the next requests called `name` by `steps` in turn, and all others well."""
+    """Return a plan that handles the next requests called `name` by `steps` in turn, and passes all others."""
     left = list(steps)
     return lambda exchange: left.pop(0) if exchange.name == name and left else PASS
 
 
 def mute_from(name: str) -> Plan:
-    """Return a plan that forwards everything, but from the first request called `name` on no reply to any request."""
+    """Return a plan that forwards all messages, but holds all replies from the first request called `name` on."""
     mute = False
 
     def plan(exchange: Exchange) -> Step:
@@ -82,7 +82,7 @@ def mute_from(name: str) -> Plan:
 
 
 def at_random(source: random.Random, name: str, shares: Mapping[Step, float]) -> Plan:
-    """Return a plan that treats each request called `name` by a step drawn by its share, and the rest of them well."""
+    """Return a plan that draws a step for each request called `name`, by `shares`; the rest of them pass."""
     steps = [*shares, PASS]
     weights = [*shares.values(), 1 - sum(shares.values())]
     return lambda exchange: source.choices(steps, weights)[0] if exchange.name == name else PASS
@@ -91,12 +91,12 @@ def at_random(source: random.Random, name: str, shares: Mapping[Step, float]) ->
 class Proxy:
     """Listens on a free port of loopback and forwards to `host:port`, in the event loop that it was entered in.
 
-    Of several servers, joined by commas, each gets a port of its own; one plan holds for all, and one count.
+    With several servers, joined by commas, each gets a port of its own; all have the same plan and the same count.
 
-    `plan` may be replaced at any time. `seen` counts the requests by name, `done` the steps by their action, and as
-    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held,
-    `late_losses` requests held until the server had ended their connection. `wires` are the connections there were,
-    oldest first.
+    `plan` may be replaced at any time. `seen` counts the requests by name. `done` counts the steps by action, and as
+    `unreachable` connections that the server did not accept. `late_answers` counts answers to requests that were held,
+    `late_losses` requests held until the server had ended their connection. `wires` are all connections so far, oldest
+    first.
     """
 
     def __init__(self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS) -> None:
@@ -116,7 +116,7 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """Return host:port for clients; of several servers, in the order in which they were given."""
+        """Return host:port for clients; for several servers, in the order in which they were given."""
         return ",".join(f"{_LOOPBACK}:{port}" for port in self._listens_on)
 
     async def __aenter__(self) -> Self:
@@ -133,7 +133,7 @@ class Proxy:
             await asyncio.gather(*self._meanwhiles)
 
     def vanish(self) -> None:
-        """End all connections, and accept no more: from now on the address belongs to nobody."""
+        """End all connections, and accept no more: from now on no process listens at the address."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -141,7 +141,7 @@ class Proxy:
             task.cancel()
 
     async def come_back(self) -> None:
-        """Listen, at the same address as before."""
+        """Listen at the same address as before."""
         for number, address in enumerate(self._behind):
             accept = functools.partial(self._accept, address)
             server = await asyncio.start_server(accept, _LOOPBACK, self._listens_on[number])
@@ -149,7 +149,7 @@ class Proxy:
             self._listens_on[number] = server.sockets[0].getsockname()[1]
 
     def release(self) -> None:
-        """Forward the requests that are held, and hold none of those to come that were planned before."""
+        """Forward the held requests, and hold no more requests."""
         self._released.set()
 
     async def _accept(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +159,7 @@ class Proxy:
         try:
             await self._serve(address, reader, writer)
         except asyncio.CancelledError:
-            # Only vanish() cancels; the task of a connection has nobody to tell.
+            # Only vanish() cancels, and no code waits for the task of a connection.
             return
         finally:
             self._connections.discard(task)
@@ -180,14 +180,14 @@ class Proxy:
             _reset(server_writer)
 
     def decide(self, request: Request) -> Step:
-        """Ask the plan about one request."""
+        """Return the plan's step for one request."""
         self.seen[request.name] += 1
         step = self.plan(Exchange(request.name, self.seen[request.name]))
         self.done[step.action] += 1
         return step
 
     def begin(self, meanwhile: Callable[[], Awaitable[Any]]) -> "asyncio.Future[Any]":
-        """Start what others do before a cut; the proxy does not end before it has."""
+        """Start the work of others before a cut; the proxy does not end before that work."""
         doing = asyncio.ensure_future(meanwhile())
         self._meanwhiles.append(doing)
         return doing
@@ -254,12 +254,12 @@ class _Link:
             case Action.DELAY_REQUEST:
                 await asyncio.sleep(step.seconds)
             case Action.HOLD_REQUEST:
-                # The client may be gone by then; the server still gets the request, as from a network that was slow.
+                # The client may be gone by then; the server still gets the request, as from a slow network.
                 self._holding = True
                 await self._proxy.released()
                 self._steps[request.mark] = step
                 await _send(self._server_writer, request.data)
-                # A reset before the server has read the request would take it back.
+                # A reset before the server has read the request would discard it.
                 await self._late.wait()
                 return
             case _:
@@ -287,7 +287,7 @@ class _Link:
 
     async def _cut(self, step: Step) -> None:
         if step.meanwhile is not None:
-            # The other direction may be cut first, which must not stop others in the middle of what they do.
+            # The other direction may be cut first, which must not stop others amid their work.
             await asyncio.shield(self._proxy.begin(step.meanwhile))
         raise _CutError
 

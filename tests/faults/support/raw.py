@@ -1,4 +1,4 @@
-"""What the store itself holds of a record, past all code under test, compared with what was acknowledged."""
+"""Compares a record in the store itself, read without the code under test, with the acknowledged one."""
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.testing.doors import Call
@@ -11,7 +11,7 @@ __all__ = ["assert_stored"]
 async def assert_stored(probe: Probe, door: Call, key: RecordKey, number: int, version: Version) -> None:
     """Raise AssertionError unless the store holds the record made from `number`, at `version`.
 
-    SQLite and HBase store the version itself; ZooKeeper counts it, so there the bytes of the record have to do.
+    SQLite and HBase store the version itself. ZooKeeper counts it, so there only the bytes are compared.
     """
     cells = await probe.cells(door.kind, key)
     stored = [cell.value for cell in cells.values()]

@@ -1,4 +1,4 @@
-"""Clients that write down every call they make, and the judgement over all that was written down."""
+"""Clients that record every call that they make, and the check of all recorded calls."""
 
 import itertools
 import time
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """The caller was told that the store could not be asked: surely not applied."""
+    """The store could not be asked: the call surely was not applied."""
 
 
 @dataclass(slots=True)
 class Recorder:
-    """What all clients of one test did, and which version belongs to which write.
+    """The calls of all clients of one test, and which version belongs to which write.
 
     Raises while recording: AssertionError - a version of a record was seen with two writes, or a write with two
     versions.
@@ -60,7 +60,7 @@ class Recorder:
         return RecordingClient(self, name, store, door)
 
     def note(self, topic: bytes, number: int, version: Version) -> None:
-        """Remember the version of a write to a topic's record; two records may be at the same one."""
+        """Remember the version of a write to a topic's record; two records may have the same version."""
         assert self.versions.setdefault(number, version) == version, f"write {number} has two versions"
         assert self._writes.setdefault((topic, version), number) == number, f"{version} stands for two writes"
 
@@ -71,7 +71,7 @@ class Recorder:
 
 
 class RecordingClient:
-    """A client of a store that knows records by the numbers of their writes."""
+    """A client of a store that identifies records by the numbers of their writes."""
 
     def __init__(self, recorder: Recorder, name: str, store: MetadataStore, door: Door) -> None:
         self._recorder = recorder
@@ -84,7 +84,7 @@ class RecordingClient:
         return self._recorder.new_number()
 
     async def read(self, topic: bytes) -> int | None:
-        """Return the number of the write that is there, None for none."""
+        """Return the number of the write that the record holds, None without a record."""
         key = self._door.key(topic)
         start = time.monotonic_ns()
         state = self._sighted(topic, await self._door.read(self._store, key))
@@ -102,14 +102,14 @@ class RecordingClient:
                     raise
 
     async def put(self, topic: bytes, expected: int | None, number: int | None = None) -> Outcome | NotDone:
-        """Write over the write `expected` (None: create); return what the store said."""
+        """Write over the write `expected` (None: create); return the outcome."""
         number = number or self._recorder.new_number()
         version = NEW if expected is None else self._recorder.versions[expected]
         call = self._door.write(self._store, self._door.key(topic), self._door.value(number), version)
         return await self._outcome(topic, Put(number, expected), self._noted(topic, number, call))
 
     async def delete(self, topic: bytes, expected: int) -> Outcome | NotDone:
-        """Delete the write `expected`; return what the store said."""
+        """Delete the write `expected`; return the outcome."""
         version = self._recorder.versions[expected]
         call = self._door.delete(self._store, self._door.key(topic), version)
         return await self._outcome(topic, Delete(expected), call)

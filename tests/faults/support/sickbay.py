@@ -1,4 +1,4 @@
-"""Making servers well again after a test that harmed them."""
+"""Healing servers after a test that harmed them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,20 +15,20 @@ _SERVICES: Final = {
     "bookie": "bookkeeper",
     "bookie43": "bookkeeper43",
 }
-"""The services of those kinds of server that have another name."""
+"""The names of services that differ from their kind of server."""
 
 _ROUND_S: Final = 0.5
 
 
 def heal(launcher: DevServers, timeout_s: float = 180.0) -> None:
-    """Let paused servers go on, start those that ended where they were, and wait until all answer. Raises DevError."""
+    """Resume paused servers, start ended ones in their places, and wait until all answer. Raises DevError."""
     known = launcher.status()
     for server in known:
         if server.state is ServerState.PAUSED:
             launcher.resume(server.name)
     dead = [server for server in known if server.state is ServerState.DEAD]
     if keepers := [server.name for server in dead if server.kind == "zookeeper"]:
-        # The others are not even prepared without it.
+        # Without ZooKeeper the other servers are not even prepared.
         for name in keepers:
             launcher.start(name, wait=False)
         launcher.up(["zookeeper"], timeout_s=timeout_s)
@@ -40,7 +40,7 @@ def heal(launcher: DevServers, timeout_s: float = 180.0) -> None:
 
 @asynccontextmanager
 async def tended(launcher: DevServers) -> AsyncIterator[None]:
-    """Start servers that end by themselves meanwhile: a region server does so when it was away for too long."""
+    """Restart servers that end by themselves meanwhile, as a region server does after it was away for too long."""
 
     async def tend() -> None:
         while True:

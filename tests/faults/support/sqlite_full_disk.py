@@ -1,6 +1,6 @@
 """A process whose files may not grow beyond a limit: `python -m tests.faults.support.sqlite_full_disk URL LIMIT`.
 
-It writes records until the store reports an error, lifts the limit, goes on, and prints what it was told as JSON: for
+It writes records until the store reports an error, lifts the limit, and writes on. It prints the outcomes as JSON: for
 each topic `done` with its version, or the class and text of the error.
 """
 
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 8
 
 
 async def fill(url: str, limit: int) -> dict[str, Any]:
-    """Return what the store said."""
+    """Write until an error and beyond; return the outcome of each topic."""
     door = CALLS[0]
     told: dict[str, Any] = {}
 

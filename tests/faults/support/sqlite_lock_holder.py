@@ -2,7 +2,7 @@
 
     python -m tests.faults.support.sqlite_lock_holder FILE
 
-It writes inside its transaction, enough to reach the file's log, then says `ready`, and ends only by a signal.
+It writes enough inside its transaction to reach the file's log, then prints `ready`, and ends only by a signal.
 """
 
 import signal
@@ -17,7 +17,7 @@ _PAGES: int = 4000
 def hold(path: str) -> None:
     """Keep the lock until killed."""
     connection = sqlite3.connect(path, isolation_level=None)
-    # So small a cache that the pages of an unfinished transaction go to the log.
+    # A cache so small that the pages of an unfinished transaction go to the log.
     connection.execute("PRAGMA cache_size = 10")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("CREATE TABLE debris (data BLOB)")

@@ -12,7 +12,7 @@ _PAUSE_S: Final = 0.01
 
 
 async def until(condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until `condition` returns something true. Raises AssertionError if it is late; `what` says for what."""
+    """Wait until `condition` returns a true value. Raises AssertionError if it is late; `what` names the condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"

@@ -1,4 +1,4 @@
-"""How requests and replies are told apart on the wire: as much of two protocols as the proxy needs."""
+"""How the proxy tells requests and replies apart: as much of two protocols as it needs."""
 
 import struct
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["Reply", "Request", "ThriftWire", "Wire", "ZooKeeperWire"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Bytes from a client that begin a request: its name, and what its reply will be known by."""
+    """Bytes from a client that begin a request: its name, and the mark of its reply."""
 
     name: str
     mark: int
@@ -18,24 +18,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Bytes from the server that belong to the reply of the request with that mark; None: nobody asked."""
+    """Bytes from the server that belong to the reply of the request with that mark; None: of no request."""
 
     mark: int | None
     data: bytes
 
 
 class Wire(Protocol):
-    """One connection, as it is read on its way."""
+    """One connection, as the proxy reads it."""
 
     def requests(self, data: bytes) -> list[Request | bytes]:
-        """Take bytes from the client; return requests, and bytes that go on with one that has begun."""
+        """Take bytes from the client; return requests, and bytes that continue one that has begun."""
 
     def replies(self, data: bytes) -> list[Reply]:
-        """Take bytes from the server; return what belongs to which request."""
+        """Take bytes from the server; return them by the request to which they reply."""
 
 
 class ThriftWire:
-    """Thrift's binary protocol without frames, one call at a time: what follows a reply is the next request."""
+    """Thrift's binary protocol without frames, one call at a time: bytes after a reply are the next request."""
 
     _HEAD: Final = b"\x80\x01\x00\x01"
 

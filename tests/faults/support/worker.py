@@ -1,8 +1,8 @@
 """A process of its own that uses a store: `python -m tests.faults.support.worker TASK LOG SETTINGS`, SETTINGS as JSON.
 
-It opens the store and does its task; where it must wait for others it says `ready` and waits for a line. What it learns
-goes to the file LOG, one JSON object a line, each written to the system at once, so that the log outlives a kill -9
-together with all it reports.
+It opens the store and does its task. Where it must wait for others, it writes `ready` and waits for a line. It writes
+facts to the file LOG, one JSON object a line. Each line goes to the system at once, so that the log outlives a kill -9
+with all facts in it.
 """
 
 import asyncio
@@ -98,12 +98,12 @@ async def keep_writing(store: MetadataStore, settings: dict[str, Any], log: Log)
 
 
 def door_of(topic: str) -> Call:
-    """Return what `keep_writing` writes to `topic`."""
+    """Return the door through which `keep_writing` writes to `topic`."""
     return (CALLS[0], CALLS[2])[len(topic) % 2]
 
 
 async def contend_for_ownership(store: MetadataStore, settings: dict[str, Any], log: Log) -> None:
-    """Claim, take over and release topics, and record the calls in a file of their own; nothing is logged."""
+    """Claim, take over and release topics, and record the calls in a file of their own; log nothing."""
     await _meet_others()
     await contend_in_process(store, settings)
 

@@ -1,4 +1,4 @@
-"""Worker processes as a test sees them: started, set off together, killed, and their logs read."""
+"""Worker processes, as a test uses them: it starts them, sets them off together, kills them, and reads their logs."""
 
 import json
 import subprocess
@@ -23,33 +23,33 @@ class Worker:
     errors: Path
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return what it has logged so far, but for a line that is being written."""
+        """Return the facts that it has logged so far, without an incomplete line."""
         if not self.log.exists():
             return []
         return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def count(self, task: str) -> int:
-        """Return how many facts of a task it has logged so far."""
+        """Return the number of facts of a task that it has logged so far."""
         return sum(fact["task"] == task for fact in self.facts())
 
     def wait_ready(self) -> None:
-        """Wait until it waits for the others. Raises AssertionError, with its last words, if it ended instead."""
+        """Wait until it waits for the others. Raises AssertionError, with its error output, if it ended instead."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line == "ready\n", self._last_words()
 
     def go(self) -> None:
-        """Let it begin."""
+        """Let the worker begin."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until it has done its task. Raises AssertionError, with its last words, if it failed."""
+        """Wait until it has done its task. Raises AssertionError, with its error output, if it failed."""
         assert self.process.wait(timeout_s) == 0, self._last_words()
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Kill the worker with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -67,7 +67,7 @@ def set_off(crew: Sequence[Worker]) -> None:
 
 @contextmanager
 def workers(task: str, settings: Sequence[Mapping[str, Any]], directory: Path) -> Iterator[list[Worker]]:
-    """Start one worker for each of `settings`, and leave none behind."""
+    """Start one worker for each of `settings`, and end them all afterwards."""
     crew = [_start(task, one, directory, number) for number, one in enumerate(settings)]
     try:
         yield crew

@@ -1,4 +1,4 @@
-"""Work for a store while its servers are harmed: many clients on few records, and the judgement afterwards."""
+"""Work for a store while its servers are harmed: many clients on few records, and the check afterwards."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ __all__ = ["Workload"]
 
 
 class Workload:
-    """Clients that create, update and delete records without end, each call written down."""
+    """Clients that create, update and delete records without end, and record each call."""
 
     def __init__(self, store: MetadataStore, door: Door, topics: list[bytes], rng: random.Random) -> None:
         self.recorder = Recorder()
@@ -28,7 +28,7 @@ class Workload:
 
     @asynccontextmanager
     async def running(self, clients: int) -> AsyncIterator[None]:
-        """Let so many clients work, each on one record at a time that it shares with others."""
+        """Run `clients` clients, each on one record at a time, which it shares with others."""
         async with asyncio.TaskGroup() as group:
             for number in range(clients):
                 client = self.recorder.client(f"client {number}", self._store, self._door)
@@ -39,7 +39,7 @@ class Workload:
                 self._enough.set()
 
     async def more(self, writes: int, timeout_s: float = 120.0) -> None:
-        """Wait until so many more writes were acknowledged."""
+        """Wait until `writes` more writes were acknowledged."""
         goal = self.recorder.outcomes["Done"] + writes
         await until(lambda: self.recorder.outcomes["Done"] >= goal, f"{writes} more writes", timeout_s)
 
@@ -61,10 +61,10 @@ class Workload:
                     return number
             return outcome.state if isinstance(outcome, Saw) else await client.read(topic)
         except MetadataUnavailableError:
-            return seen  # A read that found nobody; the next write tells.
+            return seen  # The read failed; the next write shows the record.
 
     async def judge(self, afresh: MetadataStore) -> None:
-        """Read everything through `afresh`, and hold all reports against it."""
+        """Read all records through `afresh`, and check all reports against them."""
         for topic in self._topics:
             await self.recorder.client("afresh", afresh, self._door).read(topic)
         print(dict(self.recorder.outcomes))

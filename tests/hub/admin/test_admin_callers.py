@@ -1,4 +1,4 @@
-"""No page of another site reads from the admin endpoint or changes the hub, and everybody else is answered."""
+"""No page of another site can read from the admin endpoint or change the hub. All other callers get answers."""
 
 import asyncio
 

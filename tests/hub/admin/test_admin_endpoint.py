@@ -1,4 +1,4 @@
-"""Prove what the admin endpoint tells and does, what it refuses, and that it cannot be clogged."""
+"""Prove what the admin endpoint reports, does and refuses, and that callers cannot clog it."""
 
 import asyncio
 import base64
@@ -74,7 +74,7 @@ def locked(file: Path) -> Iterator[None]:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a hub with options, on free ports."""
+    """Start a hub with options, on free ports."""
     async with AsyncExitStack() as stack:
 
         async def started(*, origins: dict[str, str] | None = None, **options: Any) -> RunHub:
@@ -141,7 +141,7 @@ async def test_load_counts_what_was_done(start: Start) -> None:
     assert (load["topics"], load["attached_subscriptions"], load["channels"]) == (1, 1, 2)
     counted = load["since_start"]
     assert (counted["published_messages"], counted["delivered_messages"], counted["acquired_topics"]) == (5, 5, 1)
-    over_s = load["rates_over_s"]  # Told in whole milliseconds, of which there may be few.
+    over_s = load["rates_over_s"]  # The endpoint rounds to whole milliseconds, and the time may be a few of them.
     assert 5 / (over_s + 0.001) <= load["rates_per_s"]["published_messages"] <= 5 / max(over_s - 0.001, 0.0001)
     assert set(load["rates_per_s"]) == set(counted)
 
@@ -297,7 +297,7 @@ async def test_a_topic_is_deleted_with_the_ledgers_on_its_record_and_no_others(s
     subscriptions = run.hub.metadata.subscriptions
     ((subscriber, subscription),) = [each async for each in subscriptions.read_subscriptions(NAMES[0])]
     await subscriptions.delete(NAMES[0], subscriber, subscription.version)
-    await refused(former.version, "version")  # The release wrote where its ledger ends.
+    await refused(former.version, "version")  # The release wrote the end of the ledger, so the version changed.
     assert await ledgers() == before
     told = await run.post(f"/delete-topic?topic=a&version={found.version}")
     assert told == {"topic": "a", "deleted": True, "ledgers": 1}
@@ -456,7 +456,7 @@ async def test_idle_connections_do_not_lock_operators_out(start: Start) -> None:
             connection = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", run.hub.admin_port), 30)
             idle.append(connection)
         assert (await run.get("/ready"))["ready"]
-        # The oldest of them had to go.
+        # The endpoint closed the oldest connection to make room.
         idle[0].settimeout(30)
         assert await asyncio.to_thread(idle[0].recv, 1) == b""
     finally:
@@ -474,7 +474,7 @@ async def test_requests_at_once_are_bounded_and_each_is_answered(start: Start, t
         with locked(tmp_path / "data" / "metadata.db"):
             paths = [f"/release?topic={each.decode()}" for each in topics]
             asked = [loop.run_in_executor(pool, ask, "POST", path) for path in paths]
-            # Nothing can be released while the store is locked, so those beyond the bound are answered first.
+            # No topic can be released while the store is locked, so requests beyond the bound are answered first.
             refused = [await each for each in islice(asyncio.as_completed(asked, timeout=60), 4)]
             assert [each.status for each in refused] == [503] * 4
             assert all("try again" in each.json["error"] for each in refused)

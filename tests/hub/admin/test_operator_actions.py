@@ -35,7 +35,7 @@ Start = Callable[..., Awaitable[RunHub]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a hub with options, on free ports."""
+    """Start a hub with options, on free ports."""
     async with AsyncExitStack() as stack:
 
         async def started(**options: Any) -> RunHub:
@@ -74,7 +74,7 @@ async def _stored(run: RunHub) -> int:
 
 
 async def _with_a_detached_reader(run: RunHub, messages: int, consumed: int) -> None:
-    """Publish messages of which a reader, who is gone, has consumed some."""
+    """Publish messages, of which a reader consumes some before it detaches."""
     opened = await _open(run)
     await _publish(run, messages)
     await _next_ids(opened, consumed)
@@ -124,22 +124,22 @@ async def test_an_attached_subscription_is_left_alone_unless_it_is_taken_by_forc
     refused = await run.ask("POST", f"{SEEK}&to=0")
     assert (refused.status, refused.json["reason"]) == (409, "attached")
     assert "is attached from 127.0.0.1:" in refused.json["error"]
-    assert await _next_ids(opened, 1) == [4]  # It did not notice.
+    assert await _next_ids(opened, 1) == [4]  # The refused seek did not affect the reader.
     await opened.consume(MessageSeqId(2))
     await run.wait("/lag?topic=news", lambda lag: lag["subscriptions"][0]["consumed"] == 2, "it is consumed")
 
     told = await run.post(f"{SEEK}&to=0&force=on")
     assert told["detached"].startswith("127.0.0.1:")
-    assert told["was"] == 2  # What it had consumed was stored first.
+    assert told["was"] == 2  # The hub first stored the pointer of the reader.
     with pytest.raises(SubscriptionClosedError):
         await _next_ids(opened, 10)
     await opened.close()
-    assert await _stored(run) == 0  # Nothing that it still had to say undoes it.
+    assert await _stored(run) == 0  # No late consume of the reader undoes the seek.
     assert await _next_ids(await _open(run), 5) == [1, 2, 3, 4, 5]
 
 
 async def test_a_reader_who_consumes_all_the_time_does_not_undo_a_seek(start: Start) -> None:
-    """Consumes are not answered, so many of them are on their way when the subscription is taken."""
+    """Consumes get no answer, so many are on their way when the seek takes the subscription."""
     run = await start(consume_interval=1)
     opened = await _open(run)
     await _publish(run, 50)
@@ -154,13 +154,13 @@ async def test_a_reader_who_consumes_all_the_time_does_not_undo_a_seek(start: St
     await run.post(f"{SEEK}&to=3&force=on")
     await asyncio.wait([reader], timeout=DEADLINE_S)
     assert isinstance(reader.exception(), SubscriptionClosedError)
-    await run.post("/release?topic=news")  # Whatever waits to be stored is stored now.
+    await run.post("/release?topic=news")  # The release stores all pointers that wait to be stored.
     assert await _stored(run) == 3
     assert await _next_ids(await _open(run), 2) == [4, 5]
 
 
 async def test_a_pointer_that_could_not_be_stored_is_not_written_over_a_seek(start: Start) -> None:
-    """Somebody else writes the record all the time: the flush of the old pointer is given up, and forgotten."""
+    """Another client writes the record all the time, so the hub gives up the flush of the old pointer, and drops it."""
     run = await start()
     opened = await _open(run)
     await _publish(run, 5)
@@ -202,7 +202,7 @@ async def test_what_was_deleted_does_not_come_again(start: Start) -> None:
 async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
     start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Both end in one step of the event loop: one had the turn, the other waited for it, and so do two clients."""
+    """Both seeks end in one step of the event loop. One held the lock, and the other and two clients waited for it."""
     run = await start()
     hub = run.hub
     await _with_a_detached_reader(run, 5, 3)
@@ -223,7 +223,7 @@ async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
         for waiting, client in enumerate(clients, 2):
             client.send(T, Subscribe(subscriber=S))
             await eventually(partial(waits, waiting), "a client waits")
-        # As the deadlines of two requests of the admin endpoint do.
+        # Cancel both, as the deadlines of two requests to the admin endpoint do.
         for seek in seeks:
             seek.cancel()
         await asyncio.wait(seeks)

@@ -1,4 +1,4 @@
-"""Deployments for tests, one each; those marked with `on_both` run with metadata in ZooKeeper and in HBase."""
+"""Deployments for tests, one for each test. Tests with `on_both` run with metadata in ZooKeeper and in HBase."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ _ROWS = {row.label: row for row in BACKENDS}
 async def deployment(
     request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Deployment]:
-    """A deployment without hubs; its metadata are in ZooKeeper unless the test says otherwise."""
+    """A deployment without hubs. Its metadata are in ZooKeeper unless the test says otherwise."""
     backend = getattr(request, "param", "zookeeper")
     servers.address("bookkeeper")
     place = _ROWS[backend].place(Surroundings(servers, tmp_path))

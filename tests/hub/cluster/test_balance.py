@@ -1,4 +1,4 @@
-"""Prove that hubs share the topics out, and that one that is drained gives all of them up and takes none."""
+"""Prove that hubs share topics evenly, and that a drained hub gives all of them up and claims none."""
 
 import asyncio
 import time
@@ -85,14 +85,14 @@ async def test_hub_above_its_share_has_an_excess_and_no_more_than_its_batch(depl
 
     await until(lambda: knows(10), "the load of the other is known")
     await _own(deployment, one, [b"mine-%d" % number for number in range(29)])
-    # 30 beside 10: the mean is 20, and half as many more are tolerated.
+    # The loads are 30 and 10. The mean is 20, and a hub may own half as many more.
     assert _balance(one).excess() == 0
     await _own(deployment, one, [b"more-%d" % number for number in range(4)])
     assert _balance(one).excess() == 10
 
 
 async def test_hub_decides_on_loads_of_now(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has not heard of the other's topics yet when the time comes to look whether it has too many itself."""
+    """The hub does not know the other hub's topics yet when it checks whether it owns too many itself."""
     raw = deployment.raw()
     monkeypatch.setattr("hedwig.hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
     one, other = [await deployment.start() for _ in range(2)]
@@ -111,14 +111,14 @@ async def test_hub_decides_on_loads_of_now(deployment: Deployment, monkeypatch: 
     finally:
         running.cancel()
         await asyncio.wait([running])
-    # 22 beside 18 is a tenth above the mean.
+    # The loads are 22 and 18, so the hub is a tenth above the mean.
     assert len(one.topics) == 22
 
 
 async def test_hub_gives_no_more_up_while_what_it_gave_up_is_not_claimed_yet(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has asked for it so far, so the mean is less than it will be."""
+    """No client has asked for the given-up topics yet, so the known mean is too low."""
     monkeypatch.setattr("hedwig.hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
     one = await deployment.start(cluster={"rebalance_interval_s": 0.1})
     await _own(deployment, one, TOPICS)
@@ -138,7 +138,7 @@ def test_topics_that_were_given_up_count_until_others_have_them_or_nobody_wants_
     given_up.note(10)
     assert given_up.unclaimed(100) == 10
     assert given_up.unclaimed(103) == 7
-    # Less than before: others gave some up as well, or one has gone.
+    # There are fewer topics than before: other hubs gave some up too, or a hub ended.
     assert given_up.unclaimed(50) == 7
     clock.now_s += 6
     given_up.note(5)
@@ -194,7 +194,7 @@ async def test_drained_hub_is_emptied_and_its_subscribers_follow(
         assert len(one.topics) == 0
         await asyncio.to_thread(java.__exit__, None, None, None)
     client, to_other = await deployment.connect(one), await deployment.connect(other)
-    # As a client asks that was sent here.
+    # Another hub has redirected this client here.
     for topic in (b"new", TOPICS[0]):
         answer = await deployment.ask(client, topic)
         assert not is_owner(answer)
@@ -246,7 +246,7 @@ async def test_drain_gives_up_no_faster_than_its_rate(deployment: Deployment) ->
     began_at = time.monotonic()
     _balance(one).drain(True)
     await until(lambda: len(one.topics) == 0, "it is empty")
-    # Two at a time, ten times a second.
+    # The hub releases two topics at a time, ten times a second.
     assert time.monotonic() - began_at >= (len(TOPICS) / 2 - 1) / 10
 
 
@@ -265,7 +265,7 @@ async def test_hub_that_is_drained_while_there_is_no_other_serves_on(deployment:
 
 
 async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choice_only(deployment: Deployment) -> None:
-    """Also where it is asked for with the flag of a redirect, which else makes any hub claim."""
+    """This also holds for requests with the flag of a redirect, which else makes any hub claim."""
     one, other = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
     await _know_each_other(one, other)
     await _own(deployment, one, TOPICS)
@@ -282,7 +282,7 @@ async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choic
 
 
 async def test_client_is_not_sent_back_to_a_hub_that_gave_the_topic_up(deployment: Deployment) -> None:
-    """Two hubs have given it up, and none is drained: the client finds an owner all the same, at a third or here."""
+    """Two hubs have given the topic up, and none is drained. The client finds an owner at the third hub or here."""
     one, other, third = [await deployment.start() for _ in range(3)]
     hubs = [one, other, third]
     await _know_each_other(*hubs)
@@ -301,7 +301,7 @@ async def test_client_is_not_sent_back_to_a_hub_that_gave_the_topic_up(deploymen
             (asked,) = [hub for hub in hubs if hub.me.address == answer.text]
             assert asked.me not in tried
         assert (await deployment.owner(topic)) == asked.me
-        # As another client finds it, which was at both of them already.
+        # Another client that both hubs have redirected finds the same owner.
         assert is_owner(await deployment.ask(clients[asked.me.address], topic, tried=[one.me, other.me]))
 
 

@@ -1,4 +1,4 @@
-"""Prove what becomes of topics while their bookies, or BookKeeper's ZooKeeper, are away, and afterwards."""
+"""Prove what happens to topics while their bookies, or BookKeeper's ZooKeeper, are away, and afterwards."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 @pytest.fixture
 def ward(stack: DevServers) -> Iterator[DevServers]:
-    """The bookies and a ZooKeeper that only they use, all of them well again after the test."""
+    """The bookies, and a ZooKeeper that only they use. All of them are restarted after the test."""
     yield stack
     heal(stack)
 
@@ -54,7 +54,7 @@ def ward(stack: DevServers) -> Iterator[DevServers]:
 async def deployment(
     ward: DevServers, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Deployment]:
-    """A deployment whose metadata and liveness are in a ZooKeeper that nothing happens to."""
+    """A deployment with its metadata and liveness in a ZooKeeper without faults."""
     place = _ZOOKEEPER_ROW.place(Surroundings(servers, tmp_path))
     async with AsyncExitStack() as stack:
         made = Deployment(servers.address("zookeeper"), "zookeeper", place, tmp_path, monkeypatch, stack)
@@ -78,7 +78,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     assert await to_first.publish_many(b"t", b"a", b"b", b"c") == [1, 2, 3]
     for name in _BOOKIES:
         await asyncio.to_thread(ward.pause, name)
-    # It waits in the sockets of the bookies, which take it once they go on.
+    # The append waits in the sockets of the bookies, which store it once they run again.
     answer = await to_first.request(b"t", Publish(Message(b"d")))
     assert answer.status is not StatusCode.SUCCESS
     await until(lambda: not len(first.topics), "the topic is given up")
@@ -89,7 +89,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     (only,) = record.value.ranges
 
     async def stored() -> bool:
-        """Say whether there is an entry that tells that the one before it, with message 3, was acknowledged."""
+        """Return whether an entry is stored that confirms the entry before it, with message 3."""
         return await second.ledgers.last_entry_id(only.ledger_id) == 2
 
     await eventually(stored, "the bookies take what waited for them")
@@ -116,7 +116,7 @@ async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_som
         await asyncio.to_thread(launcher.up, ["zookeeper"])
         deployment.bookkeeper = launcher.address("zookeeper")
         raw = deployment.raw(deployment.bookkeeper)
-        # As it is made by hand, for bookies that come.
+        # An operator makes this node by hand before the bookies start.
         raw.create(LEDGERS_ROOT, makepath=True)
         hub = deployment.apart()
         await asyncio.to_thread(hub.start)
@@ -136,7 +136,7 @@ async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_som
 
 
 async def _disconnected(hub: Hub) -> None:
-    """Wait until a hub has heard that the connections to its bookies have ended."""
+    """Wait until a hub knows that the connections to its bookies have ended."""
     assert isinstance(hub.ledgers, BookkeeperLedgerStore)
     links = hub.ledgers._links
     assert links is not None
@@ -145,13 +145,13 @@ async def _disconnected(hub: Hub) -> None:
 
 
 async def _expect_refusals(client: WireClient, count: int) -> None:
-    """Find publishes refused for good, each within a second."""
+    """Check that publishes are definitely refused, each within a second."""
     for _ in range(count):
         waits, began = waits_s([os.getpid()]), time.monotonic()
         answer = await client.request(b"t", Publish(Message(b"refused")))
         took_s = time.monotonic() - began
         assert (answer.status, "no bookie" in (answer.text or "")) == (StatusCode.SERVICE_DOWN, True), answer
-        # A busy machine may not have let this process run.
+        # A busy machine may have kept this process from running.
         assert took_s < 1 + waited_most_s(waits, waits_s([os.getpid()]))
 
 
@@ -182,7 +182,7 @@ async def test_publish_without_any_bookie_is_refused_within_a_second_and_the_top
 
     await eventually(served, "bookies are back")
     assert await client.publish(b"t", b"d") == 4
-    # On the channel that it had, without what was refused.
+    # The subscriber keeps its channel, and does not receive the refused message.
     assert [each.message.body for each in await client.deliveries(2)] == [b"c", b"d"]
     for name in _BOOKIES:
         await asyncio.to_thread(ward.kill, name)
@@ -246,7 +246,7 @@ async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_b
         for body in bodies[4:20]:
             await client.publish(b"t", body)
         assert await client.publish_many(b"t", *bodies[20:30]) == list(range(21, 31))
-        # The operations on ZooKeeper that were begun end by their deadline.
+        # The ZooKeeper operations under way end at their deadline.
         await until(lambda: log.is_idle, "the first attempt to make a ledger ends")
         await client.publish(b"t", bodies[30])
         (only,) = log.ranges.ranges
@@ -260,7 +260,7 @@ async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_b
 
     await eventually(rolled, "the next ledger is made")
     assert hub.topics.get(Topic(b"t")) is topic
-    # On the channel that it had.
+    # The subscriber keeps its channel.
     assert [each.message.body for each in await client.deliveries(31)] == bodies[:31]
     await until(lambda: log.is_idle, "the ledger before it is sealed")
     assert (await hub.ledgers.stats()).open_ledgers == 1
@@ -304,7 +304,7 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
         return (await hub.ledgers.stats()).open_ledgers
 
     await eventually(published, "all topics have a ledger")
-    # Bookies that do not answer.
+    # The bookies do not answer.
     for bookie in _BOOKIES:
         await asyncio.to_thread(ward.pause, bookie)
     sent = [client.send(name, Publish(Message(b"m"))) for name in names]
@@ -314,7 +314,7 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
     await until(lambda: not len(hub.topics), "the topics are given up")
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")
-    # A record that somebody else has written.
+    # Another client has written the record.
     for name in names:
         topic = hub.topics.get(Topic(name))
         assert topic is not None
@@ -324,7 +324,7 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
         await hub.topics.release(topic)
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")
-    # Ledgers that cannot be sealed as their topics are released.
+    # The ledgers cannot be sealed when their topics are released.
     assert isinstance(hub.ledgers, BookkeeperLedgerStore)
     with monkeypatch.context() as patch:
 

@@ -1,4 +1,4 @@
-"""Prove that docs/how-to/cluster.md names every option that only a hub of a cluster has, and none that is not there."""
+"""Prove that docs/how-to/cluster.md names every option that only a hub of a cluster has, and no unknown option."""
 
 import re
 from dataclasses import fields

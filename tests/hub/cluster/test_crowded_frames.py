@@ -1,4 +1,4 @@
-"""Prove that requests which are costly to decode do not end the registration of a hub."""
+"""Prove that requests that are costly to decode do not end the registration of a hub."""
 
 import asyncio
 from typing import Final
@@ -12,7 +12,7 @@ CONNECTIONS: Final = 40
 
 
 async def test_hub_keeps_its_registration_and_its_topics_under_forty_crowded_frames(deployment: Deployment) -> None:
-    """Decoded in full, one behind the other, these frames hold a hub up for longer than its session lasts."""
+    """Decoded in full, one after the other, these frames hold a hub up for longer than its session."""
     raw = deployment.raw()
     hub, other = deployment.apart(), await deployment.start()
     await asyncio.to_thread(hub.start)
@@ -28,7 +28,7 @@ async def test_hub_keeps_its_registration_and_its_topics_under_forty_crowded_fra
         attacker.send_frame(body)
     for attacker in attackers:
         assert (await attacker.answer(1)).status is StatusCode.MALFORMED_REQUEST
-    # On the channel of before, from the hub of before.
+    # The hub and the channel are still those from before the frames.
     assert await client.publish(b"t", b"second") == 2
     assert await client.delivered(2) == [1, 2]
     assert deployment.registered_at(raw, hub.port) == before

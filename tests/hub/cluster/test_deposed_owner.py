@@ -1,7 +1,7 @@
-"""Prove that an owner that others believed dead changes nothing once it goes on.
+"""Prove that a deposed owner changes nothing when it continues.
 
-In `held` tests one request of it is on its way while that happens, and reaches the store afterwards. In the test of a
-stopped hub, a whole process is, with requests in its sockets.
+In `held` tests, one of its requests is on its way while the other hubs consider it dead, and reaches the store
+afterwards. In the test of a stopped hub, a whole process stands still, with requests in its sockets.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _PUBLISHED: Final = 50
 
 
 async def _records(deployment: Deployment, topic: bytes) -> list[Versioned[Any] | None]:
-    """Return what the store has of a topic but for its subscriptions."""
+    """Return the store's records of a topic, without its subscriptions."""
     store = deployment.store
     return [
         await store.ownership.read(Topic(topic)),
@@ -40,12 +40,12 @@ async def _records(deployment: Deployment, topic: bytes) -> list[Versioned[Any] 
 
 
 class _Held:
-    """A hub whose next conditional write in the metadata store is held until `release`, and its session ended."""
+    """A hub whose next conditional write is held until `release`, while its session ends."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self._passes = -1
-        """How many writes pass before the one that is held; -1: none is."""
+        """The number of writes that pass before the held one; -1: no write is held."""
         self.hub: Hub
         self.store: Proxy
         self.zookeeper: Proxy
@@ -67,7 +67,7 @@ class _Held:
         self._passes = passes
 
     async def lose_session(self, other: Hub) -> None:
-        """Wait until the write is held; then let the hub lose its session, and the other hear of it."""
+        """Wait until the write is held. Then let the hub lose its session, and wait until the other hub knows it."""
         await until(lambda: self.store.done[Action.HOLD_REQUEST] == 1, "the write is held")
         raw = self._deployment.raw()
         me = self.hub.me
@@ -75,7 +75,7 @@ class _Held:
         await self._deployment.gone(raw, me, other)
 
     async def release(self) -> None:
-        """Let the write reach the store, and wait until it has, or its connection had ended before."""
+        """Let the write go to the store, and wait until it is there, or until its connection ended before."""
         self.store.release()
         await until(lambda: self.store.late_answers + self.store.late_losses == 1, "the write was late")
 
@@ -142,14 +142,14 @@ async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployme
 
 @on_zookeeper_first
 async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment, held: _Held) -> None:
-    """The deposed owner had made a ledger for its first message, and its range was on the way to the record."""
+    """The deposed owner had made a ledger for its first message. Its range was on the way to the record."""
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
     assert is_owner(await deployment.ask(client, T))
     held.hold()
     publishing = asyncio.create_task(client.request(T, Publish(Message(b"late"))))
     await held.lose_session(other)
-    # It takes the topic over without publishing, so nothing but its own write to the record shuts the other out.
+    # The other hub takes the topic over without publishing, so only its write to the record shuts the old owner out.
     await to_other.subscribed(T, b"ann")
     before = await _records(deployment, T)
     await held.release()
@@ -167,7 +167,7 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
     held.hold()
     subscribing = asyncio.create_task(client.subscribe(T, b"late"))
     await held.lose_session(other)
-    # The next owner has read the subscriptions of the topic before this one comes into being.
+    # The next owner reads the subscriptions of the topic before this one is made.
     assert await to_other.publish(T, b"after") == 2
     await held.release()
     with pytest.raises(ChannelClosedError):
@@ -177,7 +177,7 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
     if answer.status is StatusCode.CLIENT_NOT_SUBSCRIBED:
         assert found is None, "what is on record is found"
     else:
-        # It was made after the first message, just now perhaps; nobody was told, so what came since is delivered.
+        # The subscription was made after the first message, and no client knew of it. So later messages are delivered.
         assert answer.status is StatusCode.SUCCESS
         assert await to_other.delivered(1) == [2]
 
@@ -186,7 +186,7 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
 async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(
     deployment: Deployment, held: _Held
 ) -> None:
-    """It had claimed a topic, and was about to write the record of its ledgers."""
+    """The hub had claimed a topic, and was about to write the record of its ledgers."""
     client = WireClient(await WireChannel.open(held.hub.port))
     held.hold(passes=1)
     client.send(T, Publish(Message(b"x")))
@@ -202,13 +202,13 @@ async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(
 
 
 def _serves(answer: Answer) -> bool:
-    """Say whether a hub served a request; if not, it must have said that it serves nobody yet."""
+    """Return whether a hub served a request. If not, its answer must be that it serves no client yet."""
     assert answer.status in (StatusCode.SUCCESS, StatusCode.SERVICE_DOWN), answer
     return answer.status is StatusCode.SUCCESS
 
 
 async def _check_refused(requests: Sequence[tuple[WireClient, int]]) -> None:
-    """Look at what a hub answers until it closes the channels: that it has not carried out any of these requests."""
+    """Check that a hub refused all of these requests, once it has closed the channels."""
     for client in {client for client, _ in requests}:
         await client.closed_by_hub()
     answers = [client.answers.get(txn_id, []) for client, txn_id in requests]
@@ -231,14 +231,14 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     assert ids == list(range(1, _PUBLISHED + 1))
     assert await subscriber.delivered(_PUBLISHED) == ids
     answered = len(client.received)
-    # In the middle of publishing: some of these reach the bookies, and are answered, before it stops.
+    # The hub is stopped while it publishes. Some of these messages reach the bookies, and are answered, before that.
     under_way = [client.send(T, Publish(Message(b"under way %d" % number))) for number in range(200)]
     stopped.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]  # it was started
     late = [client.send(T, Publish(Message(b"late %d" % number))) for number in range(20)]
     late += [client.send(U, Publish(Message(b"late"))) for _ in range(5)]
     late.append(client.send(T, Subscribe(subscriber=SubscriberId(b"late"), mode=CreateOrAttach.CREATE)))
     late.append(client.send(b"new", Publish(Message(b"late"))))
-    # These need nobody but the hub, so they are answered at once, if at all.
+    # Only the hub is needed for these requests, so it answers them at once, if at all.
     waiting = [(client, txn_id) for txn_id in late]
     for to_hub in (quick, subscriber):
         for topic in (T, U, T, U):
@@ -280,7 +280,7 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
         if txn_id in client.answers
     }
     for seq_id, number in told.items():
-        # Of these, too, what it had not read before it stopped is refused.
+        # The hub also refuses those of them that it had not read before it stopped.
         if seq_id is not None:
             assert bodies[seq_id.local] == b"under way %d" % number
     refused = {
@@ -303,7 +303,7 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
 async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nobody_took_over(
     deployment: Deployment,
 ) -> None:
-    """Bookies would take the messages: no other hub has shut them out of its ledgers."""
+    """Bookies would store the messages: no other hub has shut this hub out of its ledgers."""
     raw = deployment.raw()
     stopped = deployment.apart()
     await asyncio.to_thread(stopped.start)
@@ -332,7 +332,7 @@ async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nob
 
 @on_zookeeper_first
 async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(deployment: Deployment) -> None:
-    """Its UNSUBSCRIBEs waited in its sockets, and the next owner has acknowledged the subscriptions meanwhile."""
+    """Its UNSUBSCRIBEs waited in its sockets. The next owner has acknowledged the subscriptions meanwhile."""
     raw = deployment.raw()
     stopped = deployment.apart()
     await asyncio.to_thread(stopped.start)
@@ -343,7 +343,8 @@ async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(dep
     assert before is not None
     topics = [b"t%d" % number for number in range(10)]
     for topic in topics:
-        # What is attached is deleted at once: its version is in memory. The other has to be read first.
+        # The hub deletes attached subscriptions at once, since it has their versions in memory. It must read the others
+        # first.
         await subscriber.subscribed(topic, b"attached")
         await client.subscribed(topic, b"detached")
         await client.close_subscription(topic, b"detached")

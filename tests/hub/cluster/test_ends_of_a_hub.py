@@ -1,4 +1,4 @@
-"""Prove what becomes of the topics of a hub that is stopped in order, and of one that is killed."""
+"""Prove what happens to the topics of a hub that is stopped in order, and of one that is killed."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ async def test_hub_that_is_stopped_leaves_its_topics_to_others_at_once(deploymen
     await asyncio.to_thread(stopped.stop)
     assert deployment.epoch_of(raw, before.address) is None
     assert not [name for name in raw.get_children(f"{deployment.prefix}/endpoints") if before.address in name]
-    # Each record is gone, so nobody has to find out whether the owner lives.
+    # All records are gone, so no hub has to find out whether the owner is alive.
     assert [await deployment.owner(topic) for topic in TOPICS] == [None] * len(TOPICS)
     for topic in TOPICS:
         assert await to_other.publish(topic, b"second") == 2
@@ -101,7 +101,7 @@ async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_tw
     answers = await asyncio.gather(*(deployment.ask(to_other, topic) for topic in TOPICS))
     assert all(is_owner(answer) for answer in answers)
     took_s = time.monotonic() - killed_at
-    # A busy machine may not have let this process run, which has the other hub too.
+    # A busy machine may have kept this process from running. The other hub runs in it.
     assert took_s < SESSION_S + 2 + waited_most_s(waits, waits_s([os.getpid()]))
     for topic in TOPICS:
         assert await to_other.publish(topic, b"d") == 4
@@ -131,7 +131,7 @@ async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment)
 
 
 async def test_hub_that_was_killed_starts_again_at_its_address_at_once(deployment: Deployment) -> None:
-    """Its predecessor's session has not ended; that the process has can be seen on the same machine."""
+    """The session of the killed hub has not ended. On the same machine, the new hub can see that the process has."""
     raw = deployment.raw()
     hub = deployment.apart()
     await asyncio.to_thread(hub.start)

@@ -1,4 +1,4 @@
-"""Prove that a hub that nobody could ask to freeze writes nothing once it is back, until the freeze is over."""
+"""Prove that a hub that missed the request to freeze writes nothing on its return, until the freeze is over."""
 
 from random import Random
 
@@ -13,13 +13,13 @@ from tests.hub.cluster.support.deployment import Deployment
 
 
 def _freeze_of(hub: Hub) -> StoreFreeze:
-    """Return a freeze of the store of `hub`, that nobody takes for left behind."""
+    """Return a freeze of the store of `hub` whose lease does not run out in this test."""
     records = hub.metadata.named_records
     return StoreFreeze(records, b"m-1", "sqlite:///next.db", lease_s=3600.0, clock=SystemClock(), random=Random())
 
 
 async def test_hub_that_registers_anew_in_a_freeze_is_frozen(deployment: Deployment) -> None:
-    """It was not registered when hubs were looked for, so nobody could ask it to freeze."""
+    """The hub was not registered when the migration listed the hubs, so it received no request to freeze."""
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
     cut_off = await deployment.start(zookeeper=proxy.address)
     other = await deployment.start()

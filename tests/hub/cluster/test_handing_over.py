@@ -1,4 +1,4 @@
-"""Prove that a hub hands a topic over to another in one step, whatever fails, and that the other takes it up."""
+"""Prove that a hub hands a topic over to another in one step, whatever fails, and that the other serves it."""
 
 import asyncio
 from typing import Final
@@ -41,7 +41,7 @@ async def test_topic_and_subscription_go_to_the_hub_that_is_named(deployment: De
     await to_one.closed_by_hub()
     assert await deployment.owner(T) == other.me
     assert other.topics.get(T) is None, "nobody has asked it yet"
-    # Whoever is asked names it, with the flag of a redirect too.
+    # Every hub names the new owner, with the flag of a redirect too.
     for client in (await deployment.connect(one), to_third):
         for should_claim in (True, False):
             assert (await deployment.ask(client, T, should_claim=should_claim)).text == other.me.address
@@ -77,7 +77,7 @@ async def test_requests_that_come_meanwhile_wait_and_are_sent_there(deployment: 
 
 
 async def test_hub_takes_up_what_it_gave_up_a_moment_ago_if_it_is_named(deployment: Deployment) -> None:
-    """Also while it is drained: everybody else sends clients to it."""
+    """This also holds while the hub is drained: all other hubs send clients to it."""
     one, other = [await deployment.start() for _ in range(2)]
     await _know_each_other(one, other)
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
@@ -88,7 +88,7 @@ async def test_hub_takes_up_what_it_gave_up_a_moment_ago_if_it_is_named(deployme
     other.topics.claims_nothing_new = True
     assert is_owner(await deployment.ask(to_other, T, tried=[one.me]))
     other.topics.claims_nothing_new = False
-    # And what it gave up then counts no more: it is the owner again, and may be once more.
+    # The hub owns the topic again, so its earlier release no longer counts. It may release and claim it once more.
     await other.topics.release(_owned(other))
     assert is_owner(await deployment.ask(to_other, T))
 
@@ -98,7 +98,7 @@ async def test_hub_that_was_named_and_died_leaves_the_topic_to_any(deployment: D
     one, other = [await deployment.start() for _ in range(2)]
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
     assert await to_one.publish(T, b"a") == 1
-    # It died in the moment after it was looked up: its record is that of an earlier start.
+    # The hub died just after the look-up: its record has the epoch of an earlier start.
     dead = HubInfo(host=other.me.host, port=other.me.port, ssl_port=other.me.ssl_port, epoch=other.me.epoch - 1)
     assert not await one.topics.ownership.may_hand_over(dead)
     assert not await one.topics.ownership.may_hand_over(one.me)
@@ -133,7 +133,7 @@ async def test_topic_that_is_being_released_already_is_not_handed_over(deploymen
 @pytest.mark.parametrize("lost", [Action.CUT_REQUEST, Action.CUT_REPLY])
 @on_both
 async def test_store_that_fails_at_the_hand_over_leaves_one_owner(deployment: Deployment, lost: Action) -> None:
-    """A lost request is sent again, a lost reply is resolved: either way it is told what became of it."""
+    """The store sends a lost request again, and resolves a lost reply. So the hub learns the outcome either way."""
     armed = False
 
     def plan(exchange: Exchange) -> Step:

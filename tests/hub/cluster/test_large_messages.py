@@ -1,4 +1,4 @@
-"""Prove what becomes of messages that bookies do not take for their size: each is refused, and its topic goes on."""
+"""Prove that messages that are too large for bookies are refused one by one, and their topics continue."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ async def test_message_that_no_bookie_takes_is_refused_and_its_topic_kept(
     topic = hub.topics.get(Topic(b"t"))
     assert topic is not None
     (stored,) = await topic.log.read(1, messages_max=1, bytes_max=1)
-    # The largest of all.
+    # This is the largest message that is accepted.
     body = bytes(PAYLOAD_BYTES_MAX - (len(stored) - 5_000_000))
     assert await client.publish(b"t", body) == 2
     (stored,) = await topic.log.read(2, messages_max=1, bytes_max=1)

@@ -1,4 +1,4 @@
-"""Prove what looking an owner up costs the metadata store, how fast a hub claims, and whom it chooses."""
+"""Prove what a look-up of an owner costs the metadata store, how fast a hub claims, and which owner it chooses."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
 _IDLE: Final = frozenset({"ping", "connect"})
-"""What a session says by itself."""
+"""The requests that a session sends by itself."""
 
 
 def seen(proxy: Proxy) -> Counter[str]:
@@ -61,7 +61,7 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
 
     assert await cost(should_claim=False) > 0
     assert [await cost(should_claim=False) for _ in range(5)] == [0] * 5
-    # The owner itself may have sent this client here.
+    # The owner itself may have redirected this client here.
     assert await cost(should_claim=True) > 0
     topic = owner.topics.get(Topic(b"t"))
     assert topic is not None
@@ -91,7 +91,7 @@ async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) ->
 async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_a_second(
     deployment: Deployment,
 ) -> None:
-    """Each is sent to the owner, finds nobody there, and asks again here, as one that was redirected."""
+    """The hub redirects each client to the dead owner. The client finds no hub there, and returns as redirected."""
     proxy, place = await deployment.behind_proxy()
     asked = await deployment.start(place=place)
     owner = deployment.apart()
@@ -106,23 +106,23 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     owner.kill()
     began_at, before, came_back = time.monotonic(), seen(proxy), 0
     while len(liveness_of(asked).live) == 2:
-        # It may hear of the end between any two of these.
+        # The hub may learn of the owner's end between any two of these requests.
         if is_owner(await deployment.ask(client, b"t", should_claim=False)) or is_owner(
             await deployment.ask(client, b"t", tried=[asked.me])
         ):
             break
         came_back += 1
     looks = (seen(proxy) - before).total() / a_look
-    # One more when it is over, which costs more than others: the dead owner is replaced, and its ledgers are opened.
+    # One further look-up ends the outage. It costs more: the hub replaces the dead owner, and opens its ledgers.
     allowed = time.monotonic() - began_at + 1 + 10
     assert came_back > 3 * allowed, "there is nothing to see"
     assert looks <= allowed, f"{looks} for {came_back} clients"
-    # It is found out at once, by whoever asks next.
+    # The next request finds the new owner at once.
     assert is_owner(await deployment.ask(client, b"t", tried=[asked.me]))
 
 
 async def test_client_that_another_hub_sent_here_is_never_sent_back_from_memory(deployment: Deployment) -> None:
-    """Whatever this hub has just seen: who sent it may have released the topic since, or chosen this hub."""
+    """Whatever this hub has just read, the redirecting hub may have released the topic since, or chosen this hub."""
     asked, owner, third = [await deployment.start() for _ in range(3)]
     await until(lambda: len(liveness_of(asked).live) == 3, "it knows the others")
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -155,7 +155,7 @@ async def test_client_that_comes_back_is_told_within_a_second_that_its_owner_rel
     assert ownership.known_owner(topic, should_claim=True, tried=[b"10.0.0.1:4080", me]) == owner
     assert ownership.known_owner(topic, should_claim=True, tried=[me, b"10.0.0.1:4080"]) is None
     assert ownership.known_owner(topic, should_claim=True, tried=[]) is None
-    # It is the owner itself that sent it: under whichever of its names, its word counts.
+    # The owner itself redirected the client. Its redirect counts under each of its names.
     assert ownership.known_owner(topic, should_claim=True, tried=[b"127.0.0.1:1", me]) is None
     clock.now_s += 0.2
     assert ownership.known_owner(topic, should_claim=True, tried=[me]) is None
@@ -201,7 +201,7 @@ async def test_hub_claims_no_faster_than_its_rate(deployment: Deployment) -> Non
 
 
 async def _choices(deployment: Deployment, placement: str, loads: tuple[int, ...]) -> Counter[str]:
-    """Return how often a hub without topics chose itself ("me") and others with these loads, of 200 times."""
+    """Return how often, of 200 times, a hub without topics chose itself ("me") and others with these loads."""
     asked = await deployment.start(cluster={"placement": placement})
     others = [await deployment.start() for _ in loads]
     for other, load in zip(others, loads, strict=True):

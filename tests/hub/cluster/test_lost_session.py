@@ -1,4 +1,4 @@
-"""Prove that a hub that cannot prove that it lives serves nobody, and begins anew from nothing."""
+"""Prove that a hub that cannot prove that it is alive serves no client, and starts again without any topic."""
 
 import asyncio
 import functools
@@ -18,9 +18,9 @@ from tests.hub.support.wire_client import ChannelClosedError, WireClient
 
 
 async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
-    """Publish one message after the other; return the ids, once the hub has closed the channel.
+    """Publish one message after the other; return their ids once the hub has closed the channel.
 
-    What it has not begun as it closes the channel, it refuses.
+    The hub refuses the requests that it has not begun when it closes the channel.
     """
     ids: list[int] = []
     while True:
@@ -49,7 +49,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
     await subscriber.closed_by_hub()
     assert ids == list(range(1, len(ids) + 1))
     async with await WireClient.connect(cut_off.port) as again:
-        # Whether it owns a topic is not for it to say now, nor who else does.
+        # The hub cannot say now whether it or another hub owns a topic.
         for should_claim in (True, False):
             assert (await deployment.ask(again, b"t", should_claim=should_claim)).status is StatusCode.SERVICE_DOWN
             answer = await again.request(b"new", Publish(Message(b"x")), should_claim=should_claim)
@@ -58,7 +58,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
         await deployment.gone(raw, before, other)
         await to_other.subscribed(b"t", b"ann")
         next_id = await to_other.publish(b"t", b"after")
-        # A message may have been stored whose publisher was not told.
+        # One message may be stored whose publisher received no answer.
         assert next_id in (len(ids) + 1, len(ids) + 2)
         assert await to_other.delivered(next_id) == list(range(1, next_id + 1))
         await proxy.come_back()
@@ -74,7 +74,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
 
 
 async def test_hub_that_finds_its_topics_on_record_as_its_own_of_before_takes_them_over(deployment: Deployment) -> None:
-    """Its session ended, and nobody asked another hub for them: the records name its address and another epoch."""
+    """Its session ended, but no client asked another hub for them. The records have its address and another epoch."""
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
     hub = await deployment.start(zookeeper=proxy.address)
     client = await deployment.connect(hub)
@@ -141,7 +141,7 @@ async def test_hub_whose_liveness_meets_a_defect_ends_and_leaves_its_topics_to_o
     error = await asyncio.wait_for(hub.failed, 30)
     assert isinstance(error, ServiceDownError)
     assert "the log says why" in str(error)
-    # That is what the process does then, before it ends.
+    # The process does the same before it ends.
     await hub.close()
     assert await deployment.owner(b"t") is None
     assert await to_other.publish(b"t", b"b") == 2

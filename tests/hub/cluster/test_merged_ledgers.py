@@ -1,4 +1,4 @@
-"""Prove that small ledgers on bookies are merged, and that whoever owns the topic next reads what was in them."""
+"""Prove that small ledgers on bookies are merged, and that the next owner of the topic reads their messages."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Prove what a client is told whose subscription was stored when its topic left the hub: never that it was refused."""
+"""Prove the answer for a subscription that was stored as its topic left the hub: it is never a definite refusal."""
 
 import asyncio
 from typing import Any, Final
@@ -17,7 +17,7 @@ _S: Final = SubscriberId(b"s")
 
 
 def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task[None]]:
-    """Have a hub give the topic up in the moment in which a subscription of it is on record; return what does so."""
+    """Have a hub release the topic just after it stores a subscription of it; return the tasks that do so."""
     leaving: list[asyncio.Task[None]] = []
     manager = hub.incarnation.subscriptions
     create = manager.create
@@ -37,9 +37,9 @@ def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
-        # It is told whom to ask, where it attaches to what it finds.
+        # The hub redirects the client to the next owner, where it attaches to the stored subscription.
         (pb.SubscribeRequest.CREATE_OR_ATTACH, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC),
-        # The next hub would say that somebody has this subscription already.
+        # The next owner would answer that the subscription exists already.
         (pb.SubscribeRequest.CREATE, StatusCode.UNCERTAIN_STATE),
     ],
 )
@@ -54,7 +54,7 @@ async def test_client_is_not_told_that_it_was_refused(
         topic=_TOPIC,
         type=pb.SUBSCRIBE,
         shouldClaim=True,
-        # It gave the topic up, so it does not claim it for a client that comes back; the other one is left.
+        # This hub released the topic, so it does not claim it for a client that returns. Only the other hub is left.
         triedServers=list(hub.me.names_in_requests),
         subscribeRequest=pb.SubscribeRequest(subscriberId=_S, createOrAttach=mode),
     )

@@ -103,13 +103,13 @@ def _nodes(raw: KazooClient, path: str) -> int:
 
 
 def _nodes_of_hubs(raw: KazooClient, deployment: Deployment) -> tuple[int, frozenset[str]]:
-    """Return how many nodes the deployment has, and what else is in ZooKeeper but HBase's and BookKeeper's."""
+    """Return the number of the deployment's nodes, and the top nodes that are not HBase's or BookKeeper's."""
     tops = frozenset(f"/{name}" for name in raw.get_children("/"))
     return _nodes(raw, deployment.prefix), tops - set(_OTHERS_ROOTS)
 
 
 async def _during_beats(proxy: Proxy) -> Counter[str]:
-    """Return what is asked during some proofs of life."""
+    """Return the requests that a hub sends during some proofs of life."""
     before = seen(proxy)
     await until(lambda: proxy.seen["set"] >= before["set"] + _BEATS, "the hub proves that it lives")
     return seen(proxy) - before
@@ -137,8 +137,8 @@ async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_tho
     assert len(hub.topics) == 10_000
     assert _nodes_of_hubs(raw, deployment) == nodes
     later = await _during_beats(proxy)
-    # One look at the loads of the hubs more or less may fall into the time; it costs a listing and a read of one hub.
+    # The counts may differ by one look at the loads of the hubs. It costs a listing and a read of one hub.
     assert all(abs(later[name] - requests[name]) <= 2 for name in {*later, *requests}), (requests, later)
-    # Claims themselves asked nothing: proofs of life and looks at the loads fell into the time that they took.
+    # The claims sent no requests. The counted ones are proofs of life and looks at the loads meanwhile.
     assert set(meanwhile) <= {"set", "children", "get"}, meanwhile
     assert meanwhile.total() < 200, meanwhile

@@ -1,4 +1,4 @@
-"""Prove who owns a topic: one hub at a time, by compare-and-set; whoever else is asked names it."""
+"""Prove who owns a topic: one hub at a time, by compare-and-set. All other hubs redirect to it."""
 
 import asyncio
 from typing import Final
@@ -30,7 +30,7 @@ TOPICS: Final = [b"topic-%d" % number for number in range(30)]
 
 
 def is_owner(answer: Answer) -> bool:
-    """Say whether a hub served a request; if not, it must have named another."""
+    """Return whether a hub served a request. If not, its answer must name another hub."""
     if answer.status is StatusCode.SUCCESS:
         return True
     assert answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, answer
@@ -87,7 +87,7 @@ async def test_released_topic_is_whose_who_is_asked_next(deployment: Deployment)
 
 @on_both
 async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: Deployment) -> None:
-    """The record names an incarnation that is over: another at the address of a hub that lives, or nobody's address."""
+    """The record names an ended incarnation: another one at the address of a live hub, or one at an unused address."""
     one, other = [await deployment.start() for _ in range(2)]
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
     dead = {
@@ -112,7 +112,7 @@ async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: D
 async def test_hub_that_is_asked_without_the_flag_leaves_a_dead_hubs_topic_to_whom_it_chooses(
     deployment: Deployment,
 ) -> None:
-    """Else all topics of a hub that died would go to those hubs that clients ask first."""
+    """Otherwise all topics of a dead hub would go to the hubs that clients ask first."""
     hubs = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in hubs), "the hubs know each other")
     clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
@@ -147,7 +147,7 @@ async def test_live_owner_that_a_hub_has_not_heard_of_is_not_robbed(deployment: 
 
 
 async def test_hub_goes_on_with_a_topic_whose_release_did_not_reach_the_store(deployment: Deployment) -> None:
-    """The record names this very incarnation: everybody else sends clients back here, so it has to serve them."""
+    """The record names this very incarnation. All other hubs redirect clients here, so it must serve them."""
     one, other = [await deployment.start() for _ in range(2)]
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (one, other)), "the hubs know each other")
     await deployment.store.ownership.write(Topic(b"t"), one.me, NEW)
@@ -180,7 +180,7 @@ async def test_subscription_follows_its_topic_to_the_next_owner(deployment: Depl
 async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their requests share one look-up, which began for the other and ends in this hub's choice of a third."""
+    """Their requests share one look-up. It began for the other client, and ends with the choice of a third hub."""
     armed = False
 
     def plan(_: Exchange) -> Step:

@@ -1,8 +1,9 @@
-"""Prove that subscribers of a hub that is stopped in order find their topics with another hub at their first try.
+"""Prove that subscribers of a hub that is stopped in order find their topics with another hub at the first try.
 
-The original's client waits (`subscribe_reconnect_retry_wait_time`, ten seconds) once a first try has failed. Here that
-is longer than any test. When channels were closed before the topics were released, and the listener before both, 12 to
-31 of 100 Java subscribers failed that ask the other hub first, and all 100 of those that ask the stopped one first.
+The original's client waits ten seconds (`subscribe_reconnect_retry_wait_time`) after a failed first try. Here the wait
+is longer than any test. An earlier release closed channels before it released the topics, and the listener before both.
+Then 12 to 31 of 100 Java subscribers failed when they asked the other hub first. All 100 failed when they asked the
+stopped hub first.
 """
 
 import asyncio
@@ -36,12 +37,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDrive
 
 @pytest.fixture(params=["the other", "the one that is stopped"])
 def asks_other_first(request: pytest.FixtureRequest) -> bool:
-    """Which hub a client asks that does not know an owner."""
+    """Return whether a client without a known owner asks the other hub first."""
     return bool(request.param == "the other")
 
 
 async def _two_hubs(deployment: Deployment) -> tuple[Hub, RunningHub]:
-    """Return a hub that stays, and one that owns all topics and is to be stopped."""
+    """Return a hub that stays, and one that owns all topics and is stopped later."""
     stays, stopped = await deployment.start(), deployment.apart()
     await asyncio.to_thread(stopped.start)
     await until(lambda: len(liveness_of(stays).live) == 2, "the hubs know each other")
@@ -106,7 +107,7 @@ async def test_subscribers_with_our_client(deployment: Deployment, shared: bool,
 async def test_hub_sends_on_who_comes_while_it_releases(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A subscriber keeps its channel until its topic is released, and nobody is served here after that."""
+    """A subscriber keeps its channel until its topic is released. This hub serves no client after that."""
     stopped, stays = await deployment.start(), await deployment.start()
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (stopped, stays)), "the hubs know each other")
     client = await deployment.connect(stopped)
@@ -119,7 +120,7 @@ async def test_hub_sends_on_who_comes_while_it_releases(
         await may_go_on.wait()
         return await close(ledger_id)
 
-    # A request to the metadata that a proxy holds would hold the reads behind it, too.
+    # A proxy that holds a request to the metadata would hold the reads behind it too. So hold the close of a ledger.
     monkeypatch.setattr(stopped.ledgers, "close", close_late)
     closing = asyncio.create_task(stopped.close())
     try:
@@ -156,7 +157,7 @@ async def test_stop_ends_in_time_while_the_metadata_are_away(deployment: Deploym
     began_at = time.monotonic()
     try:
         await stopped.close()
-        # Its own deadline, last words to clients, and what the store of the metadata takes to close.
+        # The limit covers the hub's own deadline, its last answers to clients, and the close of the metadata store.
         assert time.monotonic() - began_at < stopped.options.operation_timeout_s - 10
         await client.closed_by_hub()
     finally:

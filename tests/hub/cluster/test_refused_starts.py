@@ -1,4 +1,4 @@
-"""Prove what a hub of a cluster says when it cannot start, and with which code it ends."""
+"""Prove which error a hub of a cluster reports when it cannot start, and its exit code."""
 
 import asyncio
 import signal
@@ -24,7 +24,7 @@ _IMPATIENT = ("operation_timeout_s=1", "cluster.session_timeout_s=1")
 
 
 async def _refusal(hub: RunningHub) -> tuple[int, str]:
-    """Return the code and the last line of a hub that must not come up."""
+    """Return the exit code and the last line of a hub that must not start."""
     hub.begin()
     code = await asyncio.to_thread(hub.wait)
     assert "Traceback" not in hub.log, hub.log
@@ -55,7 +55,7 @@ async def _refusal(hub: RunningHub) -> tuple[int, str]:
 def test_options_that_cannot_go_together_are_refused(
     capsys: pytest.CaptureFixture[str], settings: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    """They are wrong before anything is opened, so no server is needed to say so."""
+    """The hub refuses them before it opens anything, so this needs no server."""
     given = {
         "metadata": f"zookeeper://{_NOBODY}/hedwig/x",
         "cluster.zookeeper": f"zookeeper://{_NOBODY}/hedwig/x",
@@ -72,7 +72,7 @@ def test_options_that_cannot_go_together_are_refused(
 
 
 async def test_hub_whose_bookkeeper_was_never_set_up_waits_for_it(deployment: Deployment) -> None:
-    """As in a new deployment whose hubs are started before the first bookie."""
+    """This happens in a new deployment whose hubs start before the first bookie."""
     raw = deployment.raw()
     root = f"{deployment.prefix}/new/ledgers"
     hub = deployment.apart(f"bookkeeper.zookeeper=zookeeper://{deployment.zookeeper}{root}")
@@ -105,9 +105,9 @@ async def _waits_for(hub: RunningHub, root: str) -> None:
 
 
 def _take_bookies(raw: KazooClient, root: str) -> None:
-    """Register the bookies of the tests below another root, which is made, too.
+    """Register the bookies of the tests below another root, which is created too.
 
-    Bookies tell ledgers of two roots apart by their ids alone, so the ids here are ones that the other never gives.
+    Bookies tell ledgers of two roots apart by their ids alone. So this root starts with ids that the other never gives.
     """
     raw.create(f"{root}/idgen-long/HOB-{uuid.uuid4().int % _HIGH_IDS + 1:010}", makepath=True)
     for name in raw.get_children(f"{LEDGERS_ROOT}/available"):
@@ -126,7 +126,7 @@ async def test_hub_without_zookeeper_ends_as_one_whose_store_is_not_available(de
 
 
 async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) -> None:
-    """As it comes about by a wrong `advertised_host`: the port itself is free on this machine."""
+    """A wrong `advertised_host` causes this: the port itself is free on this machine."""
     raw = deployment.raw()
     first = await deployment.start(advertised_host="hub.example")
     second = deployment.apart(f"port={first.port}", "advertised_host=hub.example", *_IMPATIENT)
@@ -140,7 +140,7 @@ async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) ->
 
 
 async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deployment: Deployment) -> None:
-    """As after the loss of a machine room: topics, subscriptions and redirects need no bookie."""
+    """This happens after the loss of a machine room. Topics, subscriptions and redirects need no bookie."""
     raw = deployment.raw()
     root = f"{deployment.prefix}/ledgers"
     raw.create(f"{root}/available/readonly", makepath=True)

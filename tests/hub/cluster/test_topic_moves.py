@@ -1,4 +1,4 @@
-"""Prove that `hedwig-admin topic move` is dependable: at the first try, under load, and however it is cut short."""
+"""Prove that `hedwig-admin topic move` succeeds at the first try, under load, and wherever it is interrupted."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ _MOVES: Final = 200
 _TOPICS: Final = [b"moved/%d" % number for number in range(10)]
 _TOPIC: Final = b"moved"
 _LONG_SESSION: Final = "cluster.session_timeout_s=20"
-"""Of hubs that nobody kills, on a machine that is busy with other things."""
+"""The session of hubs that no test kills, on a machine that is busy with other things."""
 _AHEAD_S: Final = 0.5
 _CUT_SHORT: Final = frozenset(
     {ExitCode.FAILED, ExitCode.VERSION_CONFLICT, ExitCode.OUTCOME_UNKNOWN, ExitCode.UNAVAILABLE}
@@ -29,7 +29,7 @@ _CUT_SHORT: Final = frozenset(
 
 
 class _Stage:
-    """Hubs in processes of their own, and hedwig-admin on their deployment."""
+    """Hubs in processes of their own, and hedwig-admin for their deployment."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -44,14 +44,14 @@ class _Stage:
         return await asyncio.to_thread(self.admin.run, *arguments)
 
     async def move(self, topic: bytes, hub: RunningHub) -> Any:
-        """Move a topic, which must be done at the first try, and return what the command says."""
+        """Move a topic, which must succeed at the first try; return the output of the command."""
         ran = await self.run("topic", "move", topic.decode(), hub.address, "-o", "json")
         assert (ran.code, ran.err) == (ExitCode.DONE, ""), ran
         assert ran.json["owner"] == hub.address
         return ran.json
 
     async def owner(self, topic: bytes) -> tuple[str, str]:
-        """Return who owns a topic, and whether it is alive, as the command tells it."""
+        """Return the owner of a topic, and whether it is alive, as the command reports them."""
         ran = await self.run("topic", "owner", topic.decode(), "-o", "json")
         assert ran.code == ExitCode.DONE, ran
         (row,) = ran.json["topics"]
@@ -61,7 +61,7 @@ class _Stage:
 @pytest.mark.timeout(900)
 @on_zookeeper_first
 async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(deployment: Deployment) -> None:
-    """Publishers and subscribers come by a hub that owns nothing, and by one of the two that the topics go between."""
+    """Publishers and subscribers ask a hub that owns nothing, or one of the two hubs between which the topics move."""
     stage = _Stage(deployment)
     hubs = [deployment.apart(_LONG_SESSION) for _ in range(3)]
     await stage.start(*hubs)
@@ -111,7 +111,7 @@ async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(d
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where a move is cut short: at the n-th write of a hub in the metadata store, before or after it is done."""
+    """The point at which a move is cut: the n-th write of a hub to the metadata store, before or after it is done."""
 
     write: int
     action: Action
@@ -121,8 +121,10 @@ class _Cut:
 
 
 _CUTS: Final = (_Cut(1, Action.HOLD_REQUEST), *(_Cut(number, Action.HOLD_REPLY) for number in range(1, 4)))
-"""A source stores a pointer, closes its ledger, and names the target; a target finds itself named, claims the topic,
-and writes its ranges."""
+"""The source stores a pointer, closes its ledger, and names the target.
+
+The target finds its name, claims the topic, and writes its ranges.
+"""
 
 _USUAL: Final = {("source", 2), ("target", 2)}
 """The numbers of the cuts that a usual run makes: the others are for long runs."""
@@ -131,7 +133,7 @@ _DELAYS: Final = ((1, Action.DELAY_REQUEST), *((number, Action.DELAY_REPLY) for 
 
 
 class _Watched:
-    """A hub whose way to the metadata store is watched, and cut at a write."""
+    """A hub with a proxy before its metadata store. A test can cut it at a write."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -143,7 +145,7 @@ class _Watched:
 
     async def prepare(self) -> "_Watched":
         self.proxy, place = await self._deployment.behind_proxy(self._plan)
-        # No pointer is stored but for the move.
+        # Only the move stores a pointer.
         self.hub = self._deployment.apart(f"metadata={place.url}", "consume_interval=1000000", "consume_flush_s=3600")
         return self
 
@@ -160,7 +162,7 @@ class _Watched:
             if self._left == 0:
                 self._left, self._is_mute = None, True
                 return Step(self._action)
-        # Nothing more reaches the store: what the hub does from here on must not count.
+        # No later request of the hub reaches the store, so none can count.
         return Step(Action.HOLD_REQUEST) if self._is_mute else PASS
 
 
@@ -170,7 +172,7 @@ async def _goes_on(traffic: Traffic) -> None:
 
 
 async def _cut_short(stage: _Stage, watched: _Watched, target: RunningHub, at: _Cut) -> Ran | None:
-    """Move the topic, kill the watched hub at the cut, and return how the command ended; None if it came to no cut."""
+    """Move the topic, and kill the watched hub at the cut; return the command's outcome, None if it reached no cut."""
     watched.cut(at)
     moving = asyncio.create_task(stage.run("topic", "move", _TOPIC.decode(), target.address, "--timeout", "10"))
     await until(lambda: watched.is_cut or moving.done(), "the move comes to the cut, or to its end")
@@ -182,7 +184,7 @@ async def _cut_short(stage: _Stage, watched: _Watched, target: RunningHub, at: _
 
 
 def _check_said(ran: Ran) -> None:
-    """A command either says that it is done, which it then is, or in one line what is not."""
+    """Check that the command either succeeded, or reported in one line what failed."""
     if ran.code != ExitCode.DONE:
         assert ran.code in _CUT_SHORT, ran
         assert len(ran.err.splitlines()) == 1, ran.err
@@ -209,19 +211,19 @@ async def test_hub_that_is_killed_in_a_move_leaves_a_topic_that_others_serve(
         await _goes_on(traffic)
         ran = await _cut_short(stage, watched, target, at)
         await _goes_on(traffic)
-        # A source may have no pointer to store, and then has one write less.
+        # A source may have no pointer to store. It then has one write less.
         assert ran is not None or at.write == _CUTS[-1].write, "the move came to no cut"
         if ran is not None:
             _check_said(ran)
         await traffic.settle()
-    # Whoever it is that has the topic now, it can be moved again.
+    # Whichever hub owns the topic now, it can be moved again.
     await stage.move(_TOPIC, third)
     assert await stage.owner(_TOPIC) == (third.address, "alive")
 
 
 @pytest.mark.timeout(600)
 async def test_command_that_is_killed_leaves_a_topic_that_is_served(deployment: Deployment) -> None:
-    """A write is under way while it is killed; the hubs go on with what they were told."""
+    """The command is killed during a write. The hubs complete the orders that they received."""
     stage = _Stage(deployment)
     left = 0
     delayed = Action.PASS

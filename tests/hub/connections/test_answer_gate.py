@@ -1,4 +1,4 @@
-"""Prove that gates have turns, and that a request behind one comes in again before those that never were inside."""
+"""Prove that requests pass gates in turns, and that requests that return to a gate go before new ones."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.hub.support.wire_client import eventually
 
 
 class _Line:
-    """Requests at a gate, in the order in which they came in; each stays inside until it is told to leave."""
+    """Requests at a gate, in the order in which they entered. Each stays inside until the test ends it."""
 
     def __init__(self, turns: AnswerTurns, *, has_room: bool = True) -> None:
         self.has_room = has_room

@@ -1,4 +1,4 @@
-"""Input that no client should send: the channel that brings it ends, or gets its answer, and nobody else notices."""
+"""Input that no client should send. It ends its channel or gets its answer, and no other client notices."""
 
 import asyncio
 import gc
@@ -47,7 +47,7 @@ HTTP = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", 
 
 @pytest.fixture
 async def neighbour(hub: Hub, connect: Connect) -> AsyncIterator[WireClient]:
-    """A channel that works throughout: what it subscribed before is delivered after."""
+    """A channel that works throughout. It receives the messages of its earlier subscription afterwards."""
     neighbour = await connect(hub)
     await neighbour.subscribed(b"neighbour", S)
     yield neighbour
@@ -170,7 +170,7 @@ def _has_answers(client: WireClient, number: int, count: int) -> bool:
 async def test_good_requests_before_a_bad_frame_are_carried_out(
     hub: Hub, client: WireClient, neighbour: WireClient
 ) -> None:
-    """Also if they arrive in one piece."""
+    """This also holds if they arrive in one piece."""
     good = encode_request(Request(topic=T, txn_id=1, action=Publish(Message(b"good"))))
     framed = len(good).to_bytes(4, "big") + good
     await neighbour.subscribed(T, S)
@@ -200,7 +200,7 @@ async def test_a_channel_that_ends_inside_a_frame(
 
 
 async def test_channels_without_a_byte(hub: Hub, connect: Connect, neighbour: WireClient) -> None:
-    """The Java client opens and closes some, each time that it has another connection already."""
+    """The Java client opens and closes some channels, each time that it already has another connection."""
     for _ in range(50):
         client = await connect(hub)
         await client.close()
@@ -229,7 +229,7 @@ async def test_more_channels_than_the_hub_serves(start_hub: StartHub, connect: C
 
 
 async def test_many_unfinished_frames_do_not_fill_the_memory(start_hub: StartHub, connect: Connect) -> None:
-    """Each is within the limit of one channel; together they are not within that of the hub."""
+    """Each frame is within the limit of one channel. Together they exceed the limit of the hub."""
     hub = await start_hub(receive_bytes_max=1_000_000)
     held = [await connect(hub) for _ in range(3)]
     for number, client in enumerate(held, 1):
@@ -285,7 +285,7 @@ async def test_unanswered_requests_stop_the_reading(start_hub: StartHub, connect
 async def test_requests_behind_answers_that_nobody_reads_do_not_outlive_their_channel(
     start_hub: StartHub, connect: Connect
 ) -> None:
-    """Or a shutdown would wait for them until the connection is cut."""
+    """Otherwise a shutdown would wait for them until the connection is cut."""
     hub = await start_hub(channel_unsent_bytes=10_000)
     client, publisher = await connect(hub), await connect(hub)
     await client.subscribed(T, S)
@@ -369,7 +369,7 @@ def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog:
     """Streams of good and damaged requests against one living hub: no crash, no hang, no growth without bound."""
     caplog.set_level(
         logging.ERROR, "hedwig.hub.connections.channel"
-    )  # What is captured holds errors, and with them channels, in memory.
+    )  # The captured log records hold errors, and with them channels, in memory.
     options = replace(hub_options, non_durable_topics=("live.*",), ledger_messages_max=5)
     with asyncio.Runner() as runner:
         errors: list[dict[str, object]] = []
@@ -380,13 +380,13 @@ def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog:
         @settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(STREAMS)
         def feed(stream: bytes) -> None:
-            assume(stream[:4] not in HTTP)  # It gets an answer that is no frame.
+            assume(stream[:4] not in HTTP)  # The hub answers such a stream with something that is no frame.
             runner.run(_feed(hub, neighbour, stream))
             assert errors == []
 
         try:
             feed()
-            # The last requests may still be on their way to the disk.
+            # The disk writes of the last requests may still be under way.
             runner.run(eventually(lambda: _held(hub) == 0, "nothing is left of the channels that ended"))
         finally:
             runner.run(neighbour.close())
@@ -395,7 +395,7 @@ def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog:
 
 
 def _held(hub: Hub) -> int:
-    """Return what channels that have ended left in memory; the neighbour is the one that lives."""
+    """Return what ended channels left in memory. Only the neighbour's channel is open."""
     (channel,) = hub.channels
     gc.collect()
     left = sum(isinstance(each, Channel) and each is not channel for each in gc.get_objects())

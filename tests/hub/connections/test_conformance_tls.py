@@ -65,7 +65,7 @@ async def test_plain_bytes_on_the_tls_port_disturb_nobody(hub: Hub) -> None:
         confused.write_frame(raw_request(topic=b"T"))
         async with asyncio.timeout(DEADLINE_S):
             with contextlib.suppress(ConnectionResetError):
-                await confused.reader.read()  # To its end, whatever TLS has to say before.
+                await confused.reader.read()  # Read to the end, whatever TLS sends before it.
         assert await secure.publish(b"T", b"m") == 1
 
 

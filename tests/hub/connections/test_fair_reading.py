@@ -1,4 +1,4 @@
-"""Requests that were read are begun in turns: none for long, and no channel before the others."""
+"""Channels take turns to begin the requests that were read: none for long, and none before the others."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from tests.hub.support.wire_client import eventually
 
 
 class _Clock:
-    """A clock that goes on by what is done."""
+    """A clock that moves with the work of the test."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -25,7 +25,7 @@ class _Clock:
 
 
 class _Reader:
-    """A channel with requests that take 1/2048 s each, unless it is said otherwise."""
+    """A channel with requests that take 1/2048 s each by default."""
 
     def __init__(self, name: str, requests: int, clock: _Clock, begun: list[str], each_s: float = 2**-11) -> None:
         self.had_s = 0.0
@@ -46,7 +46,7 @@ class _Reader:
 
 
 def _ticks(ticks: list[int], begun: list[str], is_over: Callable[[], bool]) -> None:
-    """Note in each turn of the loop how many requests have begun."""
+    """Record in each turn of the loop how many requests have begun."""
     ticks.append(len(begun))
     if not is_over():
         asyncio.get_running_loop().call_soon(_ticks, ticks, begun, is_over)
@@ -76,7 +76,7 @@ async def test_many_requests_leave_the_loop_to_others_and_begin_in_turn() -> Non
 
 
 async def test_who_asks_for_little_is_next() -> None:
-    """Even if it comes again and again beside many, each of whose requests takes longer than all of its own."""
+    """This holds even if it returns again and again. Each request of the others takes longer than all of its own."""
     clock, begun = _Clock(), list[str]()
     reading = FairReading(clock, clock.monotonic)
     for name in "abcdefgh":

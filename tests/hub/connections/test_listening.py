@@ -1,4 +1,4 @@
-"""Prove that a listener that cannot answer on its address says so, whichever event loop it has."""
+"""Prove that a listener that cannot serve on its address reports an error, on either event loop."""
 
 import asyncio
 import ssl

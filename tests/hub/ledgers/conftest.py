@@ -44,7 +44,7 @@ async def store(open_store: OpenStore) -> LocalLedgerStore:
 
 @pytest.fixture(params=["local", pytest.param("bookkeeper", marks=pytest.mark.servers)])
 async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) -> AsyncIterator[OpenAnyStore]:
-    """Open a store of either kind: `open_any_store()`. Those of one test meet the same ledgers."""
+    """Open a store of either kind: `open_any_store()`. All stores of one test have the same ledgers."""
     if request.param == "local":
 
         async def open_local() -> LedgerStore:

@@ -1,4 +1,4 @@
-"""Prove what a ledger store promises to whoever uses it in peace, wherever it keeps the ledgers."""
+"""Prove the promises of a ledger store to its clients without faults, wherever it keeps the ledgers."""
 
 import asyncio
 import time
@@ -160,7 +160,7 @@ async def test_ids_are_never_given_twice_even_when_the_last_ledgers_were_deleted
 
 async def test_all_ledgers_are_listed_in_order(open_any_store: OpenAnyStore) -> None:
     store = await open_any_store()
-    # Others may keep ledgers in the same place.
+    # Other clients may keep ledgers in the same place.
     before = [ledger async for ledger in store.ledgers()]
     ledgers = [await store.create() for _ in range(300)]
     for ledger in ledgers[::3]:
@@ -170,7 +170,7 @@ async def test_all_ledgers_are_listed_in_order(open_any_store: OpenAnyStore) -> 
     await store.aclose()
     store = await open_any_store()
     assert [ledger async for ledger in store.ledgers()] == before + kept
-    # Whoever keeps the ledgers itself knows how many there are.
+    # Only a store that keeps the ledgers itself knows their number.
     counted = len(before + kept) if isinstance(store, LocalLedgerStore) else None
     assert (await store.stats()).ledgers == counted
 
@@ -191,7 +191,7 @@ async def test_cancelled_operations_leave_the_store_usable(any_store: LedgerStor
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         # The append may be behind one that was cancelled before it had begun.
         assert {type(each) for each in failures} <= {asyncio.CancelledError}, failures
-        # An append that had begun is written in spite of its caller; one that had not is the next to come.
+        # A cancelled append that had begun is still written. One that had not begun leaves its id to the next append.
         if await any_store.open_and_fence(ledger) < turn:
             ledger = await any_store.create()
             await fill(any_store, [ledger], range(turn + 1))

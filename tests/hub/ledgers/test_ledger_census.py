@@ -1,4 +1,4 @@
-"""Prove that ledgers are counted from outside as they are, and deleted only as they were seen."""
+"""Prove that the census counts ledgers from outside correctly, and deletes a ledger only as it was seen."""
 
 import time
 import uuid
@@ -36,7 +36,7 @@ RECORD: Final = LedgerMetadata(
 
 @pytest.fixture
 def raw(servers: RunningServers) -> Iterator[KazooClient]:
-    """A client past the code under test."""
+    """Return a client beside the code under test."""
     client = KazooClient(servers.address("zookeeper"))
     client.start(30)
     yield client
@@ -69,7 +69,7 @@ async def test_ledgers_on_bookies_say_what_their_metadata_say(metadata: Zookeepe
     census = BookkeeperLedgerCensus(metadata)
     opened, closed = await _all(census)
     assert (opened.ledger_id, opened.last_entry_id, opened.about) == (3, None, RECORD.custom)
-    # Nobody wrote down when it was made, but ZooKeeper knows.
+    # The record has no creation time, but ZooKeeper does.
     assert opened.made_ms is not None
     assert before_ms < opened.made_ms < before_ms + 120_000
     assert (closed.ledger_id, closed.last_entry_id, closed.made_ms, closed.about) == (5, 4, 77, {})
@@ -124,7 +124,7 @@ async def test_ledger_is_deleted_only_as_it_was_seen(metadata: ZookeeperLedgerMe
     assert await census.delete(seen)
     with pytest.raises(NoSuchLedgerError):
         await metadata.read(3)
-    assert await census.delete(seen)  # It is gone; by whom does not matter.
+    assert await census.delete(seen)  # The ledger is gone, whichever client deleted it.
     assert await _all(census) == []
 
 
@@ -142,7 +142,7 @@ async def test_ledgers_in_a_directory_are_counted_beside_their_store(tmp_path: P
         None,
         LedgerEntry(ledger_id=opened),
     ]
-    later = await store.create()  # Another look is taken before anything counts as missing.
+    later = await store.create()  # The census looks again before it reports a ledger as missing.
     assert await census.find([later, gone]) == [LedgerEntry(ledger_id=later), None]
     assert not await census.delete(LedgerEntry(ledger_id=closed))
     assert await store.last_entry_id(closed) == 2

@@ -1,7 +1,8 @@
 """Prove, by any sequence of operations, crashes and damage, that a store behaves like a dictionary of lists.
 
-A crash copies the directory as it is, with the write at hand cut off or garbled behind what was synced; the machine
-goes on with a store over the copy. What was acknowledged must be there; of what was in flight, a prefix may be.
+A crash copies the directory as it is. The copy cuts off or garbles the current write beyond the synced bytes. The
+machine continues with a store over the copy. All acknowledged entries must be there, and possibly a prefix of those in
+flight.
 """
 
 import asyncio
@@ -159,7 +160,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = self.pick(number, self.open)
         target = self.root / str(self.turn + 1)
         if ledger is None:
-            # Nothing is in flight: the upkeep may be, and removes files, until it has nothing left to do.
+            # No append is in flight. The upkeep may run, and removes files until it has nothing to do.
             self.run(self.copy(target))
         else:
             self.run(self.crash_while_appending(ledger, payloads, target, share, flips))
@@ -215,7 +216,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(number=_PICKS, place=st.floats(0, 0.999))
     def flip_a_bit_of_an_entry(self, number: int, place: float) -> None:
-        """Damage an entry in a segment that is sealed, read around it, and mend it again."""
+        """Damage an entry in a sealed segment, read around it, and repair it."""
         ledger = self.pick(number, self.model)
         if ledger is None:
             return
@@ -263,7 +264,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return b""  # The upkeep removed it.
+        return b""  # The upkeep removed the file.
 
 
 def _write_over(path: Path, data: bytes | bytearray) -> None:

@@ -16,7 +16,7 @@ from tests.servers import RunningServers
 
 @pytest.fixture
 def options(servers: RunningServers) -> LivenessOptions:
-    """A deployment of its own, with sessions as short as the server grants."""
+    """Return the options of a deployment of its own, with sessions as short as the server grants."""
     return LivenessOptions(
         zookeeper=servers.address("zookeeper"),
         prefix=f"/hedwig/{uuid.uuid4().hex}",
@@ -33,7 +33,7 @@ async def hubs(options: LivenessOptions) -> AsyncIterator[Hubs]:
 
 @pytest.fixture
 def raw(options: LivenessOptions) -> Iterator[KazooClient]:
-    """A client past the code under test; call it between awaits, it answers at once."""
+    """Return a client beside the code under test. Call it between awaits: it answers at once."""
     client = KazooClient(options.zookeeper)
     client.start(30)
     yield client

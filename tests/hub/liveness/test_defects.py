@@ -1,4 +1,4 @@
-"""Prove that a defect in the work by which a hub registers, or knows the others, is told: it serves nobody for long."""
+"""Prove that a defect in the tasks that register a hub or watch other hubs is reported: the hub stops serving soon."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.hub.liveness.support.hubs import Hubs
 
 
 class _Defect:
-    """Whatever is asked of it fails, with an error that nobody foresaw, or as if it were cancelled."""
+    """Every call to it fails with an unexpected error, or as if it were cancelled."""
 
     def __init__(self, error: type[BaseException]) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Prove that the right to serve ends by the own clock, once and for good."""
+"""Prove that the right to serve ends by the hub's own clock, once and for good."""
 
 import pytest
 

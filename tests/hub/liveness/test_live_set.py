@@ -1,4 +1,4 @@
-"""Prove that the live set follows hubs as they come, work and end, and outlives its connections."""
+"""Prove that the live set follows the start, work and end of hubs, and survives the loss of its connections."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ def _seen(member: Member) -> list[HubInfo]:
 
 async def test_hubs_come_and_go_and_their_loads_follow(hubs: Hubs) -> None:
     first, second = await hubs.start(1), await hubs.start(2)
-    # A hub that has started knows those that were there before.
+    # A started hub knows the hubs that were registered before it.
     assert first.liveness.registration.hub in _seen(second)
     both = [first.liveness.registration.hub, second.liveness.registration.hub]
     for member in (first, second):
         await until(lambda: _seen(member) == both, "both see both")  # noqa: B023 (waited for here)
         seems_alive = member.liveness.registration.seems_alive
-        # What was read before the connection was known is not watched; then it is read again.
+        # A list that was read before the connection was known has no watch. The hub reads it again.
         await until(lambda: all(seems_alive(hub) for hub in both), "both seem alive")  # noqa: B023 (waited for here)
     second.liveness.set_load(41)
     await until(lambda: [hub.load for hub in first.liveness.live] == [0, 41], "the load")
@@ -43,7 +43,7 @@ async def test_hubs_come_and_go_and_their_loads_follow(hubs: Hubs) -> None:
 async def test_load_that_others_must_know_at_once_does_not_wait_for_the_next_proof_of_life(
     hubs: Hubs, raw: KazooClient, options: LivenessOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Later than the end of the registration.
+    # The next beat would be later than the end of the registration.
     monkeypatch.setattr("hedwig.hub.liveness.cluster._BEAT_SHARE", 10.0)
     member = await hubs.start(1, session_timeout_s=40.0)
     node = f"{options.prefix}/hosts/{hub_at(1).address}"
@@ -102,7 +102,7 @@ async def test_names_that_are_no_hubs_are_passed_over(hubs: Hubs, raw: KazooClie
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[DevServers]:
-    """A ZooKeeper that nobody else uses."""
+    """Run a ZooKeeper for this test only."""
     launcher = DevServers(tmp_path / "servers")
     try:
         launcher.up(["zookeeper"])
@@ -116,7 +116,7 @@ async def test_a_restart_of_zookeeper_costs_nobody_more_than_a_registration(own_
     members = [await hubs.start(number) for number in range(3)]
     (name,) = [server.name for server in own_server.status()]
     raw = KazooClient(own_server.address("zookeeper"))
-    # Not in the event loop: it has to keep three hubs registered meanwhile.
+    # Use a thread: the event loop must keep three hubs registered meanwhile.
     await asyncio.to_thread(raw.start, 30)
 
     def all_see_all() -> bool:
@@ -134,7 +134,7 @@ async def test_a_restart_of_zookeeper_costs_nobody_more_than_a_registration(own_
     for end in (own_server.stop, own_server.kill):
         end(name)
         own_server.start(name)
-        # A hub may hear of the outage only after all was well for a moment.
+        # A hub may learn of the outage only after all seemed well for a moment.
         await until(lambda: all_see_all() and nodes_are_theirs(), "all see all")
     raw.stop()
     raw.close()

@@ -1,4 +1,4 @@
-"""Prove that of two hubs at one address one is registered at most, and that a restart waits only where it has to."""
+"""Prove that at most one of two hubs at one address is registered, and that a restart waits only if it must."""
 
 import asyncio
 from dataclasses import replace
@@ -51,7 +51,7 @@ async def test_a_hub_that_was_killed_is_replaced_at_once_on_its_machine(
 async def test_a_process_that_is_only_stopped_is_not_replaced_before_its_session_ends(
     hubs: Hubs, raw: KazooClient, options: LivenessOptions, tmp_path: Path
 ) -> None:
-    """Once it goes on it finds itself replaced, claims nothing, and registers only when its successor has gone."""
+    """Once it continues, it finds itself replaced, claims nothing, and registers only after its successor has ended."""
     former = await hubs.start_apart(1, tmp_path / "former")
     (registered,) = former.events("registered")
     former.pause()
@@ -73,7 +73,7 @@ async def test_a_process_that_is_only_stopped_is_not_replaced_before_its_session
 async def test_a_leftover_of_which_nothing_is_known_is_waited_for(
     hubs: Hubs, raw: KazooClient, options: LivenessOptions
 ) -> None:
-    """The original's hubs leave no word of their process; neither do hubs of other machines that one could check."""
+    """The original's hubs leave no mark of their process. A hub cannot check the processes of other machines either."""
     original = KazooClient(options.zookeeper, timeout=SESSION_S)
     original.start(30)
     original.create(f"{options.prefix}/hosts/{hub_at(1).address}", b"numTopics: 3\n", ephemeral=True, makepath=True)

@@ -1,4 +1,4 @@
-"""Prove how a hub is chosen for a topic that has no owner."""
+"""Prove how a hub chooses the owner of a topic without one."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""Prove that a process is said to have ended only if that is certain."""
+"""Prove that a process is reported as ended only if that is certain."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def test_a_process_has_ended_once_it_was_killed(child: tuple["subprocess.Popen[s
     process, mark = child
     assert not has_ended(mark)
     process.kill()
-    # Its exit status may be all that is left, until its parent asks for it.
+    # Until its parent reads it, the exit status of a killed process remains.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert has_ended(mark)
     process.wait()

@@ -1,4 +1,4 @@
-"""Prove that a hub stops by its own clock before ZooKeeper can have told others that it is gone, and begins anew."""
+"""Prove that a hub stops by its own clock before ZooKeeper can report its end to others, and then registers anew."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from tests.hub.liveness.support.hubs import (
 
 
 async def _stop_past_the_session(apart: Apart, raw: KazooClient, options: LivenessOptions) -> None:
-    """It claims nothing after others could see it gone, and comes back as another incarnation."""
+    """The hub claims nothing after others could see its end, and returns as another incarnation."""
     (first,) = apart.events("registered")
     apart.pause()
     paused_at = boot_time_s()
@@ -48,7 +48,7 @@ async def _stop_past_the_session(apart: Apart, raw: KazooClient, options: Livene
 
 
 async def _stop_past_the_lease_only(apart: Apart, raw: KazooClient, options: LivenessOptions) -> None:
-    """The session lives on, and yet nothing done under the doubtful registration counts any more."""
+    """The session lives on, but no work under the doubtful registration counts any more."""
     host = f"{options.prefix}/hosts/{hub_at(2).address}"
     (first,) = apart.events("registered")
     owner = raw.exists(host).ephemeralOwner
@@ -89,7 +89,7 @@ async def _partition(member: Member, number: int, proxy: Proxy, cut: Callable[[]
     )
     print(f"hub {number}: proven for {claimed - cut_at:.2f} s after the cut, gone after {gone - cut_at:.2f} s")
     assert claimed < gone
-    # It did not give up at the first trouble either.
+    # The hub did not give up at the first fault either.
     assert claimed - cut_at > SESSION_S / 3
     assert member.lost == [registration]
     with pytest.raises(ServiceDownError):
@@ -106,7 +106,7 @@ async def _partition(member: Member, number: int, proxy: Proxy, cut: Callable[[]
 
 
 async def _deafen(member: Member, number: int, proxy: Proxy, raw: KazooClient) -> None:
-    """The server hears the hub, which cannot know: it stops though its session lives. Its endpoint node is gone too."""
+    """Hold all replies: the hub stops though its session lives, and registers anew without its endpoint node."""
     options = member.options
     registration = member.liveness.registration
     await until(lambda: proxy.seen["set"] >= 2, "it beats")
@@ -144,7 +144,7 @@ async def test_a_hub_cut_off_stops_before_others_can_see_it_gone(
 
 
 async def test_one_silent_connection_costs_nothing(hubs: Hubs, raw: KazooClient, options: LivenessOptions) -> None:
-    """Another server is asked in time; here it is the same one, at another address."""
+    """The hub asks another server in time. Here that is the same one, at another address."""
     async with Proxy(f"{options.zookeeper},{options.zookeeper}", ZooKeeperWire) as proxy:
         member = await hubs.start(1, zookeeper=proxy.address)
         registration = member.liveness.registration
@@ -162,7 +162,7 @@ async def test_one_silent_connection_costs_nothing(hubs: Hubs, raw: KazooClient,
 async def test_a_lost_answer_to_the_registration_is_not_taken_for_either(
     hubs: Hubs, raw: KazooClient, options: LivenessOptions
 ) -> None:
-    """Nodes were made, and nobody was told: they are replaced, at once."""
+    """The server made the nodes, and the hub received no answer. The hub replaces them at once."""
     async with Proxy(options.zookeeper, ZooKeeperWire, scripted("multi", [PASS, Step(Action.CUT_REPLY)])) as proxy:
         member = await hubs.start(1, zookeeper=proxy.address)
         assert proxy.done[Action.CUT_REPLY] == 1
@@ -214,7 +214,7 @@ async def test_no_zookeeper_is_said_in_time(hubs: Hubs) -> None:
 async def test_a_silent_server_of_a_quorum_costs_no_registration_of_who_knows_others(
     quorum: DevServers, hubs: Hubs
 ) -> None:
-    """Who knows that server only stops before the leader, which heard of its session later, lets that expire."""
+    """Hubs that know only that server stop before the leader ends their sessions. The leader heard of these later."""
     follower = next(server for server in quorum.status() if not is_leader(server))
     leader = next(server for server in quorum.status() if is_leader(server))
     hubs.options = replace(hubs.options, zookeeper=quorum.address("zookeeper"))

@@ -1,4 +1,4 @@
-"""Prove what a hub does in ZooKeeper: two nodes like the original's one, and requests that do not grow with topics."""
+"""Prove what a hub does in ZooKeeper: two nodes for the original's one, and requests that do not grow with topics."""
 
 import json
 from dataclasses import replace
@@ -100,12 +100,12 @@ async def test_hubs_are_listed_with_their_admin_endpoints(hubs: Hubs, options: L
 async def test_requests_and_nodes_do_not_grow_with_topics(
     hubs: Hubs, raw: KazooClient, options: LivenessOptions
 ) -> None:
-    """Between the same two beats, a load that changes ten thousand times is as one that does not."""
+    """Between the same two beats, ten thousand changes of the load cost no more requests than none."""
     asked: list[dict[str, int]] = []
     async with Proxy(options.zookeeper, ZooKeeperWire) as proxy:
         member = await hubs.start(1, zookeeper=proxy.address, refresh_s=600.0)
         host = f"{options.prefix}/hosts/{hub_at(1).address}"
-        # Its own coming has been seen.
+        # The hub has seen its own registration.
         await until(lambda: member.liveness.live and proxy.seen["set"] >= 2, "it is at rest")
         for changes in (0, 10_000):
             before, beats = proxy.seen.copy(), proxy.seen["set"] + 2

@@ -1,4 +1,4 @@
-"""Prove that a hub goes by the session that ZooKeeper grants, and says so where that is another than it was told."""
+"""Prove that a hub uses the session timeout that ZooKeeper grants, and logs it if it is not the configured one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Prove that a hub is called dead only after its own node was read, and that questions about it are not repeated."""
+"""Prove that a hub is declared dead only after its own node was read, and that such requests are not repeated."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ from tests.hub.liveness.support.hubs import Hubs, hub_at, is_leader
 
 @dataclass
 class Asker:
-    """Whoever asks, and the requests that it takes."""
+    """A client of the verdicts, and the requests that it sends."""
 
     proxy: Proxy
     bridge: Bridge
@@ -38,7 +38,7 @@ class Asker:
 
 @pytest.fixture
 async def asker(options: LivenessOptions) -> AsyncIterator[Asker]:
-    """Its live set does not follow anybody before it is started."""
+    """Return an asker whose live set follows no changes before it is started."""
     options = replace(options, verdicts_max=3, operation_timeout_s=1.0, refresh_s=600.0)
     async with Proxy(options.zookeeper, ZooKeeperWire) as proxy:
         bridge = Bridge(proxy.address, BridgeOptions())
@@ -78,7 +78,7 @@ async def test_a_new_incarnation_is_not_taken_for_the_old_one_in_a_set_that_stan
 async def test_who_was_at_this_address_before_is_dead_though_the_set_still_shows_it(
     hubs: Hubs, asker: Asker, options: LivenessOptions
 ) -> None:
-    """Else a hub that was killed and came back would send clients of the topics it had to itself."""
+    """Otherwise a restarted hub would redirect the clients of its former topics to itself."""
     first = await hubs.start(1)
     before = first.liveness.registration.hub
     asker.live_set.start()
@@ -120,7 +120,7 @@ async def test_questions_at_once_are_one_and_a_dead_verdict_is_kept(asker: Asker
     assert not any(await asyncio.gather(*(asker.verdicts.is_alive(dead) for _ in range(100))))
     assert not await asker.verdicts.is_alive(dead)
     assert asker.requests == {"multi": 1, "get": 1}
-    # Others push it out, in time.
+    # Later verdicts replace it.
     for epoch in (8, 9, 10):
         assert not await asker.verdicts.is_alive(replace(dead, epoch=epoch))
     assert not await asker.verdicts.is_alive(dead)
@@ -157,7 +157,7 @@ async def test_what_cannot_be_told_is_not_told(hubs: Hubs, asker: Asker) -> None
 
 
 async def test_a_leader_that_nobody_follows_calls_nobody_dead(quorum: DevServers, options: LivenessOptions) -> None:
-    """Such a leader answers a `sync` and a read by itself, and may know nothing of what others agreed to."""
+    """Such a leader answers a `sync` and a read alone, and may not know the decisions of the others."""
     leader = next(server for server in quorum.status() if is_leader(server))
     others = [server for server in quorum.status() if server.name != leader.name]
     options = replace(options, zookeeper=f"{leader.host}:{leader.port}", operation_timeout_s=1.0)

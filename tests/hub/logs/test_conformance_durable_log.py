@@ -1,4 +1,4 @@
-"""A durable log whose stores fail at every single call: ids stay without gap, and what was acknowledged stays put."""
+"""A durable log whose stores fail at every single call: ids stay without gap, and acknowledged messages stay."""
 
 import asyncio
 import random
@@ -68,7 +68,7 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
 
 
 async def _work(owner: Owner) -> None:
-    """Do a bit of everything."""
+    """Do some of every operation."""
     await owner.open()
     await owner.publish(1)
     await owner.publish(5)
@@ -106,7 +106,7 @@ async def test_any_call_may_fail(
     await owner.check()
     calls = faults.calls
     assert calls > 30
-    # Other ways to lose an append are another case for appends only.
+    # The other ways to lose an append are a case of their own for appends only.
     for number in range(1, calls + 1) if isinstance(lost_append, LedgerWriteError) else faults.appends:
         owner = await make_owner(faults)
         faults.arm(number, is_applied=is_applied)
@@ -273,7 +273,7 @@ async def test_a_range_without_messages_is_told_from_one_that_has_some(
 async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_nor_refused_for_sure(
     make_owner: Callable[[Faults], Awaitable[Owner]],
 ) -> None:
-    """A ledger store that goes on after a failure breaks its contract; the topic must not take the gap over."""
+    """A ledger store that continues after a failure breaks its contract. The topic must not take the gap over."""
     faults = Faults()
     owner = await make_owner(faults)
     await owner.open()
@@ -302,7 +302,7 @@ async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_n
 async def test_a_publish_that_comes_before_the_log_hears_of_a_full_disk_is_refused_as_those_before_it(
     make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store steps back as it refuses, so what comes before that is heard of is out of turn; the store looks why."""
+    """The store takes the id back when it refuses. Until the log knows, its next append is out of order."""
     owner = await make_owner(Faults())
     await owner.open()
     await owner.publish(1)
@@ -331,7 +331,7 @@ async def test_a_publish_that_comes_before_the_log_hears_of_a_full_disk_is_refus
 async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
     make_owner: Callable[[Faults], Awaitable[Owner]], first: str
 ) -> None:
-    """Both write the ranges; one that did so with the version before the other's would leave the topic unclosed."""
+    """Both write the ranges. If one wrote with an outdated version, the topic would stay unclosed."""
     owner = await make_owner(Faults())
     await owner.open()
     await owner.publish(4)
@@ -354,7 +354,7 @@ async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
     await until(lambda: writes, "one of them writes")
     await asyncio.wait_for(publishing, DEADLINE_S)
     for _ in range(3):
-        await owner.store.ledgers.create()  # Whatever the other asked of the ledgers meanwhile is done by then.
+        await owner.store.ledgers.create()  # The other task's requests to the ledgers are done by then.
     assert len(writes) == 1, "the other waits"
     go_on.set()
     await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S)
@@ -367,7 +367,7 @@ async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
 async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_again(
     make_owner: Callable[[Faults], Awaitable[Owner]],
 ) -> None:
-    """Of versions of records a publisher knows nothing, and its messages surely went nowhere."""
+    """A publisher knows no versions of records, and its messages are surely not stored."""
     owner = await make_owner(Faults())
     await owner.open()
     found = await owner.store.persistence.read(T)
@@ -403,7 +403,7 @@ async def test_who_gets_no_turn_to_make_a_ledger_is_refused_in_time_and_keeps_th
 async def test_taking_a_topic_over_reads_its_ranges_and_writes_them_once(
     make_owner: Callable[[Faults], Awaitable[Owner]],
 ) -> None:
-    """After the death of a hub that is asked of the store for thousands of topics at the same moment."""
+    """After the death of a hub, the store receives these requests for thousands of topics at once."""
     owner = await make_owner(Faults())
     await owner.open()
     await owner.publish(2)

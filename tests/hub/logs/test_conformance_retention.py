@@ -1,4 +1,4 @@
-"""Retention: whole ledgers go once everybody has consumed them, and ids go on whatever is gone."""
+"""Retention: the hub deletes whole ledgers once all subscribers have consumed them, and ids continue after that."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ async def sweep(hub: Hub) -> None:
 
 
 async def make(hub: Hub, subscriber: bytes, consumed: int, bound: int | None = None) -> None:
-    """Make a subscription, as somebody else would."""
+    """Create a subscription, as another client would."""
     data = SubscriptionData(
         preferences=SubscriptionPreferences(message_bound=bound), state=SubscriptionState(MessageSeqId(consumed))
     )
@@ -57,7 +57,7 @@ async def make(hub: Hub, subscriber: bytes, consumed: int, bound: int | None = N
 
 
 async def consume(client: WireClient, hub: Hub, local: int) -> None:
-    """Consume, and have it stored."""
+    """Consume, and wait until the pointer is stored."""
     client.consume(T, S, local)
     await client.close_subscription(T, S)
     await client.subscribed(T, S)
@@ -109,7 +109,7 @@ async def test_unstored_consumes_do_not_count(start_hub: StartHub, connect: Conn
 
 
 async def test_without_subscribers_every_closed_ledger_goes_each_time(hub: Hub, client: WireClient) -> None:
-    """The original collects such a topic once and never again; a hub that forgets to look fills its disk."""
+    """The original collects such a topic only once. A hub that forgets to check again fills its disk."""
     for round_ in range(1, 5):
         await client.publish_many(T, *[b"m"] * 6)
         await sweep(hub)
@@ -206,7 +206,7 @@ async def test_an_emptied_topic_serves_on(hub: Hub, client: WireClient) -> None:
 
 
 async def test_a_subscription_behind_what_was_deleted_gets_the_rest(hub: Hub, client: WireClient) -> None:
-    """Made by somebody else with an old pointer: what is gone is gone, and must not be waited for."""
+    """Another client made it with an old pointer. The hub must not wait for messages that are deleted."""
     await client.publish_many(T, *[b"m"] * 4)
     await settled(hub)
     await release(hub)

@@ -1,4 +1,4 @@
-"""Messages that are damaged on disk: only they are lost, and the log and the metrics say so."""
+"""Messages that are damaged on disk: only these are lost, and the log and the metrics report them."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def topic_of(hub: Hub) -> OwnedTopic:
 
 
 async def leave_open(hub: Hub) -> None:
-    """Give the topic up, with its last ledger open, as a hub does that dies."""
+    """Release the topic with its last ledger open, as a dying hub does."""
     topic = topic_of(hub)
     hub.topics.give_up(topic, ServiceDownError("the test"))
     await hub.topics.release(topic)

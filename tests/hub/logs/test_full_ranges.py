@@ -1,4 +1,4 @@
-"""A topic whose record of ledger ranges is full: refused in time, never given up, and always closed and recovered."""
+"""A topic with a full record of ledger ranges: it refuses early, stays owned, and can be closed and recovered."""
 
 import asyncio
 import contextlib
@@ -30,16 +30,16 @@ from tests.hub.support.wire_client import DEADLINE_S, eventually
 
 T = Topic(b"T")
 REMOTE = tuple(RegionSeqId(b"%04d" % number, (1 << 64) - 1) for number in range(4096 // 20))
-"""As many positions in other regions as a message may name."""
+"""As many positions in other regions as a message may have."""
 
 
 def told_of(remote: Sequence[RegionSeqId]) -> Message:
-    """Return a message that says how far other regions have come."""
+    """Return a message that carries positions in other regions."""
     return Message(b"m").accepted(MessageSeqId(0, tuple(remote)), b"there")
 
 
 class Listener:
-    """A topic to the log."""
+    """The topic, as the log calls it."""
 
     has_attached = False
 
@@ -48,7 +48,7 @@ class Listener:
         self.looks = 0
 
     def on_message(self, local: int, stored: bytes) -> None:
-        """Nobody is attached."""
+        """Do nothing: no subscriber is attached."""
 
     def on_ledger_closed(self) -> None:
         self.looks += 1
@@ -72,7 +72,7 @@ class Place:
         self.deletions = LedgerDeletions(SystemClock(), 30.0, ledgers)
 
     def small_options(self) -> HubOptions:
-        """Options by which ledgers of few messages are small."""
+        """Return options with which ledgers of few messages are small."""
         return replace(self.options, ledger_messages_max=100_000)
 
     async def open(self, *, taken_over: bool = False) -> DurableLog:
@@ -93,7 +93,7 @@ class Place:
         await self.metadata.persistence.write(T, record, ANY)
 
     async def fill(self, size: int) -> None:
-        """Make the record one that takes `size` bytes, as if many ledgers were named in it."""
+        """Write a record of `size` bytes, as if it named many ledgers."""
         record = replace(await self.record(), unknown=None)
         filler = UnknownFields("msgpack", msgpack.packb({"x": b"x" * (size - stored_bytes(record) - 8)}))
         record = replace(record, unknown=filler)
@@ -118,7 +118,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def publish(log: DurableLog, message: Message | None = None) -> int:
-    """Publish, and return the position. Raises what the publisher is told."""
+    """Publish, and return the position. Raises the error that the publisher gets."""
     outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def done(local: int, _: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
@@ -184,7 +184,7 @@ async def test_a_ledger_at_hand_goes_on_where_there_is_no_room_for_the_next(plac
 
 @pytest.mark.parametrize("is_crash", [False, True])
 async def test_whatever_was_begun_is_ended(place: Place, is_crash: bool) -> None:
-    """From the largest record on that takes one more range: its end has all that a message may have."""
+    """The record is the largest that takes one more range. The end of that range has as many positions as allowed."""
     refusals = 0
     for size in range(RECORD_BYTES_MAX, 0, -1024):
         await place.fill(size)
@@ -218,7 +218,7 @@ async def test_what_older_hubs_wrote_up_to_the_limit_is_recovered_and_ended(plac
 
 
 async def test_a_refused_record_leaves_no_ledger_and_the_topic_where_it_is(place: Place) -> None:
-    """As a store may refuse it that encodes records in its own way."""
+    """A store that encodes records in its own way may refuse one."""
 
     class Refusing:
         async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
@@ -246,7 +246,7 @@ async def test_a_refused_record_leaves_no_ledger_and_the_topic_where_it_is(place
 
 
 async def test_positions_in_other_regions_stand_in_the_newest_range_only(place: Place) -> None:
-    """They are repeated by each message, so 184 claims after one publish with 4 KiB of them once filled a record."""
+    """Each message repeats them. So 184 claims after one publish with 4 KiB of them once filled a record."""
     for number in range(20):
         log = await place.open(taken_over=number % 3 == 0)
         assert await publish(log, told_of(REMOTE) if number == 0 else None) == number + 1

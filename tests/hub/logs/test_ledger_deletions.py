@@ -1,4 +1,4 @@
-"""Ledgers that could not be deleted when nobody needed them any more: they are, once the store can."""
+"""Unneeded ledgers that could not be deleted: the hub deletes them once the store can."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ T = Topic(b"T")
 
 
 class QuickClock(SystemClock):
-    """Pauses last a hundredth of what is asked for; `pauses` are those that were."""
+    """A clock whose pauses last a hundredth of the requested time; `pauses` are the requested ones."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []

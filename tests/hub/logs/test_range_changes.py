@@ -1,4 +1,4 @@
-"""The range record of a topic: who changes it, when nobody may any more, and changes that nobody answers."""
+"""The range record of a topic: who changes it, when no hub may any more, and changes without an answer."""
 
 import asyncio
 import contextlib
@@ -34,16 +34,16 @@ T = Topic(b"T")
 
 
 class Fate(enum.Enum):
-    """What becomes of a write whose answer is lost."""
+    """The outcome of a write whose answer is lost."""
 
     APPLIED = enum.auto()
     LOST = enum.auto()
     LATE = enum.auto()
-    """It reaches the store behind the next write."""
+    """The write reaches the store after the next write."""
 
 
 class DoubtfulPersistence:
-    """The real manager; writes are not answered as long as there are `fates` for them."""
+    """The real manager. Writes get no answer as long as there are `fates` for them."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._manager = store.persistence
@@ -54,7 +54,7 @@ class DoubtfulPersistence:
         if self.fates:
             match self.fates.pop(0):
                 case Fate.APPLIED:
-                    with contextlib.suppress(BadVersionError):  # So it was before.
+                    with contextlib.suppress(BadVersionError):  # An earlier attempt has applied it.
                         await self._manager.write(topic, ranges, version)
                 case Fate.LATE:
                     self.late.append((ranges, version))
@@ -72,7 +72,7 @@ class DoubtfulPersistence:
 
 
 class Listener:
-    """A topic to the log. `is_claimed` is what the owner record says."""
+    """The topic, as the log calls it. `is_claimed` is the content of the owner record."""
 
     has_attached = False
 
@@ -81,10 +81,10 @@ class Listener:
         self.is_claimed = True
 
     def on_message(self, local: int, stored: bytes) -> None:
-        """Nobody is attached."""
+        """Do nothing: no subscriber is attached."""
 
     def on_ledger_closed(self) -> None:
-        """The test collects when it likes."""
+        """Do nothing: the test collects by itself."""
 
     async def is_owned(self) -> bool:
         return self.is_claimed
@@ -94,7 +94,7 @@ class Listener:
 
 
 class Owner:
-    """A log of T, and who hears of its end."""
+    """A log of T, and a listener that records its end."""
 
     def __init__(self, log: DurableLog) -> None:
         self.log = log
@@ -102,7 +102,7 @@ class Owner:
         log.attach_listener(self.listener)
 
     async def publish(self, count: int) -> list[HedwigError | None]:
-        """Publish, all at once; return what each came to."""
+        """Publish all at once; return the outcome of each."""
         told: list[HedwigError | None] = []
         for _ in range(count):
             self.log.publish(Message(b"m"), lambda _id, _remote, error: told.append(error))
@@ -129,7 +129,7 @@ class Place:
         return [ledger_id async for ledger_id in self.store.ledgers.ledgers()]
 
     async def check(self, owner: Owner) -> None:
-        """Hold the log, the record and the ledgers to each other."""
+        """Compare the log, the record and the ledgers with each other."""
         assert owner.listener.lost is None
         recorded = (await self.record()).value.ranges
         assert recorded == owner.log.ranges.ranges
@@ -200,7 +200,7 @@ async def test_a_ledger_whose_range_nobody_answered_is_used_by_the_next_publish(
     owner = await place.open(taken_over=False)
     await owner.publish(1)
     place.doubtful.fates = [fate]
-    assert await owner.publish(2) == [None] * 2  # The third message fills the ledger, so the next one is made.
+    assert await owner.publish(2) == [None] * 2  # The third message fills the ledger, so the log makes the next one.
     (refused,) = await owner.publish(1) if place.doubtful.fates else [None]
     assert refused is None or refused.definite
     assert owner.listener.lost is None, "the topic stays"
@@ -248,7 +248,7 @@ async def test_a_refused_deletion_gives_the_topic_up_at_once(place: Place) -> No
 
 
 async def test_what_another_owner_wrote_is_not_taken_for_the_change_in_doubt(place: Place) -> None:
-    """It says the same; and who took its version over would write ledgers that the other owner does not know."""
+    """The content is the same. An owner that took its version over would write ledgers unknown to the other owner."""
     owner = await place.open(taken_over=False)
     await owner.publish(7)
     await owner.log.close()
@@ -336,7 +336,7 @@ async def test_a_pass_that_began_before_a_release_changes_nothing_after_it(
     monkeypatch.setattr(manager, "read_subscriptions", slow)
     sweeping = asyncio.create_task(hub.retention.sweep())
     await asyncio.wait_for(is_reading.wait(), DEADLINE_S)
-    # Somebody wants all of it now, which the pass has not seen.
+    # A new subscription now needs all messages. The running pass has not seen it.
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(0)))
     await manager.create(T, SubscriberId(b"s"), data)
     await asyncio.wait_for(hub.topics.release(topic), DEADLINE_S)

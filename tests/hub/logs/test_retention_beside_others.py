@@ -1,4 +1,4 @@
-"""Retention deletes nothing that others need who are at work meanwhile: a seek back, and a session that is behind."""
+"""Retention deletes nothing that concurrent work needs: a seek back, and a session that is behind."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ _SubscriptionsOf = AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]
 
 
 class _HeldReading:
-    """Has the pass of retention that comes next read all subscriptions, and then wait until `go_on` is set."""
+    """Has the next retention pass read all subscriptions, and then wait until `go_on` is set."""
 
     def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
         self.has_read = asyncio.Event()
@@ -39,7 +39,7 @@ class _HeldReading:
 
 
 async def _owned(hub: Hub, client: WireClient, messages: int, consumed: int) -> OwnedTopic:
-    """Publish messages of which a subscriber, who is detached, has consumed some."""
+    """Publish messages, of which a detached subscriber has consumed some."""
     await client.subscribed(T, S)
     ids = await client.publish_many(T, *[b"m"] * messages)
     assert await client.delivered(messages) == ids
@@ -80,7 +80,7 @@ async def test_a_seek_back_beside_a_pass_that_reads_keeps_what_it_was_told(
 async def test_a_seek_back_waits_for_a_pass_that_deletes(
     hub: Hub, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pass has decided what goes, and waits for its turn to change the ranges."""
+    """The pass has decided what to delete, and waits for its turn to change the ranges."""
     topic = await _owned(hub, client, 10, 9)
     has_decided, go_on = asyncio.Event(), asyncio.Event()
     delete_consumed = DurableLog.delete_consumed
@@ -95,7 +95,7 @@ async def test_a_seek_back_waits_for_a_pass_that_deletes(
     await has_decided.wait()
     seeking = asyncio.create_task(_seek(hub, topic, Edge.START))
     for _ in range(5):
-        await record_of(hub)  # A seek that does not wait writes meanwhile.
+        await record_of(hub)  # A seek that did not wait would write meanwhile.
     go_on.set()
     assert await collecting == 9
     sought = await seeking
@@ -121,7 +121,7 @@ async def test_a_seek_that_waits_for_a_deletion_has_a_deadline(start_hub: StartH
 async def test_a_session_that_consumed_ahead_gets_all_that_it_was_not_sent(
     start_hub: StartHub, connect: Connect
 ) -> None:
-    """It does not read, and says that it has consumed what is still to be sent: as after it attached again."""
+    """It does not read, and consumes messages that are still unsent, as a client may after it attaches again."""
     hub = await start_hub(ledger_messages_max=3, cache_bytes=0, channel_unsent_bytes=1 << 16)
     publisher, slow = await connect(hub), await connect(hub)
     await slow.subscribed(T, S)

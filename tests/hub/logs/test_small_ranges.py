@@ -1,4 +1,4 @@
-"""Many small ledgers become few: what is chosen, and what becomes of the messages whatever happens meanwhile."""
+"""Many small ledgers become few: which ones are merged, and the fate of their messages in all cases."""
 
 import asyncio
 import math
@@ -26,7 +26,7 @@ _SMALL = 100_000 // FAN
 
 
 def merge_all(messages: list[int], small: int = _SMALL) -> int:
-    """Merge as long as there is something to merge; return how many messages are copied for that."""
+    """Merge as long as possible; return the number of messages that are copied."""
     copied = 0
     while found := find_mergeable([number * (number <= small) for number in messages]):
         first, end = found
@@ -37,11 +37,11 @@ def merge_all(messages: list[int], small: int = _SMALL) -> int:
     return copied
 
 
-# ------------------------------------------------------------------------------------------------------ what is chosen
+# ---------------------------------------------------------------------------------------------------------- the choice
 
 
 def test_ten_years_of_idle_releases_leave_a_small_record() -> None:
-    """One each half hour, one message each, and a subscriber that never comes."""
+    """One release each half hour, with one message each, and a subscriber that never attaches."""
     releases, first_ledger = 175_200, 1 << 40
     messages: list[int] = []
     longest: list[int] = []
@@ -68,7 +68,7 @@ def test_ten_years_of_idle_releases_leave_a_small_record() -> None:
 def test_what_a_year_of_idle_releases_leaves_depends_on_the_size_of_messages(
     message_bytes: int, messages_each: int
 ) -> None:
-    """As docs/reference/hub-limits.md says: a range above a sixteenth of 64 MiB is not merged any more."""
+    """As docs/reference/hub-limits.md says, a range above a sixteenth of 64 MiB is no longer merged."""
     releases = 17_520
     messages: list[int] = []
     copied = 0
@@ -92,7 +92,7 @@ def test_ranges_of_any_size_become_few_and_are_copied_seldom(given_messages: lis
     messages = given_messages[:]
     copied = merge_all(messages)
     assert sum(messages) == sum(given_messages)
-    # Each copy takes a message a tier up, and there are four.
+    # Each copy moves a message up one tier, and there are four tiers.
     assert copied <= 4 * sum(given_messages)
     for first in range(len(messages) - FAN + 1):
         assert max(messages[first : first + FAN]) >= FAN
@@ -114,11 +114,11 @@ def test_what_is_open_empty_large_or_not_small_stays_as_it_is() -> None:
     assert find_mergeable([]) is None
 
 
-# ------------------------------------------------------------------------------------------------- what becomes of them
+# ------------------------------------------------------------------------------------------------------- their messages
 
 
 async def release_after_one(place: Place, releases: int, *, merge: bool) -> DurableLog:
-    """Publish a message, release the topic, and so on; return a log that has it again."""
+    """Publish a message and release the topic, `releases` times; return a log that has it again."""
     for number in range(releases):
         log = await place.open()
         local = await publish(log, Message(b"%d" % number))
@@ -156,7 +156,7 @@ async def test_idle_releases_with_real_ledgers_lose_nothing(place: Place) -> Non
 
 
 async def test_messages_and_ledgers_stay_in_order_when_any_call_fails(place: Place) -> None:
-    """Each call that a merge makes fails once, before or after it is carried out."""
+    """Each call of a merge fails once, before or after it takes effect."""
     place.options = place.small_options()
     expected = [b"%d" % number for number in range(20)]
     log = await release_after_one(place, 20, merge=False)
@@ -184,7 +184,7 @@ async def test_messages_and_ledgers_stay_in_order_when_any_call_fails(place: Pla
 
 
 class _Broken:
-    """Has one call of the ledgers or of the range record fail."""
+    """Makes one call of the ledgers or of the range record fail."""
 
     def __init__(self, place: Place, at: int, *, is_applied: bool) -> None:
         self._place = place

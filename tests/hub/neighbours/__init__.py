@@ -1,4 +1,4 @@
-"""A topic whose clients behave beside clients that do not: others go on, and the hub's memory stays bounded.
+"""Clients that behave beside clients that do not: the former are served, and the hub's memory stays bounded.
 
 Progress is asserted, not speed; docs/reference/hub-limits.md has the times.
 """

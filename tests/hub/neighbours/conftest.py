@@ -13,7 +13,7 @@ from tests.hub.support.running import RunningHub
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    """A hub with small bounds, whose memory is looked at when all is over."""
+    """Run a hub with small bounds, and check its memory at the end."""
     with RunningHub(tmp_path, *SETTINGS) as running:
         yield running
         assert memory_peak(running.pid) < MEMORY_MAX
@@ -23,7 +23,7 @@ def hub(tmp_path: Path) -> Iterator[RunningHub]:
 
 @pytest.fixture
 async def good(hub: RunningHub) -> AsyncIterator[GoodTopic]:
-    """A topic beside the bad ones; it has worked already."""
+    """Return a topic beside the bad clients, after some messages went through it."""
     async with await GoodTopic.open(hub.port) as topic:
         await topic.exchange(5)
         yield topic
@@ -32,6 +32,6 @@ async def good(hub: RunningHub) -> AsyncIterator[GoodTopic]:
 
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
-    """What ends the connections of this test."""
+    """Return a stack that ends the connections of this test."""
     async with AsyncExitStack() as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""Prove that endless requests to the admin endpoint are cut, and that operators and clients are served meanwhile."""
+"""Prove that the hub cuts endless requests to the admin endpoint, and serves operators and clients meanwhile."""
 
 import asyncio
 import socket
@@ -17,9 +17,9 @@ from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
 
 ENDLESS: Final = 10**10
-"""What is offered, in bytes."""
+"""The size of the request that the client offers, in bytes."""
 TAKEN: Final = 32 * MIB
-"""What the socket buffers of both sides may take of it, and more than the bound."""
+"""The socket buffers of both sides may hold this much of it, which is more than the bound."""
 SOON_S: Final = 60.0
 HEAD: Final = b"%s HTTP/1.1\r\nHost: localhost\r\n"
 BLOCK: Final = bytes(64 * KIB)
@@ -73,12 +73,12 @@ async def test_what_has_no_end_is_closed_at_the_bound(
     assert (await asyncio.to_thread(AdminClient(hub.admin).get, "/read-only")) == {"read_only": False}
     sent, took_s, answer = await sending
     assert sent < TAKEN, f"{sent} bytes in {took_s:.1f} s"
-    # Whether an answer still reaches a client that sends on is up to its machine.
+    # It depends on the client's machine whether it receives an answer while it still sends.
     assert not answer or int(answer.split()[1]) == status, answer
 
 
 def _send(hub: RunningHub, pieces: Iterator[bytes]) -> tuple[int, float, bytes]:
-    """Send until the hub ends the connection; return how much, for how long, and what has come from it."""
+    """Send until the hub ends the connection; return the bytes sent, the time, and the bytes received."""
     host, _, port = hub.admin.rpartition(":")
     began, sent, answer = time.monotonic(), 0, b""
     with socket.create_connection((host, int(port)), SOON_S) as connection:
@@ -88,7 +88,7 @@ def _send(hub: RunningHub, pieces: Iterator[bytes]) -> tuple[int, float, bytes]:
                 sent += len(piece)
                 if sent > ENDLESS or time.monotonic() - began > SOON_S:
                     break
-        except OSError:  # It is closed.
+        except OSError:  # The hub has closed the connection.
             pass
         try:
             while data := connection.recv(KIB):
@@ -109,7 +109,7 @@ async def test_requests_that_trickle_end_at_a_deadline_and_hold_up_nobody(tmp_pa
         slow = [opened.enter_context(_connected(hub)) for _ in range(60)]
         for number, connection in enumerate(slow):
             connection.sendall(starts[number % len(starts)])
-        # More of them than requests are answered at once; none has a place among those.
+        # There are more of them than the hub answers at once. An unfinished request takes none of those places.
         assert AdminClient(hub.admin).get("/read-only") == {"read_only": False}
         ended = await asyncio.gather(*(asyncio.to_thread(_trickle, connection) for connection in slow))
         assert all(ended)

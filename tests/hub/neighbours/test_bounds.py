@@ -1,4 +1,4 @@
-"""Prove that publishers, requests and topics beyond the bounds are refused, and the others are served."""
+"""Prove that publishes, requests and topics beyond the bounds are refused, and the others are served."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +44,7 @@ async def test_publishers_that_are_faster_than_the_disk_are_held_back_or_refused
             async with asyncio.TaskGroup() as group:
                 for number, channel in enumerate(fast):
                     group.create_task(_hurry(channel, b"fast-%d" % (number % 4), 16 * KIB, 400, statuses))
-                # It shares the disk, so it is slow too; but it gets its turn whenever the disk does.
+                # The modest client shares the disk, so it is slow too. But it gets its turn whenever the disk does.
                 accepted = await _accepted(hub, b"modest", 5)
             assert accepted == 5
             assert statuses.total() == 16 * 400
@@ -70,7 +70,7 @@ async def _hurry(channel: WireChannel, topic: bytes, size: int, count: int, stat
 
 
 async def _accepted(hub: RunningHub, topic: bytes, count: int) -> int:
-    """Publish until so many were accepted, as a client does that tries again when the hub is overloaded."""
+    """Publish until `count` messages are accepted, and try again when the hub is overloaded, as clients do."""
     accepted = 0
     async with asyncio.timeout(60), await WireChannel.open(hub.port) as channel:
         while accepted < count:
@@ -84,7 +84,7 @@ async def test_more_requests_than_may_wait_for_a_topic_are_refused(tmp_path: Pat
     with RunningHub(tmp_path, "topic_requests_max=10") as hub:
         async with await GoodTopic.open(hub.port) as good, await WireChannel.open(hub.port) as channel:
             statuses = await _all_at_once(channel, [b"new"] * 100)
-            # They arrive together, so none but the first ten can have found a place.
+            # The requests arrive together, so only the first ten can have found a place.
             assert [*statuses] == [StatusCode.SUCCESS] * 10 + [StatusCode.SERVICE_DOWN] * 90
             await good.exchange(10)
 

@@ -1,4 +1,4 @@
-"""Prove that idle, half-open and too many connections hold up nobody else."""
+"""Prove that idle, half-open and too many connections hold up no other client."""
 
 import resource
 import socket
@@ -22,7 +22,7 @@ IDLE: Final = 5000
 
 @contextmanager
 def _files(count: int) -> Iterator[None]:
-    """Have this process, and those that it starts, open so many files at least."""
+    """Let this process, and those that it starts, open at least `count` files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard == resource.RLIM_INFINITY or hard >= count, f"at most {hard} open files; do: ulimit -Hn {count}"
     resource.setrlimit(resource.RLIMIT_NOFILE, (count if soft != resource.RLIM_INFINITY else soft, hard))
@@ -47,7 +47,8 @@ async def test_thousands_of_idle_connections_cost_little_and_hold_up_nobody(tmp_
                     idle.append(socket.create_connection(("127.0.0.1", hub.port), timeout=30))
                 await until(lambda: _open_files(hub.pid) >= IDLE, "all connections are accepted")
                 await good.exchange(50)
-                # A transport, a channel with its decoder, and what the allocator takes for both: about 5 KiB.
+                # A connection takes about 5 KiB: a transport, a channel with its decoder, and the overhead of the
+                # allocator.
                 assert memory_peak(hub.pid) - before < IDLE * 16 * KIB
             finally:
                 for each in idle:
@@ -59,7 +60,7 @@ async def test_thousands_of_idle_connections_cost_little_and_hold_up_nobody(tmp_
 async def test_connections_beyond_the_bound_are_closed_and_the_others_stay(tmp_path: Path) -> None:
     with RunningHub(tmp_path, *SETTINGS, "channels_max=50") as hub:
         async with await GoodTopic.open(hub.port) as good, AsyncExitStack() as opened:
-            # Of one address, the last places would be kept for others.
+            # The connections use different addresses. For a single one, the hub would keep the last places for others.
             kept = [await open_channel(opened, hub, source=f"127.0.1.{number}") for number in range(48)]
             for number, channel in enumerate(kept):
                 await attach(channel, b"t", b"s-%d" % number)
@@ -122,7 +123,7 @@ async def test_half_closed_and_half_sent_requests_hold_up_nobody(
         ended.writer.write_eof()
         with pytest.raises(ConnectionResetError):
             await ended.receive()
-    # A subscriber that ended its half is detached, also if it reads on.
+    # A subscriber that ended its half is detached, even if it keeps reading.
     for _ in range(5):
         half = await open_channel(opened, hub)
         await attach(half, b"t", b"s")
@@ -133,7 +134,7 @@ async def test_half_closed_and_half_sent_requests_hold_up_nobody(
 
 
 async def test_connections_whose_peer_is_silent_are_probed(hub: RunningHub, opened: AsyncExitStack) -> None:
-    """Else a subscriber whose machine has vanished would keep its subscription for ever."""
+    """Otherwise a subscriber whose machine has vanished would keep its subscription for ever."""
     channel = await open_channel(opened, hub)
     await attach(channel, b"t", b"s")
     port = channel.writer.get_extra_info("sockname")[1]
@@ -141,7 +142,7 @@ async def test_connections_whose_peer_is_silent_are_probed(hub: RunningHub, open
 
 
 def _is_probed(local: int, remote: int) -> bool:
-    """Say whether the kernel has a keepalive timer for a connection of this machine."""
+    """Return whether the kernel has a keepalive timer for a connection of this machine."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         ports = tuple(int(each.rpartition(":")[2], 16) for each in fields[1:3])

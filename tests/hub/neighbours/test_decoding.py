@@ -1,4 +1,4 @@
-"""Prove that requests which are costly to decode hold up nobody else."""
+"""Prove that requests that are costly to decode hold up no other client."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from tests.hub.support.wire_client import raw_request
 
 CONNECTIONS: Final = 40
 HELD_UP_S: Final = 8.0
-"""Without a bound these frames hold a hub up for half a minute at the least, where they are decoded in full."""
+"""Without a bound, a hub that decodes these frames in full is held up for at least half a minute."""
 
 
 @pytest.mark.parametrize("kind", ["options", "consumed", "published", "properties"])
@@ -38,7 +38,7 @@ async def test_forty_frames_of_empty_elements_are_refused_and_hold_up_nobody(
         assert answer.text is not None
         assert "4096 fields" in answer.text
     assert time.monotonic() - began < HELD_UP_S
-    # The connection is as good as before.
+    # The connection still works.
     assert (await channels[0].answer(await channels[0].publish(b"t", b"m"))).status is StatusCode.SUCCESS
 
 
@@ -56,7 +56,7 @@ async def test_a_frame_that_cannot_be_answered_ends_its_connection_only(
 async def test_thousands_of_tiny_requests_in_one_read_hold_up_nobody(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """Whoever asks for little is served while the hub is still at those that ask for much."""
+    """The hub serves a client with few requests while it still handles those of clients with many."""
     tiny = encode_frame(raw_request(topic=b"t", txnId=1, type=pb.START_DELIVERY), HUB_FRAME_BYTES_MAX)
     count = 2_000
     channels = [await open_channel(opened, hub) for _ in range(30)]

@@ -1,4 +1,4 @@
-"""Prove that bytes that are no requests, and clients that read no answers, hold up nobody else."""
+"""Prove that bytes that are no requests, and clients that read no answers, hold up no other client."""
 
 import asyncio
 import random
@@ -26,9 +26,9 @@ async def test_random_bytes_end_their_own_connection_only(
         channel = await open_channel(opened, hub)
         kind = ("noise", "length", "garbage", "bent")[number % 4]
         data = source.randbytes(source.randrange(1, 5000))
-        if kind == "length":  # More than a frame may have.
+        if kind == "length":  # The length is more than a frame may have.
             data = struct.pack(">I", source.randrange(HUB_FRAME_BYTES_MAX, 1 << 32)) + data
-        elif kind == "garbage":  # A whole frame, which is no request.
+        elif kind == "garbage":  # The frame is whole, but no request.
             data = struct.pack(">I", len(data) + 1) + b"\xff" + data
         elif kind == "bent":
             bent = bytearray(frame)
@@ -52,7 +52,7 @@ async def test_random_bytes_end_their_own_connection_only(
 async def test_client_that_never_reads_its_answers_is_not_read_either(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """It sends until the hub takes no more; then it reads, and has exactly one answer to each."""
+    """The client sends until the hub stops reading. Then it reads, and receives exactly one answer to each request."""
     count, padding = 2000, bytes(32 * KIB)
     preferences = SubscriptionPreferences(options={"big": bytes(16 * KIB)})
     channel = await open_channel(opened, hub, receive_bytes=4 * KIB)
@@ -65,7 +65,7 @@ async def test_client_that_never_reads_its_answers_is_not_read_either(
         nonlocal sent
         again = Subscribe(subscriber=SubscriberId(b"s"))
         for number in range(count):
-            # Large requests with large answers, so that what the kernel keeps of both is soon full.
+            # The requests and their answers are large, so the kernel's buffers for both soon fill up.
             request = Request(topic=Topic(b"t"), txn_id=number + 1, action=again, tried=(padding,))
             channel.writer.write(encode_frame(encode_request(request), HUB_FRAME_BYTES_MAX))
             await channel.writer.drain()
@@ -87,7 +87,7 @@ async def test_client_that_never_reads_its_answers_is_not_read_either(
 async def test_large_answers_wait_in_small_requests_for_clients_that_do_not_read(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """Each of ten clients asks for 64 MiB with 30 KiB, and reads nothing; then two read all of it."""
+    """Each of ten clients asks for 64 MiB with 30 KiB, and reads nothing. Then two of them read all of it."""
     count = 1000
     preferences = SubscriptionPreferences(options={"big": bytes(64 * KIB)})
     assert 10 * count * 64 * KIB >= BOUNDLESS
@@ -104,7 +104,7 @@ async def test_large_answers_wait_in_small_requests_for_clients_that_do_not_read
     await good.exchange(50)
     for channel in deaf[:2]:
         heard = [await channel.receive() for _ in range(count)]
-        # They concern the same subscription, so they are answered in order.
+        # The requests concern the same subscription, so the hub answers them in order.
         assert [each.txn_id for each in heard if isinstance(each, Answer)] == list(range(1, count + 1))
 
 

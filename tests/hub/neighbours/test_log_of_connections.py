@@ -1,4 +1,4 @@
-"""Prove that connections which are closed by the thousand do not fill the hub's log."""
+"""Prove that thousands of closed connections do not fill the hub's log."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ async def test_connections_that_are_closed_by_the_thousand_are_counted(
                 writer.write_eof()
                 await reader.read()
             except OSError:
-                pass  # Thrown out while it was sending.
+                pass  # The hub closed the connection while the client was sending.
             writer.close()
 
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
@@ -53,11 +53,11 @@ async def test_connections_that_are_closed_by_the_thousand_are_counted(
         return [line for line in hub.log[len(before) :].splitlines() if said in line]
 
     await until(lambda: _told(lines()) == CONNECTIONS, "the log tells of all of them")
-    # One at once, and one each second; the last second may be over only now.
+    # There is one line at once, and one each second. The last second may end only now.
     assert len(lines()) <= 3 + asyncio.get_running_loop().time() - began
 
 
 def _told(lines: list[str]) -> int:
-    """Return of how many connections these lines tell."""
+    """Return the number of connections that these lines report."""
     found = [re.search(r"\[and ([\d,]+) more", line) for line in lines]
     return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in found)

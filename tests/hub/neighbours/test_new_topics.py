@@ -1,4 +1,4 @@
-"""Prove that asking for very many topics delays no other client, and asking for what is not there makes nothing."""
+"""Prove that requests for very many topics delay no other client, and that those for missing topics make none."""
 
 import asyncio
 import sqlite3
@@ -34,9 +34,9 @@ from tests.hub.support.wire_channel import WireChannel
 NOBODY: Final = SubscriberId(b"nobody")
 CONSUME: Final = Consume(subscriber=NOBODY, seq_id=MessageSeqId(1))
 NUMBER: Final = 1 << 32
-"""Of requests whose answers are not told from each other."""
+"""The id of requests whose answers the test does not tell apart."""
 NEWCOMER_S: Final = 8.0
-"""Of a first publish to a new topic; it takes less than one on a machine that has nothing else to do."""
+"""The limit for a first publish to a new topic. On an idle machine it takes less than a second."""
 
 
 def _frame(topic: bytes, action: Action, padding: bytes = b"") -> bytes:
@@ -45,7 +45,7 @@ def _frame(topic: bytes, action: Action, padding: bytes = b"") -> bytes:
 
 
 async def _first_publish(stack: AsyncExitStack, hub: RunningHub, topic: bytes) -> float:
-    """Publish to a new topic over a new connection; return how long that took."""
+    """Publish to a new topic over a new connection; return the time that it took."""
     began = time.monotonic()
     channel = await open_channel(stack, hub)
     assert (await channel.answer(await channel.publish(topic, b"first"))).status is StatusCode.SUCCESS
@@ -53,7 +53,7 @@ async def _first_publish(stack: AsyncExitStack, hub: RunningHub, topic: bytes) -
 
 
 async def _count(channel: WireChannel, answers: Counter[StatusCode]) -> None:
-    """Count the answers that come, until the task is cancelled."""
+    """Count the answers until the task is cancelled."""
     while True:
         heard = await channel.receive()
         assert isinstance(heard, Answer)
@@ -63,7 +63,7 @@ async def _count(channel: WireChannel, answers: Counter[StatusCode]) -> None:
 async def test_consumes_of_topics_that_are_not_here_are_read_no_faster_than_they_are_carried_out(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """They have no answer, and wait with all their bytes while their topics are looked for."""
+    """Consumes have no answer. They wait with all their bytes while the hub looks for their topics."""
     senders, each = 10, BOUNDLESS // (10 * 64 * KIB)
     assert senders * each * 64 * KIB == BOUNDLESS
 
@@ -71,7 +71,7 @@ async def test_consumes_of_topics_that_are_not_here_are_read_no_faster_than_they
         channel = await open_channel(opened, hub)
         for count in range(each):
             await channel.send_bytes(_frame(b"%d of %d" % (count, number), CONSUME, bytes(64 * KIB)))
-        # It is read once most of them are over.
+        # The hub reads this publish once most of the consumes are over.
         answer = await channel.answer(await channel.publish(b"after", b"m"))
         assert answer.status in (StatusCode.SUCCESS, StatusCode.SERVICE_DOWN)
 
@@ -88,7 +88,7 @@ async def test_consumes_of_topics_that_are_not_here_are_read_no_faster_than_they
 async def test_first_publish_of_a_client_does_not_wait_for_the_topics_of_another(
     tmp_path: Path, opened: AsyncExitStack
 ) -> None:
-    """Ten have ten thousand topics to be acquired between them."""
+    """Together, ten other clients have ten thousand topics to be acquired."""
     with RunningHub(tmp_path) as hub:
         greedy = [await open_channel(opened, hub) for _ in range(10)]
         answers = Counter[StatusCode]()
@@ -136,7 +136,7 @@ async def test_asking_for_topics_that_do_not_exist_makes_none(tmp_path: Path, op
                     group.create_task(ask(name, action, expected))
             await good.exchange(20)
         hub.stop()
-        # Past the code under test, so that nothing is asked which could make a topic.
+        # Read the records directly, so that no request can make a topic.
         with closing(sqlite3.connect(hub.data / "metadata.db")) as records:
             topics = {bytes(topic) for (topic,) in records.execute("SELECT topic FROM persistence")}
         assert topics == {b"made", good.topic}

@@ -1,4 +1,4 @@
-"""Prove that no address takes every connection that a hub can serve, and that silent ones make place for others."""
+"""Prove that no address takes all connections that a hub can serve, and that silent ones make room for others."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from tests.hub.support.running import RunningHub
 
 PLACES = 80
 NEWCOMER_S = 8.0
-"""A newcomer is served within a second, on a machine that is not busy; before, it was not served at all."""
+"""A newcomer is served within a second on an idle machine. Without the limit it was never served."""
 
 
 async def _publish(opened: AsyncExitStack, hub: RunningHub, source: str) -> None:
-    """Connect, publish, and be served for good. Raises OSError."""
+    """Connect, publish, and check that the connection stays. Raises OSError."""
     channel = await open_channel(opened, hub, source=source)
     answer = await channel.answer(await channel.publish(b"of a newcomer", b"m"))
     assert answer.status is StatusCode.SUCCESS
@@ -37,7 +37,7 @@ async def _publish_until_served(opened: AsyncExitStack, hub: RunningHub, source:
 
 
 async def test_address_that_takes_all_it_can_leaves_places_to_others(tmp_path: Path, opened: AsyncExitStack) -> None:
-    """Though each of its connections has done something: it is told apart by its address only."""
+    """Each of its connections has sent something, so only the address distinguishes them from others."""
     with RunningHub(tmp_path, *SETTINGS, f"channels_max={PLACES}") as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(5)
@@ -56,7 +56,7 @@ async def test_address_that_takes_all_it_can_leaves_places_to_others(tmp_path: P
 
 
 async def _attach_many(opened: AsyncExitStack, hub: RunningHub, source: str) -> int:
-    """Attach a subscription a connection, until one is refused; return how many were not."""
+    """Attach one subscription a connection, until one is refused; return the number of the others."""
     for number in range(PLACES):
         try:
             await attach(await open_channel(opened, hub, source=source), b"t", b"s-%d" % number)
@@ -66,7 +66,7 @@ async def _attach_many(opened: AsyncExitStack, hub: RunningHub, source: str) -> 
 
 
 async def test_silent_connections_make_place_even_for_their_own_address(tmp_path: Path, opened: AsyncExitStack) -> None:
-    """As where all clients come through one proxy. A connection that has sent a request stays."""
+    """This is the case where all clients use one proxy. A connection that has sent a request stays."""
     with RunningHub(tmp_path, *SETTINGS, f"channels_max={PLACES}") as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(5)
@@ -87,7 +87,7 @@ async def test_silent_connections_make_place_even_for_their_own_address(tmp_path
         hub.stop()
 
 
-# ------------------------------------------------------------------------------------------------------ who gets one
+# ----------------------------------------------------------------------------------------- which connections get one
 
 
 class _Guest:
@@ -108,7 +108,7 @@ class _House:
         self._ports = iter(range(1, 1 << 16))
 
     def come(self, host: str, *, speaks: bool = True) -> _Guest | None:
-        """Have somebody come from an address; return them if they may stay."""
+        """Connect from an address; return the guest if it may stay."""
         guest = _Guest(f"{host}:{next(self._ports)}")
         if not self.places.take(guest):
             return None
@@ -117,7 +117,7 @@ class _House:
         return guest
 
     def fill(self, host: str, *, speaks: bool = True) -> list[_Guest]:
-        """Have as many come as may stay."""
+        """Connect guests until one may not stay; return the others."""
         stayed = []
         while (guest := self.come(host, speaks=speaks)) is not None:
             stayed.append(guest)

@@ -1,4 +1,4 @@
-"""Prove that subscribers that read slowly, never consume, or vanish hold up nobody else."""
+"""Prove that subscribers that read slowly, never consume, or vanish hold up no other client."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ from tests.hub.support.wire_client import raw_request
 async def test_subscribers_that_read_slowly_hold_up_nobody_and_get_everything_in_the_end(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """Ten of them times 32 MiB, which the hub must not keep for any."""
+    """Ten of them are owed 32 MiB each, which the hub must not keep for any of them."""
     count, size = 512, 64 * KIB
     assert 10 * count * size >= BOUNDLESS
     slow = [await open_channel(opened, hub, receive_bytes=4 * KIB) for _ in range(10)]
@@ -40,7 +40,7 @@ async def test_subscribers_that_read_slowly_hold_up_nobody_and_get_everything_in
 async def test_subscribers_that_never_consume_hold_up_nobody(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """With a window they get that many messages, and without one all; whoever comes back begins again."""
+    """With a window they receive that many messages, and without one all. A subscriber that returns begins again."""
     count, window = 200, 10
     with_window = [await open_channel(opened, hub) for _ in range(20)]
     without = [await open_channel(opened, hub) for _ in range(20)]
@@ -53,7 +53,7 @@ async def test_subscribers_that_never_consume_hold_up_nobody(
         assert await received_ids(channel, count) == list(range(1, count + 1))
     for number, channel in enumerate(with_window):
         assert await received_ids(channel, window) == list(range(1, window + 1))
-        # Nothing comes before the answer to the close, and nothing after it.
+        # The answer to the close is the next response, and the last.
         await channel.close_subscription(b"busy", b"window-%d" % number)
         assert isinstance(await channel.receive(), Answer)
         await attach(channel, b"busy", b"window-%d" % number, 0)
@@ -77,7 +77,7 @@ async def test_subscriber_that_vanishes_in_the_middle_of_deliveries_can_come_bac
 async def test_consumes_with_positions_in_any_number_of_regions_are_refused_and_not_kept(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
-    """Each subscription in memory keeps what its pointer says of other regions."""
+    """Each subscription in memory keeps the positions in other regions that its pointer has."""
     subscribers = [b"s-%d" % number for number in range(300)]
     channel = await open_channel(opened, hub)
     for subscriber in subscribers:

@@ -1,4 +1,4 @@
-"""Prove that connections to the TLS port that shake no hands take nothing from others."""
+"""Prove that connections to the TLS port without a handshake take nothing from other clients."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def connections() -> Iterator[ExitStack]:
-    """What closes the sockets of this test."""
+    """Return a stack that closes the sockets of this test."""
     with ExitStack() as stack:
         yield stack
 
@@ -76,7 +76,7 @@ def _connect(port: int) -> "closing[socket.socket]":
 
 
 async def _until_served(port: int) -> None:
-    """Have a newcomer publish, whom the hub may refuse until others have been silent for a second."""
+    """Have a new client publish. The hub may refuse it until others have been silent for a second."""
     async with asyncio.timeout(8):
         while True:
             with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ async def _until_served(port: int) -> None:
 
 
 class WithHub(Protocol):
-    """Starts a hub with a TLS port, and has a scenario run on its event loop."""
+    """Starts a hub with a TLS port, and runs a scenario on its event loop."""
 
     def __call__(self, scenario: Callable[[Hub, AsyncExitStack], Awaitable[None]], **options: float) -> None: ...
 
@@ -202,7 +202,7 @@ def test_hub_that_ends_waits_for_no_handshake(with_hub: WithHub) -> None:
     async def end(secure: Hub, opened: AsyncExitStack) -> None:
         silent = await _open(opened, secure)
         await eventually(lambda: secure.handshakes == 1, "it is accepted")
-        async with asyncio.timeout(2.5):  # As long as peers have to take their last answers is 3 s.
+        async with asyncio.timeout(2.5):  # Peers may take 3 s to read their last answers. This end is sooner.
             await secure.close()
         await _is_closed(silent)
         assert not secure.places

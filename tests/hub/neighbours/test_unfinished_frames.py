@@ -1,4 +1,4 @@
-"""Prove that requests that do not arrive in full keep no memory from others, and that slow senders are served."""
+"""Prove that incomplete requests take no memory from others, and that the hub serves slow senders."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ async def _held(hub: Hub, size: int) -> None:
 
 
 async def test_unfinished_frames_keep_no_memory_from_large_ones(tmp_path: Path, opened: AsyncExitStack) -> None:
-    """They hold all that there is; each newcomer takes the place of one of them."""
+    """Unfinished frames hold all of the memory. Each new one takes the place of one of them."""
     with RunningHub(tmp_path, *SETTINGS, f"receive_bytes_max={4 * MIB}") as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(5)
@@ -71,7 +71,7 @@ async def test_unfinished_frames_keep_no_memory_from_large_ones(tmp_path: Path, 
 
 
 async def test_what_came_while_the_hub_stood_still_was_not_late(tmp_path: Path, opened: AsyncExitStack) -> None:
-    """As after SIGSTOP, or in a virtual machine that was moved."""
+    """This happens after SIGSTOP, or in a virtual machine that was moved."""
     with RunningHub(tmp_path, *SETTINGS, f"frame_s={FRAME_S}") as hub:
         channel = await open_channel(opened, hub)
         frame = _frame(64 * KIB)
@@ -93,7 +93,7 @@ async def test_what_came_while_the_hub_stood_still_was_not_late(tmp_path: Path, 
 async def test_frame_that_takes_too_long_ends_its_connection(
     start_hub: StartHub, opened: AsyncExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However small it is. A connection may be idle between two frames for as long as it likes."""
+    """This holds for a small frame too. Between two frames, a connection may be idle for any time."""
     hub = await start_hub(frame_s=FRAME_S)
     idle, stalled, dripping = [await _open(opened, hub) for _ in range(3)]
     frame = _frame(100)
@@ -119,7 +119,7 @@ async def _is_closed_after_answer(channel: WireChannel) -> None:
 
 
 async def _drip(channel: WireChannel, frame: bytes) -> None:
-    """Send a frame that goes on for all of its time, and is late all the same."""
+    """Send a frame byte by byte, for longer than a frame may take."""
     for byte in frame:
         await channel.send_bytes(bytes((byte,)))
         await asyncio.sleep(FRAME_S / 50)
@@ -127,7 +127,7 @@ async def _drip(channel: WireChannel, frame: bytes) -> None:
 
 
 async def test_frames_that_follow_each_other_have_their_time_each(start_hub: StartHub, opened: AsyncExitStack) -> None:
-    """There is always one that is not complete."""
+    """At each moment there is an incomplete frame."""
     hub = await start_hub(frame_s=FRAME_S)
     channel = await _open(opened, hub)
     frame = _frame(10)
@@ -138,13 +138,13 @@ async def test_frames_that_follow_each_other_have_their_time_each(start_hub: Sta
     while time.monotonic() - began_at < 2.5 * FRAME_S:
         await channel.send_bytes(frame[half:] + frame[:half])
         sent += 1
-        await asyncio.sleep(FRAME_S / 50)  # Without waiting for answers, which may take their time.
+        await asyncio.sleep(FRAME_S / 50)  # Do not wait for the answers, which may come later.
     assert {await _status(channel) for _ in range(sent)} == {StatusCode.SUCCESS}
     assert hub.counters()["late_frames"] == 0
 
 
 async def test_slow_sender_is_not_the_one_to_go(start_hub: StartHub, opened: AsyncExitStack) -> None:
-    """Though its frame is the oldest: others have stalled."""
+    """Its frame is the oldest, but other senders have stalled."""
     hub = await start_hub(receive_bytes_max=400_000)
     frame = _frame(150_000)
     slow, *stalled = [await _open(opened, hub) for _ in range(3)]
@@ -169,7 +169,7 @@ async def test_slow_sender_is_not_the_one_to_go(start_hub: StartHub, opened: Asy
 
 
 async def test_frame_that_the_hub_does_not_read_is_not_late(start_hub: StartHub, opened: AsyncExitStack) -> None:
-    """It stands behind requests that wait; one that is read is late twice meanwhile."""
+    """The frame waits behind requests that wait. Meanwhile, a frame that the hub reads is late twice."""
     hub = await start_hub(frame_s=FRAME_S, channel_requests_max=20)
     channel = await _open(opened, hub)
     waiting = [
@@ -198,7 +198,7 @@ async def _status(channel: WireChannel) -> StatusCode:
     return heard.status
 
 
-# ------------------------------------------------------------------------------------------------- who is to go, alone
+# --------------------------------------------------------------------------------------------- which frame goes, alone
 
 
 class _Sender:
@@ -211,7 +211,7 @@ class _Sender:
 
 
 class _Senders:
-    """Senders a, b, c ..., and who was closed."""
+    """Senders a, b, c ..., and those that were closed."""
 
     def __init__(self, count: int, bytes_max: int = 1 << 30) -> None:
         self.closed: list[str] = []
@@ -229,7 +229,8 @@ def test_frame_that_is_not_read_stays_while_one_that_is_stands_still() -> None:
         senders.frames.grow(third, 100_000, is_read=True)
         senders.frames.grow(newcomer, 100_000, is_read=True)
         assert senders.closed == ["b"]
-        # Those that are left arrive at full speed, so the oldest goes: what is not read may not keep memory for ever.
+        # The remaining senders send at full speed, so the oldest one goes: an unread frame may not keep memory for
+        # ever.
         senders.frames.grow(newcomer, 150_000, is_read=True)
         assert senders.closed == ["b", "a"]
         assert senders.frames.bytes == 250_000

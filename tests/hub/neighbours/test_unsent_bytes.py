@@ -1,4 +1,4 @@
-"""Clients that do not read: what a hub has to send them is bounded over all of them, and nobody else waits for it."""
+"""Clients that do not read: the hub bounds the unsent bytes of all of them together, and no other client waits."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -18,11 +18,11 @@ from tests.hub.support.wire_channel import WireChannel
 
 SMALL: Final = (f"cache_bytes={4 * MIB}", f"read_bytes_max={256 * KIB}")
 ASKED: Final = 128
-"""As many as a hub lets in through the gate of one channel, and more."""
+"""More requests than the gate of one channel admits at once."""
 
 
 async def _prepare(hub: RunningHub, topic: bytes, subscribers: list[bytes], size: int) -> None:
-    """Make subscriptions with preferences of `size` bytes, and leave them detached."""
+    """Create subscriptions with preferences of `size` bytes, and leave them detached."""
     preferences = SubscriptionPreferences(options={"big": bytes(size)})
     async with await WireChannel.open(hub.port) as channel:
         for subscriber in subscribers:
@@ -34,14 +34,14 @@ async def _prepare(hub: RunningHub, topic: bytes, subscribers: list[bytes], size
 
 
 async def _ask(channel: WireChannel, topic: bytes, subscribers: list[bytes]) -> None:
-    """Send a SUBSCRIBE of some thirty bytes for each, all at once."""
+    """Send a SUBSCRIBE of some thirty bytes for each subscriber, all at once."""
     for each in subscribers:
         channel.write(topic, Subscribe(subscriber=SubscriberId(each)))
     await channel.writer.drain()
 
 
 async def _answered(channel: WireChannel, size: int) -> list[int]:
-    """Read the answers to all that was asked; return their numbers."""
+    """Read the answers to all requests; return their numbers."""
     numbers: list[int] = []
     while len(numbers) < ASKED:
         heard = await channel.receive()
@@ -54,7 +54,7 @@ async def _answered(channel: WireChannel, size: int) -> list[int]:
 
 
 async def test_large_answers_that_nobody_reads_are_not_made(tmp_path: Path, opened: AsyncExitStack) -> None:
-    """Each of 16 clients asks for 61 MiB with 3.5 KB; then one reads all of it."""
+    """Each of 16 clients asks for 61 MiB with 3.5 KB. Then one of them reads all of it."""
     size = 500_000
     with RunningHub(tmp_path, *SMALL) as hub:
         async with await GoodTopic.open(hub.port) as good:
@@ -68,7 +68,7 @@ async def test_large_answers_that_nobody_reads_are_not_made(tmp_path: Path, open
             await good.exchange(50)
             async with await GoodTopic.open(hub.port, b"new") as newcomer:
                 await newcomer.exchange(20)
-            # They concern the same subscription, so they are answered in order.
+            # The requests concern the same subscription, so the hub answers them in order.
             assert await _answered(deaf[0], size) == list(range(1, ASKED + 1))
             await good.exchange(20)
         assert memory_peak(hub.pid) < MEMORY_MAX
@@ -79,7 +79,7 @@ async def test_large_answers_that_nobody_reads_are_not_made(tmp_path: Path, open
 async def test_subscriptions_with_large_preferences_take_little_memory_and_their_answers_wait(
     tmp_path: Path, opened: AsyncExitStack
 ) -> None:
-    """Each of 6 clients attaches 128 of them, which are 16 MiB; then one reads all answers."""
+    """Each of 6 clients attaches 128 of them, with 16 MiB in all. Then one of them reads all answers."""
     size = 128 * KIB
     subscribers = [b"s-%d" % number for number in range(ASKED)]
     with RunningHub(tmp_path, *SMALL) as hub:
@@ -93,10 +93,11 @@ async def test_subscriptions_with_large_preferences_take_little_memory_and_their
                 deaf.append(await open_channel(opened, hub, receive_bytes=64 * KIB))
                 await _ask(deaf[-1], topic, subscribers)
             await good.exchange(50)
-            # Each is answered once; they concern different subscriptions, so in any order.
+            # Each request has one answer. The requests concern different subscriptions, so the answers come in any
+            # order.
             assert sorted(await _answered(deaf[0], size)) == list(range(1, ASKED + 1))
             await good.exchange(20)
-            # The preferences are 96 MiB, and as much again in answers. The hub reads 12 MiB of them at once.
+            # The preferences are 96 MiB, and the answers as much again. The hub handles 12 MiB of them at once.
             assert memory_peak(hub.pid) - before < 80 * MIB
         hub.stop()
         assert "Traceback" not in hub.log
@@ -105,7 +106,7 @@ async def test_subscriptions_with_large_preferences_take_little_memory_and_their
 async def test_connection_that_has_not_taken_its_answers_for_longest_makes_room_and_no_other(
     tmp_path: Path, opened: AsyncExitStack
 ) -> None:
-    """Answers may take 2 MiB; a subscriber that reads nothing is owed deliveries only, and stays."""
+    """Answers may take 2 MiB. A subscriber that reads nothing has unsent deliveries only, and stays."""
     size, count = 500_000, 400
     with RunningHub(tmp_path, *SMALL, f"unsent_bytes_max={4 * MIB}") as hub:
         async with await GoodTopic.open(hub.port) as good:
@@ -120,7 +121,7 @@ async def test_connection_that_has_not_taken_its_answers_for_longest_makes_room_
                 await _ask(deaf[-1], topic, [b"s"] * ASKED)
             await until(lambda: "has not taken its answers for longest" in hub.log, "a connection is closed")
             await good.exchange(50)
-            # The last one has been deaf for less time than any other.
+            # The last one has not read for less time than any other.
             assert await _answered(deaf[-1], size) == list(range(1, ASKED + 1))
             with pytest.raises(OSError, match=r"closed|reset"):
                 await _answered(deaf[0], size)
@@ -134,7 +135,7 @@ async def test_connection_that_has_not_taken_its_answers_for_longest_makes_room_
 async def test_deliveries_that_nobody_reads_are_bounded_over_all_connections(
     tmp_path: Path, opened: AsyncExitStack
 ) -> None:
-    """Each of 60 connections may have 8 MiB unsent, and all together 16 MiB; nobody is closed, and all is delivered."""
+    """Each of 60 connections may have 8 MiB unsent, and all together 16 MiB. None is closed, and all is delivered."""
     size, count = 64 * KIB, 512
     settings = (*SMALL, f"channel_unsent_bytes={8 * MIB}", f"unsent_bytes_max={16 * MIB}")
     with RunningHub(tmp_path, *settings) as hub:
@@ -149,7 +150,7 @@ async def test_deliveries_that_nobody_reads_are_bounded_over_all_connections(
                 got = group.create_task(received_ids(quick, count))
                 await good.exchange(50)
             assert got.result() == list(range(1, count + 1))
-            # Also a newcomer, who has to read all of it from the ledgers.
+            # A new connection, which must read all messages from the ledgers, receives them too.
             late = await open_channel(opened, hub)
             await late.answer(
                 await late.send(b"busy", Subscribe(subscriber=SubscriberId(b"slow-0"), force_attach=True))

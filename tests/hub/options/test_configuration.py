@@ -1,4 +1,4 @@
-"""Prove how options come about: which source counts, what is accepted, what is refused, and in which words."""
+"""Prove how options get their values: which source wins, what is accepted or refused, and by which error."""
 
 import asyncio
 import tomllib
@@ -30,7 +30,7 @@ EXAMPLE = CHECKOUT / "hub" / "hub.toml.example"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a configuration file."""
+    """Write a configuration file."""
 
     def write(text: str) -> Path:
         path = tmp_path / "hub.toml"
@@ -49,7 +49,7 @@ def refused(make: Callable[[], object]) -> str:
     return text
 
 
-# ------------------------------------------------------------------------------------------------- which one counts
+# ------------------------------------------------------------------------------------------------ which source wins
 
 
 def test_a_flag_counts_before_the_environment_before_the_file_before_the_default(file: Callable[[str], Path]) -> None:
@@ -94,7 +94,7 @@ def test_variables_that_are_empty_or_of_others_give_nothing() -> None:
     assert from_environment({"HEDWIG_HUB_CONFIG": "x"}, others=["HEDWIG_HUB_CONFIG"]) == []
 
 
-# --------------------------------------------------------------------------------------------------- what is accepted
+# ---------------------------------------------------------------------------------------------------- accepted values
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_sizes_and_durations_survive_being_shown() -> None:
     assert [show_size(s) for s in (1000, 1024, 64 << 20)] == ["1000", "1 KiB", "64 MiB"]
 
 
-# -------------------------------------------------------------------------------------------------- what is refused
+# --------------------------------------------------------------------------------------------------- refused values
 
 
 @pytest.mark.parametrize(

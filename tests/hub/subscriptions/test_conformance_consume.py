@@ -1,4 +1,4 @@
-"""Consuming, over the wire: where the pointer goes, and when it is stored."""
+"""Consuming, over the wire: the position of the pointer, and when it is stored."""
 
 import pytest
 
@@ -30,7 +30,7 @@ async def stored(hub: Hub, expected: int) -> None:
 
 
 async def move(hub: Hub, local: int) -> None:
-    """Move the stored consume pointer, as somebody else would."""
+    """Move the stored consume pointer, as another client would."""
     state = SubscriptionData(state=SubscriptionState(MessageSeqId(local)))
     await hub.metadata.subscriptions.update(T, S, state, ANY)
 
@@ -183,7 +183,7 @@ async def test_a_pointer_that_somebody_else_moved_is_not_lost(lazy: Hub, connect
 
 
 async def test_a_pointer_stands_beyond_the_topic(lazy: Hub, connect: Connect) -> None:
-    """As after a restore of one part of the metadata: what is published under the ids consumed is not delivered."""
+    """This happens after a restore of a part of the metadata. Messages with consumed ids are not delivered."""
     other = await connect(lazy)
     await other.subscribed(T, S)
     await other.close_subscription(T, S)
@@ -208,7 +208,7 @@ async def test_pointers_are_stored_once_the_metadata_answer_again(
 
 
 async def test_consumes_without_end_stop_the_reading_of_their_channel(start_hub: StartHub, connect: Connect) -> None:
-    """They have no answer, so nothing else holds back who sends them faster than the metadata take them."""
+    """Consumes have no answer. So nothing else slows a client that sends them faster than the metadata store them."""
     hub = await start_hub(channel_requests_max=50)
     client, other = await connect(hub), await connect(hub)
     await client.subscribed(T, S)
@@ -239,7 +239,7 @@ async def test_a_consume_that_waits_while_its_topic_is_released_is_carried_out(l
 
 
 async def test_a_pointer_that_moves_while_it_is_stored_is_stored_all_the_same(lazy: Hub, connect: Connect) -> None:
-    """However often that happens: only refusals are a reason to give up."""
+    """This holds however often the pointer moves: the hub gives up only after refusals."""
     client = await attached(lazy, connect, 30)
     topic = lazy.topics.get(T)
     assert topic is not None

@@ -27,7 +27,7 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 @pytest.fixture(params=["from memory", "from ledgers"])
 async def hub(request: pytest.FixtureRequest, start_hub: StartHub) -> Hub:
-    """A hub of small ledgers, whose messages stay in memory, or all have to be read."""
+    """A hub of small ledgers, with all messages in memory, or none."""
     return await start_hub(
         ledger_messages_max=3,
         cache_bytes=0 if request.param == "from ledgers" else 1 << 20,
@@ -41,7 +41,7 @@ def window(size: int) -> SubscriptionPreferences:
 
 
 async def nothing_more(client: WireClient) -> None:
-    """Assert that nothing is delivered that was not taken; a publish and its answer go through the hub meanwhile."""
+    """Assert that there is no further delivery. A publish and its answer pass through the hub meanwhile."""
     await client.publish(b"another topic", b"m")
     await client.barrier()
     assert client.undelivered == []
@@ -102,7 +102,7 @@ async def test_a_window_is_exactly_so_many_unconsumed_messages(client: WireClien
     client.consume(T, S, size + 1)
     assert await client.delivered(size) == list(range(size + 2, 2 * size + 2))
     await nothing_more(client)
-    client.consume(T, S, size)  # Backward: nothing moves.
+    client.consume(T, S, size)  # A consume backward moves nothing.
     await nothing_more(client)
 
 
@@ -143,7 +143,7 @@ async def test_consuming_all_at_once_opens_the_window(client: WireClient) -> Non
 
 
 async def test_a_consume_ahead_of_the_deliveries_leaves_the_window_open(client: WireClient) -> None:
-    """What comes after it and lies at or before the pointer is consumed already; nothing else could take it out."""
+    """Later deliveries up to the pointer are consumed already. No later consume could take them out of the window."""
     await client.subscribed(T, S, preferences=window(2))
     await client.publish_many(T, *[b"m"] * 10)
     assert await client.delivered(2) == [1, 2]
@@ -160,7 +160,7 @@ async def test_a_consume_ahead_of_the_deliveries_leaves_the_window_open(client: 
 async def test_a_late_consume_of_the_old_connection_leaves_the_window_open(
     start_hub: StartHub, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read after the subscriber attached anew, and before the first messages are read for that."""
+    """The hub reads it after the subscriber has attached again, and before it reads the first messages for it."""
     hub = await start_hub(cache_bytes=0)
     old, new = await connect(hub), await connect(hub)
     await old.subscribed(T, S, preferences=window(2))
@@ -187,7 +187,7 @@ async def test_a_late_consume_of_the_old_connection_leaves_the_window_open(
 async def test_a_pointer_that_a_former_session_stored_late_leaves_the_window_open(
     start_hub: StartHub, connect: Connect
 ) -> None:
-    """The hub learns of it when it stores its own, which is behind."""
+    """The hub learns of that pointer when it stores its own, which is behind it."""
     hub = await start_hub(consume_interval=1)
     client = await connect(hub)
     await client.subscribed(T, S, preferences=window(2))
@@ -266,7 +266,7 @@ async def test_filtered_messages_take_no_room_in_the_window(client: WireClient) 
     await nothing_more(client)
     client.consume(T, S, 1)
     assert await client.delivered(1) == [5]
-    client.consume(T, S, 4)  # A message that was filtered out, and all before it.
+    client.consume(T, S, 4)  # The client consumes a filtered-out message, and all before it.
     assert await client.delivered(1) == [7]
     await nothing_more(client)
     client.consume(T, S, 7)
@@ -311,7 +311,7 @@ async def test_a_filter_that_refuses_the_preferences_is_invalid(client: WireClie
 
 
 async def test_properties_that_are_no_unicode_do_not_stop_a_filtered_delivery(client: WireClient) -> None:
-    """Protobuf lets such a name pass, and the filter is handed the message."""
+    """Protobuf accepts such a name, and the filter receives the message."""
     wants = SubscriptionPreferences(message_filter=ODD, options={"property": b"number"})
     await client.subscribed(T, S, preferences=wants)
     request = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.PUBLISH, txnId=77, topic=T)

@@ -1,4 +1,4 @@
-"""Subscribing, over the wire: the three modes, preferences, who is attached where, close and unsubscribe."""
+"""Subscribing, over the wire: the three modes, preferences, attachments, close and unsubscribe."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +36,7 @@ async def record_of(hub: Hub, topic: bytes = T, subscriber: bytes = S) -> Versio
 
 
 async def detached(hub: Hub, topic: bytes = T) -> None:
-    """Wait until nobody is attached to the topic, and all that was consumed is stored."""
+    """Wait until no subscriber is attached to the topic, and all consumes are stored."""
     await eventually(lambda: not (owned := hub.topics.get(Topic(topic))) or not owned.has_attached, "detached")
 
 
@@ -85,7 +85,7 @@ async def test_every_error_has_a_text_and_the_number_of_its_request(client: Wire
 
 
 async def test_an_unknown_mode_is_the_default(client: WireClient) -> None:
-    # An enum value that nobody knows cannot be set, so the field is written by hand.
+    # An unknown enum value cannot be set, so write the field by hand.
     request = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.SUBSCRIBE, txnId=1, topic=T)
     request.subscribeRequest.MergeFromString(b"\x12\x01s\x18\x09")
     client.send_frame(request.SerializeToString())
@@ -104,7 +104,7 @@ async def test_the_record_is_stored_before_the_answer(hub: Hub, client: WireClie
 
 
 async def test_the_answer_has_preferences_even_if_none_is_set(client: WireClient) -> None:
-    """The captured frame: without them a Java client believes that the hub cannot filter."""
+    """As in the captured frame: without preferences, a Java client believes that the hub cannot filter."""
     client.send_frame(bytes.fromhex("0801100120022800320154aa030b1201731802200132003800"))
     assert await client.answer(2) == Answer(txn_id=2, preferences=SubscriptionPreferences())
 
@@ -193,7 +193,7 @@ async def test_an_unknown_filter_is_refused_and_the_channel_serves_on(client: Wi
 
 
 async def test_text_that_is_no_unicode_is_malformed(client: WireClient) -> None:
-    """Protobuf lets such text pass in messages of its second version, so the hub meets it."""
+    """Protobuf accepts such text in messages of its second version, so it reaches the hub."""
     for preferences in (b"\x1a\x02\xff\xfe", b"\x0a\x05\x0a\x03\x0a\x01\xff"):
         request = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.SUBSCRIBE, txnId=preferences[0], topic=T)
         request.subscribeRequest.subscriberId = S
@@ -250,7 +250,7 @@ async def test_a_forced_attach_takes_the_subscription_over_with_one_event(
 async def test_the_loser_of_a_forced_attach_that_subscribes_again_is_closed(
     hub: Hub, client: WireClient, connect: Connect
 ) -> None:
-    """A Java client that gets a SUCCESS there closes the channel it uses, and is silently dead."""
+    """A Java client that receives a SUCCESS here closes the channel that it uses, and dies silently."""
     await client.subscribed(T, S)
     other = await connect(hub)
     await other.subscribed(T, S, force=True)
@@ -267,13 +267,13 @@ async def test_the_loser_of_a_forced_attach_that_subscribes_again_is_closed(
 async def test_a_channel_whose_subscriptions_others_take_over_without_end_is_closed(
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has to know all of them for as long as it lives, so they are bounded."""
+    """The channel must know all of them as long as it lives, so their number is bounded."""
     monkeypatch.setattr("hedwig.hub.connections.channel._TOLD_MAX", 3)
     other = await connect(hub)
     for number in range(4):
         await client.subscribed(T, b"taken-%d" % number)
     await client.subscribed(T, b"stays")
-    for _ in range(3):  # The same ones again and again are no more to know.
+    for _ in range(3):  # The same subscriptions again and again add no more to know.
         for number in range(3):
             await other.subscribed(T, b"taken-%d" % number, force=True)
     await client.barrier()
@@ -297,7 +297,7 @@ async def test_a_forced_attach_of_ones_own_subscription_is_no_event(client: Wire
 
 
 async def test_a_channel_that_ends_frees_its_subscriptions_at_once(hub: Hub, connect: Connect) -> None:
-    """Java clients attach again within milliseconds, also while the consume pointers are still being stored."""
+    """Java clients attach again within milliseconds, even while the hub still stores the consume pointers."""
     first = await connect(hub)
     subscribers = [b"s%03d" % number for number in range(20)]
     for subscriber in subscribers:
@@ -395,7 +395,7 @@ async def test_close_of_what_is_not_there_is_fine(hub: Hub, client: WireClient, 
 async def test_a_close_is_confirmed_once_no_subscribe_before_it_can_attach(
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is released while the hub carries a SUBSCRIBE out, so the hub begins that anew."""
+    """The hub releases the topic while it handles a SUBSCRIBE, so it begins the SUBSCRIBE again."""
     manager = hub.incarnation.subscriptions
     create = manager.create
     closed: list[int] = []
@@ -478,7 +478,7 @@ async def test_subscribe_and_unsubscribe_one_after_the_other_without_waiting(cli
     assert {(await client.answer(txn_id)).status for txn_id in sent} == {StatusCode.SUCCESS}
 
 
-# ----------------------------------------------------------------------------------- changed by somebody else
+# ---------------------------------------------------------------------------------- changed by another client
 
 
 async def test_a_subscription_that_somebody_else_made(hub: Hub, client: WireClient) -> None:
@@ -504,7 +504,7 @@ async def test_a_subscription_deleted_behind_the_hub_ends_with_its_channel(hub: 
 async def test_an_unsubscribe_is_tried_again_only_while_the_topic_is_served(
     hub: Hub, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused as the topic goes: whoever owns the topic next may have acknowledged the subscription since."""
+    """The hub refuses it as the topic goes. The next owner may have acknowledged the subscription since."""
     await client.subscribed(T, S)
     await client.close_subscription(T, S)
     manager = hub.incarnation.subscriptions

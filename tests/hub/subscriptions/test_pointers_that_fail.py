@@ -1,4 +1,4 @@
-"""One consume pointer that cannot be stored, whatever the reason, keeps nobody else from being detached and told."""
+"""A consume pointer that cannot be stored, for any reason, keeps no other subscriber from its detachment and answer."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ async def pointer(hub: Hub, subscriber: bytes) -> MessageSeqId:
 
 
 def fail_for_bad(hub: Hub, error: type[Exception]) -> Callable[[], None]:
-    """Have writes of the subscription `bad` fail with `error`; return what ends that."""
+    """Make writes of the subscription `bad` fail with `error`; return a function that ends that."""
     pointers: Any = hub.subscribing.pointers
     apply = pointers._manager.apply
 
@@ -49,7 +49,7 @@ def fail_for_bad(hub: Hub, error: type[Exception]) -> Callable[[], None]:
 
 
 async def consumed_by_each(hub: Hub, connect: Connect, *, together: bool = False) -> list[WireClient]:
-    """Attach `ORDER`, on one channel or each on its own, and have each consume the second of three messages."""
+    """Attach `ORDER`, on one channel or on one each, and have each consume the second of three messages."""
     clients = [await connect(hub)]
     while not together and len(clients) < len(ORDER):
         clients.append(await connect(hub))
@@ -165,7 +165,7 @@ async def test_a_log_is_closed_though_its_subscribers_cannot_be_detached(
 
 
 def consume(number: int, size: int = 1) -> Consume:
-    """Return a consume of message 2 with positions in so many other regions."""
+    """Return a consume of message 2 with positions in `number` other regions."""
     remote = tuple(RegionSeqId(b"%020d" % each, size) for each in range(number))
     return Consume(subscriber=SubscriberId(b"s"), seq_id=MessageSeqId(2, remote))
 
@@ -190,7 +190,7 @@ async def test_a_consume_with_too_many_remote_components_changes_nothing(
 
 
 async def test_a_consume_that_is_refused_is_told(lazy: Hub, connect: Connect) -> None:
-    """It has no answer else, and its client would take the messages for consumed."""
+    """A consume has no other answer, and its client would take the messages for consumed."""
     client = await connect(lazy)
     action = Consume(subscriber=SubscriberId(b"s" * 8193), seq_id=MessageSeqId(2))
     assert (await client.answer(client.send(T, action))).status is InvalidArgumentError("").status

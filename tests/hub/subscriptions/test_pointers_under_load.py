@@ -1,4 +1,4 @@
-"""Prove that a consume pointer is stored in time, however many others are due at every moment."""
+"""Prove that a consume pointer is stored in time, however many others are due all the time."""
 
 import asyncio
 from typing import Final
@@ -18,7 +18,7 @@ WRITES: Final = 40
 
 
 class _Clock(SystemClock):
-    """The clock of the system, which can be put forward."""
+    """The system's clock, which a test can put forward."""
 
     ahead_s = 0.0
 
@@ -29,7 +29,7 @@ class _Clock(SystemClock):
 async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_the_time(
     hub_options: HubOptions, connect: Connect
 ) -> None:
-    """Two subscribers take turns, so that there is always one whose pointer is to be stored at once."""
+    """Two subscribers take turns, so one always has a pointer that is due at once."""
     clock = _Clock()
     options = HubOptions(
         data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=2, consume_flush_s=FLUSH_S
@@ -49,7 +49,7 @@ async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_th
             for busy in (one, other):
                 if not busy.is_dirty:
                     hub.subscribing.consume_attached(busy, MessageSeqId(busy.consumed + 2))
-                    # So that they do not travel together: the other comes while this one is being stored.
+                    # The two pointers must not share a batch: the second becomes due while the first is being stored.
                     for _ in range(3):
                         await asyncio.sleep(0)
             if pointers.stored > WRITES and not put_forward_at:
@@ -62,7 +62,7 @@ async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_th
 async def test_pointer_that_moved_far_is_stored_also_if_it_moved_during_a_subscribe(
     hub_options: HubOptions, connect: Connect
 ) -> None:
-    """A SUBSCRIBE that changes preferences has the record to itself; nothing but the interval makes pointers due."""
+    """A SUBSCRIBE that changes preferences locks the record. Only the interval makes pointers due."""
     options = HubOptions(
         data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=5, consume_flush_s=FLUSH_S
     )

@@ -1,4 +1,4 @@
-"""A SUBSCRIBE that is refused for its filter changes nothing: no record, no preferences, nobody's attachment."""
+"""A SUBSCRIBE that is refused for its filter changes nothing: no record, no preferences, no attachment."""
 
 import pytest
 
@@ -99,7 +99,7 @@ async def test_a_filter_may_read_options_that_are_on_record(client: WireClient) 
 
 
 async def test_a_filter_is_judged_by_what_is_on_record_too(hub: Hub, client: WireClient) -> None:
-    """The filter, or what it reads, may be on record already, and the request change the other."""
+    """The record may already have the filter, or the options that it reads, and the request changes the other."""
     filtered = SubscriptionPreferences(message_filter=ODD)
     await client.subscribed(T, S, preferences=filtered)
     await client.close_subscription(T, S)

@@ -1,4 +1,4 @@
-"""The small parts of a hub by themselves: turns, messages in memory, consume pointers that lose a compare-and-set."""
+"""The small parts of a hub alone: turns, messages in memory, consume pointers that lose a compare-and-set."""
 
 import asyncio
 import random
@@ -58,7 +58,7 @@ async def test_turns_of_one_key_come_in_order_and_others_do_not_wait() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_turns_survive_callers_that_leave_or_fail(seed: int) -> None:
-    """Cancelled while they wait, in the moment they are called, or inside; two never have a turn at once."""
+    """Callers are cancelled while they wait, when they are called, or inside. Two never have a turn at once."""
     source, turns, inside = random.Random(seed), KeyedLock(), set[int]()
 
     async def work(number: int) -> None:
@@ -89,7 +89,7 @@ async def test_turns_survive_callers_that_leave_or_fail(seed: int) -> None:
 
 
 async def test_a_waiter_that_is_cancelled_as_the_holder_leaves_passes_nothing_on() -> None:
-    """The one behind it has the turn by then, and a third must not get it as well."""
+    """The waiter behind it has the turn by then, and a third must not have it as well."""
     turns, entered, may_go = KeyedLock(), list[str](), asyncio.Event()
 
     async def work(name: str) -> None:
@@ -99,7 +99,7 @@ async def test_a_waiter_that_is_cancelled_as_the_holder_leaves_passes_nothing_on
 
     first, cancelled, second, third = (asyncio.create_task(work(name)) for name in "abcd")
     await eventually(lambda: entered == ["a"], "the first has the turn, and three wait")
-    # Deadlines that pass together do this.
+    # This happens when the deadlines of both pass together.
     first.cancel()
     cancelled.cancel()
     await asyncio.wait([first, cancelled])
@@ -159,19 +159,19 @@ def test_a_tail_without_memory_keeps_nothing() -> None:
 
 
 class _Log:
-    """As much of a log as a subscription asks for."""
+    """The parts of a log that a subscription needs."""
 
     last_id = 1000
 
     def attach_listener(self, _: object) -> None:
-        """Nothing is published here."""
+        """Do nothing: the test publishes no messages here."""
 
     def forget_recent(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: there are no recent messages here."""
 
 
 class LossyManager:
-    """The real manager, whose writes fail as long as `error` is set; `is_applied`: after they were done."""
+    """The real manager. Its writes fail while `error` is set; if `is_applied`, after they took effect."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._manager = store.subscriptions
@@ -302,7 +302,7 @@ async def test_a_deleted_subscription_is_told_of_and_not_brought_back(place: Pla
 
 @pytest.mark.parametrize("way", ["store", "store_now"])
 async def test_nothing_is_stored_for_a_topic_that_was_released(place: Place, way: str) -> None:
-    """Its next owner may have moved the pointer back meanwhile, and a refused write would be tried again beyond it."""
+    """The next owner may have moved the pointer back. A repeat of the refused write would put it forward again."""
     subscription = await place.subscription()
     consume(place, subscription, 5)
     await place.move(2)
@@ -329,7 +329,7 @@ async def test_a_subscription_deleted_and_made_anew_is_not_mistaken_for_the_old_
 
 
 async def test_two_of_the_same_subscription_do_not_wait_for_each_other(place: Place) -> None:
-    """One that is out of date and its successor, of which both have something to store: as after failed writes."""
+    """An outdated subscription and its successor both have a pointer to store, as after failed writes."""
     old = await place.subscription()
     consume(place, old, 3)
     new = Subscription(place.topic, S, SubscriptionPreferences(), MessageSeqId(0), old.version)
@@ -356,7 +356,7 @@ async def test_who_has_the_turn_is_not_disturbed(place: Place) -> None:
 
 @pytest.mark.parametrize("way", ["in its turn", "with others"])
 async def test_a_failing_pointer_is_not_kept_when_its_subscription_is_let_go(place: Place, way: str) -> None:
-    """Nobody would ever take it out: it fails again at each flush."""
+    """Otherwise the pointer would never be removed, and fail again at each flush."""
     await place.subscription(b"stays")
     subscription = await place.subscription()
     place.manager.error = RecordTooLargeError("too large")
@@ -365,7 +365,7 @@ async def test_a_failing_pointer_is_not_kept_when_its_subscription_is_let_go(pla
         if way == "in its turn":
             await place.pointers.flush()
             assert len(place.pointers.tasks) == 1, "it waits"
-        # As when it is detached, and its pointer could not be stored either.
+        # The subscription is detached in this state when its pointer could not be stored either.
         place.pointers.forget(subscription)
         place.topic.drop(subscription)
     if way == "with others":

@@ -1,4 +1,4 @@
-"""Asks the admin endpoint of a hub as any HTTP client does, and waits for what it is going to say."""
+"""Asks the admin endpoint of a hub as any HTTP client does, and waits for its expected answers."""
 
 import json
 import socket
@@ -66,7 +66,7 @@ class AdminClient:
         return told.json
 
     def wait(self, path: str, holds: Callable[[Any], object], what: str) -> Any:
-        """Return the JSON at `path` once `holds` is true of it; fail, saying `what`, when that takes too long."""
+        """Return the JSON at `path` once `holds` is true of it; fail with `what` when that takes too long."""
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             told = self.ask("GET", path)

@@ -1,4 +1,4 @@
-"""Publishers and subscribers that go on through crashes of their hub, and write down what they sent and saw."""
+"""Publishers and subscribers that continue through crashes of their hub, and record what they sent and received."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ class CrashWorkload:
     def __init__(self, port: int, source: random.Random) -> None:
         self.history = DeliveryHistory()
         self.outcomes: Counter[str] = Counter()
-        """How many of each outcome; `delivered`, `again`: deliveries, and those of messages delivered before."""
+        """The number of each outcome. `delivered` counts deliveries, and `again` those of messages delivered before."""
         self.port = port
         self._source = source
         self._enough = asyncio.Event()
@@ -53,11 +53,11 @@ class CrashWorkload:
         return ClientOptions(hub=HubAddress("127.0.0.1", self.port), reconnect_pause_max_s=0.5)
 
     def random(self) -> random.Random:
-        """Return a source of randomness for one task, whatever the others draw meanwhile."""
+        """Return a source of randomness for one task, which does not depend on the draws of others."""
         return random.Random(self._source.randrange(1 << 60))
 
     def last_id(self, topic: bytes) -> int:
-        """Return the greatest id of the topic that was acknowledged."""
+        """Return the greatest acknowledged id of the topic."""
         return self._last_of[topic]
 
     @property
@@ -70,16 +70,16 @@ class CrashWorkload:
         return self.outcomes["Acknowledged"]
 
     async def more(self, publishes: int) -> None:
-        """Wait until so many more messages were acknowledged."""
+        """Wait until `publishes` more messages are acknowledged."""
         goal = self.acknowledged + publishes
         await until(lambda: self.acknowledged >= goal or self._has_failed(), f"{publishes} more publishes")
 
     def publisher(self, topic: bytes, name: str) -> None:
-        """Begin to publish to a topic."""
+        """Start a publisher of a topic."""
         self._publishers.append(asyncio.create_task(self._publish(topic, name)))
 
     def subscriber(self, subscriber: Coroutine[Any, Any, None]) -> None:
-        """Begin to be a subscriber."""
+        """Start a subscriber."""
         self._subscribers.append(asyncio.create_task(subscriber))
 
     async def finish(self, timeout_s: float) -> None:
@@ -132,7 +132,7 @@ class CrashWorkload:
     # --------------------------------------------------------------------------------------------- subscribers
 
     async def follow(self, topic: bytes, name: str, attached: asyncio.Event) -> None:
-        """Subscribe with the client that applications use: each message comes once, whatever happens to the hub."""
+        """Subscribe with the client that applications use: each message arrives once, whatever happens to the hub."""
         async with HedwigClient(self.options()) as client:
             asked = time.monotonic()
             async with client.subscribe(Topic(topic), SubscriberId(name.encode())) as subscription:
@@ -155,7 +155,7 @@ class CrashWorkload:
 
 
 class _Roamer:
-    """A subscriber that sees the bare protocol, so also what comes twice."""
+    """A subscriber that sees the bare protocol, including repeated deliveries."""
 
     def __init__(self, load: CrashWorkload, topic: bytes, name: str) -> None:
         self._load = load
@@ -168,18 +168,18 @@ class _Roamer:
         self._last = 0
         """The greatest id delivered so far."""
         self._seen = 0
-        """The greatest id delivered in this session: what may be consumed."""
+        """The greatest id delivered in this session, up to which it may consume."""
         self._consumed = 0
         """The greatest id consumed so far."""
         self._told: int | None = None
-        """What was consumed on this channel and not confirmed yet."""
+        """The consume sent on this channel that is not confirmed yet."""
 
     @property
     def _has_everything(self) -> bool:
         return self._load.is_draining and self._last >= self._load.last_id(self._topic)
 
     async def run(self) -> None:
-        """Go on until everything was delivered."""
+        """Run until everything was delivered."""
         while not self._has_everything:
             try:
                 async with await WireChannel.open(self._load.port) as channel:
@@ -198,7 +198,7 @@ class _Roamer:
                 session = await self._attach(channel, session)
             elif dice < 0.55:
                 if not await self._close(channel, session):
-                    return  # It may still be attached, and its messages would belong to nobody.
+                    return  # The subscriber may still be attached, and its messages would belong to no session.
                 session = await self._attach(channel, None) if self._source.random() < 0.5 else None
             elif dice < 0.65:
                 return
@@ -206,7 +206,7 @@ class _Roamer:
                 session = await self._rest(channel, session)
 
     async def _rest(self, channel: WireChannel, session: Session) -> Session | None:
-        """Have the hub confirm what is consumed, and then consume nothing for a while: only time stores the last."""
+        """Have the hub confirm the consumes, then pause consuming. So only the flush interval stores the last one."""
         confirmed = await self._attach(channel, session)
         for _ in range(self._source.randint(8, 24)):
             if confirmed is None or self._load.is_draining:
@@ -215,7 +215,7 @@ class _Roamer:
         return confirmed
 
     async def _attach(self, channel: WireChannel, before: Session | None) -> Session | None:
-        """Send SUBSCRIBE; return the session that begins. `before` is the one that it ends on the same channel."""
+        """Send SUBSCRIBE; return the session that begins. `before` is the session that it ends on the same channel."""
         mode = CreateOrAttach.ATTACH if self._is_subscribed else CreateOrAttach.CREATE_OR_ATTACH
         asked = time.monotonic()
         self._first_asked = self._first_asked or asked
@@ -236,7 +236,7 @@ class _Roamer:
         return session
 
     async def _close(self, channel: WireChannel, session: Session) -> bool:
-        """Send CLOSESUBSCRIPTION; return whether the hub did it."""
+        """Send CLOSESUBSCRIPTION; return whether it succeeded."""
         asked = time.monotonic()
         txn_id = await channel.close_subscription(self._topic, self._subscriber)
         is_done = await self._answer(channel, txn_id, session) is StatusCode.SUCCESS
@@ -256,7 +256,7 @@ class _Roamer:
                 assert isinstance(status, StatusCode), f"an event out of the blue: {heard}"
                 if getattr(heard, "txn_id", None) == txn_id:
                     return status
-                # A consume that is answered was not taken note of.
+                # The hub answers a consume only if it refuses it.
                 self._told = None
 
     async def _read(
@@ -268,7 +268,7 @@ class _Roamer:
         *,
         consume_when_idle: bool = True,
     ) -> None:
-        """Take messages, and consume now and then; end early when nothing comes."""
+        """Read messages, and consume now and then; return early when none arrives."""
         for number in range(messages):
             try:
                 heard = await channel.receive(_IDLE_S)
@@ -299,7 +299,7 @@ class _Roamer:
         self._told = local
 
     def _confirm(self, session: Session, asked: float, *, is_stored: bool) -> None:
-        """Note that the hub has carried out the consumes that were sent on this channel before."""
+        """Record that the hub has handled the consumes that were sent on this channel before."""
         if self._told is not None:
             session.confirmations.append(Confirmation(self._told, asked, time.monotonic(), is_stored))
             self._load.outcomes["confirmed consumes"] += 1

@@ -1,10 +1,10 @@
-"""Histories of publishers and subscribers, and the judgement whether a hub kept what it promises.
+"""Histories of publishers and subscribers, and the check whether a hub keeps its promise.
 
-The promise, topic by topic: an acknowledged message is delivered to every subscriber under the id that its publisher
-was told, in order; ids are given as 1, 2, 3 … and delivered without gap; delivery begins again behind the consume
-pointer, which never gets ahead of what was consumed, and falls behind it only in a crash, by no more than configured.
+The promise, for each topic: every subscriber receives every acknowledged message, in order, under the id that its
+publisher received. Ids are 1, 2, 3 … and are delivered without gap. Delivery begins again after the consume pointer.
+The pointer is never ahead of the consumes. It falls behind them only in a crash, by no more than configured.
 
-All times are seconds of one monotonic clock. A publish whose outcome its caller could not learn may have happened.
+All times are seconds of one monotonic clock. A publish whose outcome its caller could not learn may have succeeded.
 """
 
 import bisect
@@ -31,19 +31,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The publisher was told that its message has this id."""
+    """The publisher received this id for its message."""
 
     local: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The publisher was told that its message is surely no part of the topic."""
+    """The publisher received a definite refusal: its message is no part of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The publisher could not learn what became of its message."""
+    """The publisher could not learn the outcome of its publish."""
 
 
 Outcome: TypeAlias = Acknowledged | Refused | Unknown
@@ -51,7 +51,7 @@ Outcome: TypeAlias = Acknowledged | Refused | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """One publish; no other of the whole history has the same body. `publisher` sends one after the other."""
+    """One publish. Its body is unique in the whole history. `publisher` sends one message after the other."""
 
     topic: bytes
     publisher: str
@@ -63,7 +63,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The hub confirmed, asked at `asked` and heard at `at`, that `local` is consumed, and maybe that it is stored."""
+    """The hub confirmed that `local` is consumed, and maybe that it is stored: asked at `asked`, answered at `at`."""
 
     local: int
     asked: float
@@ -73,10 +73,10 @@ class Confirmation:
 
 @dataclass(slots=True)
 class Session:
-    """What one SUBSCRIBE led to, until the next one of this subscriber, or until its channel ended.
+    """The time after one SUBSCRIBE, until the next one of this subscriber, or until its channel ended.
 
-    `asked` and `attached`: when it was sent and when it was answered. `consumed`: the consume pointers sent meanwhile,
-    with their times. `confirmations`: of these, and of those of earlier sessions.
+    `asked` and `attached` are the times when the SUBSCRIBE was sent and answered. `consumed` are the consume pointers
+    sent meanwhile, with their times. `confirmations` are those of these pointers, and of pointers of earlier sessions.
     """
 
     topic: bytes
@@ -90,7 +90,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HubEnd:
-    """The hub ended, by a crash or in order, some time from `at` to `over`, and worked until then.
+    """The hub ended, by a crash or in order, at some time from `at` to `over`, and worked until then.
 
     It had promised to store pointers within `consume_flush_s`.
     """
@@ -103,10 +103,10 @@ class HubEnd:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the hub's options promise: a crash forgets at most `consume_interval` consumed messages of a subscription.
+    """The promise of the hub's options: a crash forgets at most `consume_interval` consumed messages of a subscription.
 
-    A consume that the hub surely knew for less than `patience_s` of its working time may be forgotten: that is what it
-    gets to write it down, on a machine that is busy with other things.
+    A crash may also forget a consume that the hub knew for less than `patience_s` of its working time. A hub on a busy
+    machine may need that time to store it.
     """
 
     consume_interval: int
@@ -115,7 +115,7 @@ class Promise:
 
 @dataclass(slots=True)
 class DeliveryHistory:
-    """Everything that happened. `pauses`: from when to when the hub's process stood still."""
+    """All events of a run. `pauses` are the begins and ends of the times in which the hub's process was stopped."""
 
     publishes: list[Publish] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
@@ -123,15 +123,15 @@ class DeliveryHistory:
     pauses: list[tuple[float, float]] = field(default_factory=list)
 
     def working_s(self, start: float, end: float) -> float:
-        """Return for how long the hub's process was not paused between two moments."""
+        """Return for how long the hub's process was not paused between two times."""
         paused = sum(max(0.0, min(end, to) - max(start, since)) for since, to in self.pauses)
         return max(0.0, end - start) - paused
 
 
 def violations(history: DeliveryHistory, promise: Promise) -> list[str]:
-    """Return what contradicts the promise, in words; empty if all is well.
+    """Return the breaches of the promise, in words; empty if there are none.
 
-    Every subscriber in the history must have been served until it had everything: what it lacks counts as lost.
+    Every subscriber in the history must have been served until it had everything. Missing messages count as lost.
     """
     publishes: defaultdict[bytes, list[Publish]] = defaultdict(list)
     for publish in history.publishes:
@@ -147,7 +147,7 @@ def violations(history: DeliveryHistory, promise: Promise) -> list[str]:
 
 
 class _Topic:
-    """The judgement over one topic."""
+    """The check of one topic."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Topic:
     # --------------------------------------------------------------------------------------------- publishing
 
     def _wrong_acknowledgements(self) -> Iterator[str]:
-        """Ids are given once, and without gap: no more of them than messages that were sent."""
+        """Each id is given once, and without gap: there are no more ids than messages sent."""
         bodies: dict[int, bytes] = {}
         for publish, local in self._acknowledged:
             if bodies.setdefault(local, publish.body) != publish.body:
@@ -229,12 +229,12 @@ class _Topic:
                     yield f"got {after} behind {before} in one session: {what}"
 
     def _wrong_starts(self, sessions: Sequence[Session]) -> Iterator[str]:
-        """A session begins behind the consume pointer, as far as that can be known."""
+        """A session begins after the consume pointer, as far as the pointer is known."""
         most = self._created_at_most(sessions[0])
         confirmed = [each for session in sessions for each in session.confirmations]
         least = max((local for publish, local in self._acknowledged if publish.ended < sessions[0].asked), default=0)
         for session in sessions:
-            # What was sent on this channel after its SUBSCRIBE cannot have moved where it begins.
+            # Consumes that were sent on this channel after its SUBSCRIBE cannot have moved its beginning.
             if session.deliveries:
                 first = session.deliveries[0][0]
                 if first > most + 1:
@@ -247,12 +247,12 @@ class _Topic:
             most = max([most, *(local for local, _ in session.consumed)])
 
     def _created_at_most(self, first: Session) -> int:
-        """Return what the consume pointer of a new subscription was at most: it is in front of all later messages."""
+        """Return the greatest possible consume pointer of a new subscription: it is before all later messages."""
         later = (local - 1 for publish, local in self._acknowledged if publish.sent > first.attached)
         return min(self._sent_before(first.attached), min(later, default=1 << 62))
 
     def _remembered(self, session: Session, confirmed: Sequence[Confirmation]) -> tuple[int, str]:
-        """Return up to where the hub must have known, as the session began, that messages were consumed; and why."""
+        """Return up to which id the hub must have known consumes when the session began, and the reason."""
         promise = self._promise
         known, why = 0, ""
         for each in confirmed:
@@ -282,7 +282,7 @@ class _Topic:
         return known, why
 
     def _losses(self, sessions: Sequence[Session]) -> Iterator[str]:
-        """Every acknowledged message that is behind the subscription's beginning was delivered."""
+        """Every acknowledged message after the subscription's beginning was delivered."""
         got = {local for session in sessions for local, _ in session.deliveries}
         begin = min(got, default=self._created_at_most(sessions[0]) + 1)
         lost = sorted(local for _, local in self._acknowledged if local >= begin and local not in got)

@@ -1,4 +1,4 @@
-"""A durable log over stores of which any one call may fail, and an owner that takes its topic again and again."""
+"""A durable log over stores of which any call may fail, and an owner that takes its topic again and again."""
 
 import asyncio
 import contextlib
@@ -32,12 +32,12 @@ R = TypeVar("R")
 
 
 class Faults:
-    """Counts the calls of both stores, and has one of them fail: before it is carried out, or after."""
+    """Counts the calls of both stores, and makes one of them fail: before or after it takes effect."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.appends: list[int] = []
-        """The numbers of those calls that append an entry."""
+        """The numbers of the calls that append an entry."""
         self.fail_at = 0
         self.is_applied = False
         self.lost_append: BaseException = LedgerWriteError("the test lost the answer")
@@ -65,7 +65,7 @@ def _refused() -> Exception:
 
 
 class FaultyLedgers(LocalLedgerStore):
-    """The local store; an append that fails is not known to be stored, or surely not."""
+    """The local store. A failed append is either stored, without its caller knowing, or definitely not."""
 
     faults: Faults
     latest: "asyncio.Future[None]"
@@ -98,7 +98,7 @@ class FaultyLedgers(LocalLedgerStore):
             real.add_done_callback(lambda _: self._lose(failed))
         else:
             error = LedgerStoreFullError("the test has no space")
-            # In its turn: a ledger tells outcomes in order.
+            # The error comes in its turn: a ledger reports outcomes in order.
             self.latest.add_done_callback(lambda _: failed.set_exception(error))
         return failed
 
@@ -128,7 +128,7 @@ class FaultyPersistence:
 
 
 class Listener:
-    """A topic to the log: takes note of messages, and of the end."""
+    """The topic, as the log calls it. It records messages, and the end of the log."""
 
     has_attached = True
 
@@ -141,7 +141,7 @@ class Listener:
         self.heard.append((local, Message.decode(stored).body))
 
     def on_ledger_closed(self) -> None:
-        """Nothing to do: the test collects when it likes."""
+        """Do nothing: the test collects by itself."""
 
     async def is_owned(self) -> bool:
         return self.is_claimed
@@ -151,20 +151,20 @@ class Listener:
 
 
 class Owner:
-    """Owns the topic over and over: takes it anew whenever its log gave up, as the hub does."""
+    """Owns the topic over and over. It takes the topic again whenever its log gave up, as the hub does."""
 
     def __init__(self, store: LogContext) -> None:
         self.store = store
         self.acknowledged: dict[int, bytes] = {}
         self.heard: dict[int, bytes] = {}
         self.refused: set[bytes] = set()
-        """What was surely not published, as its publisher was told."""
+        """The messages whose publishers received a definite refusal."""
         self.taken = 0
         self._published = 0
         self._deleted = 0
 
     async def open(self) -> None:
-        """Take the topic; after a failure once more, as the next request does."""
+        """Take the topic; repeat it once after a failure, as the next request does."""
         for _ in range(3):
             try:
                 self.log = await DurableLog.open(self.store, T, taken_over=self.taken > 0)
@@ -178,7 +178,7 @@ class Owner:
         raise AssertionError("one fault must not keep the topic from being taken")
 
     async def publish(self, count: int) -> None:
-        """Publish, all at once, and take note of what was acknowledged. Take the topic anew if the log gave up."""
+        """Publish all at once, and record the acknowledged messages. Take the topic again if the log gave up."""
         waiting = []
         for _ in range(count):
             self._published += 1
@@ -212,7 +212,7 @@ class Owner:
         self._deleted = max(self._deleted, consumed)
 
     async def end_ledger(self) -> None:
-        """End the ledger that takes appends, without another."""
+        """End the ledger that takes appends, without making another."""
         with contextlib.suppress(LedgerError, MetadataError, TimeoutError):
             await self.log.end_ledger()
 
@@ -227,7 +227,7 @@ class Owner:
         await self.open()
 
     async def check(self) -> None:
-        """Read everything, and hold it to what was acknowledged and heard."""
+        """Read everything, and compare it with the acknowledged messages and those that the listener received."""
         log = self.log
         local = log.first_id
         assert local <= max(1, self._deleted + 1), "nothing is deleted that was not consumed"

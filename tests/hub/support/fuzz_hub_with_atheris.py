@@ -1,9 +1,9 @@
-"""Feed a living hub what a coverage-guided fuzzer comes up with; a script, not a test, for whoever has atheris.
+"""Feed a running hub with the inputs of a coverage-guided fuzzer. This is a script, not a test, and needs atheris.
 
     pip install atheris
     python -m tests.hub.support.fuzz_hub_with_atheris -max_total_time=60
 
-It ends with the input that broke something: an exception nobody caught, a channel that stays, a neighbour not served.
+It ends with the input that broke something: an uncaught exception, a channel that stays, or an unserved neighbour.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ def _main() -> None:
         hub, neighbour = runner.run(_begin(Path(directory)))
 
         def one(data: bytes) -> None:
-            """Take what the fuzzer made as frames of the lengths that it says, so that it gets past the framing."""
+            """Use the fuzzer's input as frames with the lengths that it names, so that it passes the framing."""
             frames, rest = [], data
             while rest:
                 length, rest = rest[0], rest[1:]
@@ -80,7 +80,7 @@ def _main() -> None:
 
 
 def _instrument(atheris: Any, value: Any) -> None:
-    """Have a function, or the methods of a class, tell the fuzzer which ways they take."""
+    """Make a function, or the methods of a class, report their branches to the fuzzer."""
     if not isinstance(value, type):
         if hasattr(value, "__code__"):
             atheris.instrument_func(value)

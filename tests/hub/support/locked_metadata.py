@@ -1,4 +1,4 @@
-"""Metadata that answer nobody: another program keeps the SQLite file locked."""
+"""Metadata without answers: another program keeps the SQLite file locked."""
 
 import contextlib
 import sqlite3
@@ -11,7 +11,7 @@ __all__ = ["locked"]
 
 @contextlib.contextmanager
 def locked(hub: Hub) -> Iterator[None]:
-    """Let nobody else write the metadata of `hub` meanwhile; reads go on."""
+    """Lock the metadata of `hub` against writes of others during the block; reads continue."""
     connection = sqlite3.connect(hub.options.data_directory / "metadata.db", isolation_level=None, timeout=20)
     try:
         connection.execute("BEGIN IMMEDIATE")

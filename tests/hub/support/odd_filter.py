@@ -7,7 +7,7 @@ __all__ = ["OddFilter", "odd_property"]
 
 
 class OddFilter:
-    """Accepts messages whose body, or the property that the option `property` names, is an odd number."""
+    """Accepts messages whose body is an odd number, or the property that the option `property` names."""
 
     def __init__(self, topic: Topic, subscriber: SubscriberId, preferences: SubscriptionPreferences) -> None:
         if "fail" in preferences.options:

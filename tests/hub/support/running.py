@@ -1,4 +1,4 @@
-"""A hub in a process of its own, as its users run it: started, stopped, killed, and started again on the same port."""
+"""A hub in a process of its own, as users run it: started, stopped, killed, and restarted on the same port."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+
 
 
 class HubNotServingError(RuntimeError):
-    """A hub was started and does not serve; `returncode` is what it ended with, None if it has not ended by itself."""
+    """A hub was started and does not serve. `returncode` is its exit code, None if it has not ended by itself."""
 
     def __init__(self, message: str, returncode: int | None = None) -> None:
         super().__init__(message)
@@ -30,10 +30,10 @@ class HubNotServingError(RuntimeError):
 
 
 class RunningHub:
-    """A standalone hub whose data are in `directory`/data, on loopback; `settings` are texts like `topic_idle_s=600`.
+    """A standalone hub on loopback with its data in `directory`/data; `settings` are texts like `topic_idle_s=600`.
 
-    `start`, `stop` and `kill` block; in an event loop that others need meanwhile, call them with asyncio.to_thread.
-    Use it with `with`, which starts it and kills what is left of it at the end.
+    `start`, `stop` and `kill` block. If others need the event loop meanwhile, call them with asyncio.to_thread. As a
+    context manager, it starts the hub, and kills it at the end if it still runs.
     """
 
     def __init__(
@@ -45,18 +45,19 @@ class RunningHub:
         module: str = "hedwig.hub.main",
         launcher: Sequence[str] = (),
     ) -> None:
-        """Prepare a hub. `arguments` are further ones of the command line; `module` is what is run with all of them.
+        """Prepare a hub.
 
-        `launcher` is a command that the command of the hub is given to, and that ends by executing it.
+        `arguments` are added to the command line; `module` is the module that runs with all of them. `launcher` is a
+        command that receives the command of the hub, and executes it at its end.
         """
         self.directory = directory
         self.data = directory / "data"
         self.settings = settings
         self.arguments = arguments
         self.address = "127.0.0.1:0"
-        """host:port; the port stays the same from the first start on."""
+        """host:port; the port stays the same after the first start."""
         self.admin = "127.0.0.1:0"
-        """host:port of the admin endpoint; as given, if the hub has none."""
+        """host:port of the admin endpoint; as given if the hub has none."""
         self.process: subprocess.Popen[bytes] | None = None
         self._environment = dict(environment or {})
         self._module = module
@@ -69,7 +70,7 @@ class RunningHub:
 
     @property
     def log(self) -> str:
-        """Return what all starts so far have written, to standard output and standard error."""
+        """Return all output of all starts so far, to standard output and standard error."""
         try:
             return self._log_file.read_text(errors="replace")
         except FileNotFoundError:
@@ -124,13 +125,13 @@ class RunningHub:
         return self
 
     def stop(self) -> None:
-        """End the hub in order, with SIGTERM. Raises RuntimeError, with its log, if it fails at that."""
+        """End the hub in order, with SIGTERM. Raises RuntimeError, with its log, if it does not end in order."""
         code = self.end(signal.SIGTERM)
         if code != 0:
             raise RuntimeError(f"the hub ended with {code} on SIGTERM: {self.log[-4000:]}")
 
     def kill(self) -> None:
-        """End the hub as a crash does, with SIGKILL; nothing if it does not run."""
+        """End the hub with SIGKILL, as a crash does; do nothing if it does not run."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(_END_S)

@@ -1,7 +1,7 @@
-"""A connection to a hub without a client's manners: what the hub sends is read when a test asks for it, and no sooner.
+"""A connection to a hub that reads from the hub only when a test asks for it.
 
-What nobody asked for stays with the kernel and then with the hub, as it does for a client that reads slowly. A client
-that always listens is `WireClient`, which stands on this.
+Unread bytes stay in the kernel and then in the hub, as they do for a slow client. `WireClient`, which stands on this,
+always reads.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ _FRAME_BYTES_MAX: Final = 1 << 30
 class WireChannel:
     """One TCP connection, for one task that receives. Requests are numbered from 1.
 
-    Raises, from whatever sends or receives: OSError - the connection is over; TimeoutError - nothing for 30 s.
+    Raises, from every method that sends or receives: OSError - the connection is over; TimeoutError - nothing for 30 s.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take up a connection. `open` is the door."""
+        """Take up a connection; use `open` instead."""
         self.reader = reader
         self.writer = writer
         self._decoder = FrameDecoder(CLIENT_FRAME_BYTES_MAX)
@@ -58,8 +58,8 @@ class WireChannel:
     ) -> Self:
         """Connect to the hub on a port of this machine. Raises OSError, TimeoutError.
 
-        `receive_bytes` bounds what the kernel takes in unread, None: as it likes. `source` is the address to connect
-        from, 127.0.0.1 if it is empty.
+        `receive_bytes` bounds the unread bytes in the kernel; None: the system's default. `source` is the address to
+        connect from, 127.0.0.1 if it is empty.
         """
         connection = socket.socket()
         try:
@@ -70,7 +70,7 @@ class WireChannel:
             connection.setblocking(False)
             async with asyncio.timeout(_WAIT_S):
                 await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-                # As much as this is read ahead of the test; the rest waits in the kernel, and then in the hub.
+                # asyncio reads this much ahead of the test. The rest waits in the kernel, and then in the hub.
                 reader, writer = await asyncio.open_connection(
                     sock=connection,
                     limit=receive_bytes or _READ_BYTES,
@@ -91,7 +91,7 @@ class WireChannel:
         self.abort()
 
     def abort(self) -> None:
-        """End the connection at once, with whatever is on its way."""
+        """End the connection at once. Bytes on their way may get lost."""
         self.writer.transport.abort()
 
     # ---------------------------------------------------------------------------------------------- sending
@@ -108,7 +108,7 @@ class WireChannel:
         return txn_id
 
     def write_frame(self, body: bytes) -> None:
-        """Send a body behind its length, whatever it is, without waiting for room."""
+        """Send any body after its length, without waiting for room."""
         self.writer.write(encode_frame(body, _FRAME_BYTES_MAX))
 
     async def send(self, topic: bytes, action: Action) -> int:
@@ -118,7 +118,7 @@ class WireChannel:
         return txn_id
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send bytes, whatever they are."""
+        """Send any bytes."""
         self.writer.write(data)
         await self._drain()
 
@@ -155,9 +155,10 @@ class WireChannel:
     # -------------------------------------------------------------------------------------------- receiving
 
     async def receive(self, timeout_s: float | None = _WAIT_S) -> Response:
-        """Return what comes next, None: however long that takes. Cancelling loses nothing.
+        """Return the next response. `timeout_s` None: wait without a limit. Cancelling loses nothing.
 
-        Raises: ConnectionResetError - nothing comes any more; RemoteProtocolError - what comes is no response.
+        Raises: ConnectionResetError - the hub sends nothing any more; RemoteProtocolError - what it sends is no
+            response.
         """
         async with asyncio.timeout(timeout_s):
             while not self._heard:
@@ -168,7 +169,7 @@ class WireChannel:
         return self._heard.popleft()
 
     async def answer(self, txn_id: int) -> Answer:
-        """Return the answer to a request; what comes before it is dropped."""
+        """Return the answer to a request; drop the responses before it."""
         while True:
             heard = await self.receive()
             if isinstance(heard, Answer) and heard.txn_id == txn_id:

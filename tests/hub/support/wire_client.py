@@ -1,7 +1,7 @@
-"""A raw client: sends any request or bytes to a hub, listens all the time, and keeps everything that comes, in order.
+"""A raw client. It sends any request or bytes to a hub, always reads, and keeps all responses in order.
 
-It knows nothing of redirects, retries or consumption, so a test sees exactly what the hub did. It stands on
-`WireChannel`, which is for tests whose side reads late or not at all.
+It does no redirects, retries or consumes, so a test sees exactly what the hub did. It stands on `WireChannel`, which is
+for tests that read late or not at all.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ from tests.hub.support.wire_channel import WireChannel
 __all__ = ["DEADLINE_S", "ChannelClosedError", "WireClient", "eventually", "raw_request"]
 
 DEADLINE_S: Final = 60.0
-"""How long a test waits for what the hub has to do before it fails."""
+"""How long a test waits for the hub before it fails."""
 
 _PAUSE_S: Final = 0.005
 
 
 class ChannelClosedError(Exception):
-    """The hub closed the channel before it sent what was waited for."""
+    """The hub closed the channel before it sent the expected response."""
 
 
 class WireClient:
-    """One channel to a hub. `received` is everything that came, in order, deliveries and answers alike."""
+    """One channel to a hub. `received` has all responses in order, deliveries and answers alike."""
 
     def __init__(self, channel: WireChannel) -> None:
-        """Take a connection over; `connect` makes one."""
+        """Take a connection over; use `connect` instead."""
         self.received: list[Response] = []
         self.answers: dict[int, list[Answer]] = {}
         self.events: list[Event] = []
@@ -84,11 +84,11 @@ class WireClient:
 
     @property
     def writer(self) -> asyncio.StreamWriter:
-        """The connection, to send what no method here does."""
+        """The connection, for bytes that no method here sends."""
         return self._channel.writer
 
     def stop_reading(self) -> None:
-        """Leave what the hub sends in the connection, as a slow client does."""
+        """Leave the hub's bytes in the connection, as a slow client does."""
         self._may_read.clear()
         self._transport.pause_reading()
 
@@ -106,7 +106,7 @@ class WireClient:
         self.writer.write(data)
 
     def send_frame(self, body: bytes) -> None:
-        """Send a body behind its length, whatever it is."""
+        """Send any body after its length."""
         self._channel.write_frame(body)
 
     def send(self, topic: bytes, action: Action, *, should_claim: bool = True) -> int:
@@ -176,7 +176,7 @@ class WireClient:
         return await self.request(topic, CloseSubscription(SubscriberId(subscriber)))
 
     async def barrier(self) -> None:
-        """Return once the hub has taken all requests sent before, and its answers to them in that turn are here."""
+        """Return once the hub has taken all earlier requests, and has sent its immediate answers to them."""
         answer = await self.answer(self.send_raw(topic=b"barrier", type=pb.START_DELIVERY))
         assert answer.status is StatusCode.MALFORMED_REQUEST, answer
 
@@ -203,7 +203,7 @@ class WireClient:
 
     @property
     def undelivered(self) -> list[int]:
-        """The ids of the deliveries that came and were not taken yet."""
+        """The ids of the deliveries that arrived and were not taken yet."""
         return [_local(each) for each in self._deliveries]
 
     async def event(self) -> Event:
@@ -273,7 +273,7 @@ def raw_request(**fields: Any) -> bytes:
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]], what: str) -> None:
-    """Wait for a condition that no message tells of. Raises AssertionError if it does not come true."""
+    """Wait for a condition that no message reports. Raises AssertionError if it does not become true."""
     async with asyncio.timeout(DEADLINE_S):
         try:
             while True:

@@ -11,7 +11,7 @@ from tests.java_client.support.driver import Inbox, JavaClientDriver, JavaError,
 __all__ = ["PATIENCE_S", "JavaClient", "JavaSubscription", "Mode", "Wishes"]
 
 PATIENCE_S: Final = 30.0
-"""How long a test waits for anything that must come."""
+"""How long a test waits for anything that must arrive."""
 
 _clients = itertools.count(1)
 _deliveries = itertools.count(1)
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 
 
 class Wishes(TypedDict, total=False):
-    """The options of a SUBSCRIBE as the Java client takes them; what is absent is not sent."""
+    """The options of a SUBSCRIBE as the Java client takes them; absent ones are not sent."""
 
     mode: Mode
     force: bool
@@ -38,9 +38,9 @@ class Wishes(TypedDict, total=False):
 
 
 class JavaClient:
-    """A client of its own connections, which `with` closes.
+    """A client with its own connections, which `with` closes.
 
-    Raises in its methods: JavaError - what the client threw; TimeoutError - it was not done in time.
+    Raises in its methods: JavaError - what the client threw; TimeoutError - the call did not end in time.
     """
 
     def __init__(self, driver: JavaClientDriver, hub: str, properties: Mapping[str, Value]) -> None:
@@ -89,7 +89,7 @@ class JavaClient:
         return list(answers)
 
     def subscribe(self, topic: bytes, subscriber: bytes, **wishes: Unpack[Wishes]) -> "JavaSubscription":
-        """Subscribe, without delivery; the Java client queues what arrives before that starts."""
+        """Subscribe without delivery. The Java client queues messages until delivery starts."""
         subscription = JavaSubscription(self, topic, subscriber)
         options = wishes.pop("options", {})
         values: dict[str, Value] = {f"option.{name}": value for name, value in options.items()}
@@ -107,12 +107,12 @@ class JavaClient:
         self.call("unsubscribe", {"topic": topic, "subscriber": subscriber})
 
     def call(self, verb: str, values: Mapping[str, Value], deadline_s: float = PATIENCE_S) -> dict[str, Any]:
-        """Give the driver a command for this client."""
+        """Send the driver a command for this client."""
         return self.driver.call(verb, {"client": self.name, **values}, deadline_s)
 
 
 class JavaSubscription:
-    """A subscription of a client. What it receives goes on over all reconnects that the client makes by itself."""
+    """A subscription of a client. It keeps receiving over all reconnects of the client."""
 
     def __init__(self, client: JavaClient, topic: bytes, subscriber: bytes) -> None:
         self._client = client
@@ -123,8 +123,8 @@ class JavaSubscription:
     def start(self, *, hold: bool = False, matching: str | None = None) -> None:
         """Start delivery.
 
-        With `hold` messages count as handled only after `acknowledge`. With `matching` a filter of the client's side
-        passes those whose property of this name has the value of the subscription's option of this name.
+        With `hold`, messages count as handled only after `acknowledge`. With `matching`, a filter in the client passes
+        a message if its property of this name equals the subscription's option of this name.
         """
         number = next(_deliveries)
         self._messages = self._client.driver.messages(number)
@@ -132,11 +132,11 @@ class JavaSubscription:
         self.call("start", values if matching is None else {**values, "matching": matching})
 
     def stop(self) -> None:
-        """Stop delivery; the client queues what still comes."""
+        """Stop delivery; the client queues messages that still arrive."""
         self.call("stop")
 
     def acknowledge(self) -> int:
-        """Tell the client that all messages received so far are handled, and return how many these were."""
+        """Tell the client that all received messages are handled, and return their number."""
         count: int = self.call("acknowledge")["count"]
         return count
 
@@ -166,14 +166,14 @@ class JavaSubscription:
 
     @property
     def waiting(self) -> int:
-        """Return how many messages have come and were not taken."""
+        """Return how many messages have arrived and were not taken."""
         return self._messages.waiting
 
     @property
     def events_waiting(self) -> int:
-        """Return how many events have come and were not taken."""
+        """Return how many events have arrived and were not taken."""
         return self._events.waiting
 
     def call(self, verb: str, values: Mapping[str, Value] | None = None) -> dict[str, Any]:
-        """Give the driver a command for this subscription."""
+        """Send the driver a command for this subscription."""
         return self._client.call(verb, {**self._pair, **(values or {})})

@@ -1,4 +1,4 @@
-"""The original Java client in a process of its own, which tests use through lines of text and JSON."""
+"""The original Java client in a process of its own, which tests drive by lines of text and JSON."""
 
 import base64
 import contextlib
@@ -36,15 +36,15 @@ SubscriptionKey: TypeAlias = tuple[str, bytes, bytes]
 """The name of a client, a topic, a subscriber."""
 
 SOURCE: Final = Path(__file__).with_name("JavaClientDriver.java")
-_START_S: Final = 60.0  # It is compiled first.
+_START_S: Final = 60.0  # Java compiles the program first.
 _COMMAND_S: Final = 30.0
-_GRACE_S: Final = 10.0  # For the answer that a command missed its deadline.
+_GRACE_S: Final = 10.0  # Time for the report that a command missed its deadline.
 _END_S: Final = 15.0
 _HEAP_MB: Final = 256
 
 
 class DriverError(Exception):
-    """The process of the Java client is of no use: it ended, or it does not answer."""
+    """The process of the Java client is unusable: it ended, or it does not answer."""
 
 
 class JavaError(Exception):
@@ -59,7 +59,7 @@ class JavaError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A message as the handler of the Java application got it."""
+    """A message as the Java application's handler received it."""
 
     local: int
     body: bytes
@@ -69,14 +69,14 @@ class Received:
 
 
 class Inbox(Generic[T]):
-    """What came from the Java client for one receiver, in order."""
+    """The items that the Java client sent for one receiver, in order."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._items: queue.SimpleQueue[T | DriverError] = queue.SimpleQueue()
 
     def put(self, item: T | DriverError) -> None:
-        """Append an item, or, as the last one, why there will be no more."""
+        """Append an item, or finally the reason why no more will follow."""
         self._items.put(item)
 
     def next(self, timeout_s: float) -> T:
@@ -92,12 +92,12 @@ class Inbox(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """Return how many items have come and were not taken."""
+        """Return how many items have arrived and were not taken."""
         return self._items.qsize()
 
 
 def java_client_driver(directory: Path) -> "JavaClientDriver":
-    """Return the driver of a process, not started yet, whose log and settings are in `directory`."""
+    """Return a driver whose process has not started yet, with its log and settings in `directory`."""
     write_log4j(directory)
     jars = ClasspathCache(user_cache() / "classpath").classpath("hedwig43", print)
     command = [find_java(), *jvm_flags(_HEAP_MB), "-cp", f"{directory}{os.pathsep}{jars}", str(SOURCE)]
@@ -105,9 +105,9 @@ def java_client_driver(directory: Path) -> "JavaClientDriver":
 
 
 class JavaClientDriver:
-    """The process, which `with` ends. Commands may be given from several threads.
+    """The process, which `with` ends. Several threads may give commands.
 
-    Raises in every method: DriverError - the process ended or does not answer; the end of its log is in the text.
+    Raises in every method: DriverError - the process ended or does not answer; the text has the end of its log.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
@@ -167,12 +167,12 @@ class JavaClientDriver:
         raise JavaError(error["class"], error["text"] or "", error["causes"])
 
     def messages(self, delivery: int) -> Inbox[Received]:
-        """Return the messages of the delivery that was started under this number."""
+        """Return the messages of the delivery that started under this number."""
         with self._lock:
             return self._messages.setdefault(delivery, Inbox("message"))
 
     def events(self, key: SubscriptionKey) -> Inbox[str]:
-        """Return the names of the events of a subscription, as the application's listener gets them."""
+        """Return the names of the events of a subscription, as the application's listener receives them."""
         with self._lock:
             return self._events.setdefault(key, Inbox("subscription event"))
 
@@ -211,7 +211,7 @@ class JavaClientDriver:
     def _end(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(OSError):  # It may have ended already.
+        with contextlib.suppress(OSError):  # The process may have ended already.
             self._process.stdin.close()
         try:
             self._process.wait(_END_S)

@@ -1,4 +1,4 @@
-"""The hubs that the Java client is tried on: ours, and the original as the yardstick."""
+"""The hubs under the Java client: ours, and the original as the yardstick."""
 
 import time
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ _PAUSE_S: Final = 0.1
 
 
 class Hub(Protocol):
-    """A standalone hub that keeps its address and its data when it is ended and started again."""
+    """A standalone hub that keeps its address and its data over restarts."""
 
     @property
     def address(self) -> str:
@@ -27,7 +27,7 @@ class Hub(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Ask it to end, and wait for its end."""
         ...
 
     def start(self) -> object:
@@ -36,7 +36,7 @@ class Hub(Protocol):
 
 
 class OriginalHub:
-    """The original Java hub of this run's servers."""
+    """The original Java hub among the servers of this run."""
 
     _NAME: Final = "java-hedwig"
 
@@ -53,10 +53,10 @@ class OriginalHub:
         self._launcher.stop(self._NAME)
 
     def start(self) -> None:
-        """Start it again, once nothing in ZooKeeper tells of the one before.
+        """Start it again, once ZooKeeper has no node of the one before.
 
-        Requests that find their topic owned by it, at the same address, may stay without answer for ever, and in simple
-        mode the Java client waits for ever.
+        If a topic still belongs to the one before, at the same address, the hub may never answer requests for it. In
+        simple mode the Java client would then wait for ever.
         """
         zookeeper = KazooClient(self._launcher.address("zookeeper"))
         zookeeper.start(timeout=_EXPIRY_S)

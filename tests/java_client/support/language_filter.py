@@ -15,5 +15,5 @@ class LanguageFilter:
         self._wanted = preferences.options["lang"]
 
     def accepts(self, message: Message) -> bool:
-        """Tell whether to deliver `message`."""
+        """Return whether to deliver `message`."""
         return message.properties.get("lang") == self._wanted

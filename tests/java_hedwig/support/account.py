@@ -1,4 +1,4 @@
-"""What was published, and what each subscription has consumed, whichever hubs served it and whichever library asked."""
+"""The account of published messages and consumed positions, whichever hubs and client libraries took part."""
 
 from contextlib import ExitStack
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 30.0
 
 
 class Attached(Protocol):
-    """An open subscription, in which nothing is consumed until that is said."""
+    """An open subscription, which consumes nothing until told to."""
 
     def take(self, count: int) -> list[tuple[int, bytes]]:
         """Return id and body of the next messages."""
@@ -35,25 +35,25 @@ class Side(Protocol):
         ...
 
     def subscribe(self, topic: Topic, subscriber: SubscriberId, wanted: SubscriptionPreferences) -> None:
-        """Make a subscription that does not exist, and leave it closed."""
+        """Create a new subscription, and leave it closed."""
         ...
 
     def attach(self, topic: Topic, subscriber: SubscriberId) -> Attached:
-        """Open a subscription that exists."""
+        """Open an existing subscription."""
         ...
 
     def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None: ...
 
 
 class Account:
-    """The messages of every topic, and how far each subscription is."""
+    """The messages of every topic, and the position of each subscription."""
 
     def __init__(self) -> None:
         self.published: dict[Topic, list[bytes]] = {}
         self.consumed: dict[tuple[Topic, SubscriberId], int] = {}
 
     def publish(self, side: Side, topic: Topic, count: int) -> None:
-        """Publish so many messages; fail unless each gets the id that follows."""
+        """Publish N messages; fail unless each gets the next id."""
         bodies = self.published.setdefault(topic, [])
         for _ in range(count):
             bodies.append(b"%d of %s" % (len(bodies) + 1, topic))
@@ -66,7 +66,7 @@ class Account:
         subscriber: SubscriberId,
         wanted: SubscriptionPreferences | None = None,
     ) -> None:
-        """Make a subscription, which begins after what is published by now."""
+        """Create a subscription that begins after all messages published so far."""
         side.subscribe(topic, subscriber, wanted or SubscriptionPreferences())
         self.consumed[topic, subscriber] = len(self.published.setdefault(topic, []))
 
@@ -76,7 +76,7 @@ class Account:
         del self.consumed[topic, subscriber]
 
     def consume(self, side: Side, topic: Topic, subscriber: SubscriberId, up_to: int) -> None:
-        """Receive and consume messages up to that id; fail if they are others than follow what was consumed."""
+        """Receive and consume messages up to that id; fail if they are not the ones after the consumed position."""
         wanted = [pair for pair in self.left(topic, subscriber) if pair[0] <= up_to]
         attached = side.attach(topic, subscriber)
         assert attached.take(len(wanted)) == wanted, (topic, subscriber)
@@ -85,10 +85,10 @@ class Account:
         self.consumed[topic, subscriber] = up_to
 
     def check_all(self, side: Side, more: int) -> None:
-        """Fail unless each subscription gets all that it has not consumed, once and in order, and what follows then.
+        """Fail unless each subscription gets its unconsumed messages and the next ones, once and in order.
 
-        Once all have what was left, so many messages are published to each topic; they come next, which proves that
-        nothing else does. None is consumed.
+        After the unconsumed messages, N more are published to each topic. Each subscription gets them next, which
+        proves that nothing else arrives. Nothing is consumed.
         """
         with ExitStack() as stack:
             opened: dict[tuple[Topic, SubscriberId], Attached] = {}
@@ -105,14 +105,14 @@ class Account:
                 assert attached.take(more) == new, (topic, subscriber)
 
     def left(self, topic: Topic, subscriber: SubscriberId) -> list[tuple[int, bytes]]:
-        """Return id and body of what a subscription has not consumed."""
+        """Return id and body of the messages that a subscription has not consumed."""
         return [*enumerate(self.published[topic], start=1)][self.consumed[topic, subscriber] :]
 
 
 class JavaSide:
-    """A client of the original library, of a hub of `stack`.
+    """A client of the original library, for a hub of `stack`.
 
-    The client is to allow as many messages that nothing was done with as there are.
+    The client must allow as many unacknowledged messages as there are.
     """
 
     def __init__(self, client: JavaClient, stack: JavaStack) -> None:
@@ -152,7 +152,7 @@ class _AttachedJava:
         return [(message.local, message.body) for message in self._opened.take(count)]
 
     def consume(self, up_to: int) -> None:
-        """Consume, and wait until the hub has stored it: it answers no consume, and the next attach may be faster."""
+        """Consume, and wait until the hub has stored it: the hub answers no consume, so an attach could overtake it."""
         self._opened.consume(up_to)
         with self._stack.znodes() as raw:
             eventually(

@@ -1,4 +1,4 @@
-"""Names that the original cannot store, or would mistake for something else; we keep them in escaped components."""
+"""Names that the original cannot store, or would take for something else; our code escapes their components."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the original wrote, as it lies in ZooKeeper, beside what it was asked to write: one checked-in JSON file."""
+"""The nodes that the original wrote, and the records that it was asked to write, in one checked-in JSON file."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ FIXTURE_PATH: Final = Path(__file__).with_name("java-hedwig-4.3.2.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecords:
-    """The records of one topic, and what the original's console said about it when they were dumped."""
+    """The records of one topic, and the output of the original's console about it at the time of the dump."""
 
     owner: HubInfo | None
     ranges: LedgerRanges | None
@@ -37,7 +37,7 @@ class TopicRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One dump: the nodes below /hedwig/standalone, and the records that they must come to."""
+    """One dump: the nodes below /hedwig/standalone, and the records that they must give."""
 
     name: str
     nodes: tuple[Znode, ...]
@@ -45,7 +45,7 @@ class Stage:
 
 
 def write_fixture(header: Mapping[str, Any], stages: list[Stage]) -> None:
-    """Write the file: a node or a record a line, so that a difference can be read."""
+    """Write the file, one node or record a line, so that people can read a difference."""
     lines = ["{", ' "header": ' + json.dumps(header, ensure_ascii=False, indent=2) + ",", ' "stages": [']
     for stage in stages:
         topics = [

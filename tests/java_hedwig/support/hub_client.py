@@ -1,4 +1,4 @@
-"""A raw client of a hub: one frame out, one frame in, nothing remembered, so that a test sees what was really sent."""
+"""A raw client of a hub: one frame out, one frame in, no state, so that a test sees the real frames."""
 
 import socket
 import struct
@@ -25,7 +25,7 @@ class RefusedByHubError(Exception):
 
 
 class HubClient:
-    """One connection. Deliveries that arrive before an answer are kept for `deliveries`.
+    """One connection. It keeps deliveries that arrive before an answer for `deliveries`.
 
     Raises in every method: RefusedByHubError; OSError - no answer within `timeout_s`, or the connection ended.
     """
@@ -35,7 +35,7 @@ class HubClient:
         self._timeout_s = timeout_s
         self._txn = 0
         self.should_claim = True
-        """Whether requests say that they come from a hub that named this one."""
+        """Whether requests say that another hub redirected the client to this one."""
         self._pushed: list[pb.PubSubResponse] = []
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class HubClient:
         self._socket.close()
 
     def publish(self, topic: bytes, body: bytes, remote: Mapping[bytes, int] | None = None) -> int:
-        """Publish, with ids of other regions as a hub of one does, and return the local id that the hub gave."""
+        """Publish, with ids of other regions as a hub of a region does; return the local id that the hub gave."""
         request = self._request(pb.PUBLISH, topic)
         request.publishRequest.msg.body = body
         if remote:
@@ -62,9 +62,9 @@ class HubClient:
         mode: pb.SubscribeRequest.CreateOrAttach = pb.SubscribeRequest.CREATE_OR_ATTACH,
         bound: int | None = None,
     ) -> pb.SubscriptionPreferences:
-        """Subscribe on this connection, and return the preferences that hold from now on.
+        """Subscribe on this connection, and return the preferences that are in force from now on.
 
-        `bound` is a message bound where release 4.1 expects it, which knows no preferences.
+        `bound` is a message bound in the field of release 4.1, which knows no preferences.
         """
         request = self._request(pb.SUBSCRIBE, topic)
         request.subscribeRequest.subscriberId = subscriber
@@ -93,7 +93,7 @@ class HubClient:
         self._send(request)
 
     def close_subscription(self, topic: bytes, subscriber: bytes) -> None:
-        """End the delivery and keep the subscription."""
+        """End the delivery, and keep the subscription."""
         request = self._request(pb.CLOSESUBSCRIPTION, topic)
         request.closeSubscriptionRequest.subscriberId = subscriber
         self._call(request)
@@ -112,7 +112,7 @@ class HubClient:
             self._send(request)
 
     def published(self, count: int) -> list[int]:
-        """Return the ids in the next `count` answers, fewer if the connection ends; those that refuse have none."""
+        """Return the ids in the next `count` answers, fewer if the connection ends. Refusals give no id."""
         deadline = time.monotonic() + self._timeout_s
         found = []
         for _ in range(count):
@@ -168,7 +168,7 @@ def preferences(
     message_filter: str | None = None,
     window: int | None = None,
 ) -> pb.SubscriptionPreferences:
-    """Return preferences as they travel."""
+    """Return preferences in their wire form."""
     wanted = pb.SubscriptionPreferences(messageBound=bound, messageFilter=message_filter, messageWindowSize=window)
     for name, value in (options or {}).items():
         wanted.options.entries.add(key=name, value=value)

@@ -23,7 +23,7 @@ _TOLD = ("bookkeeper-server", "hedwig-client", "hedwig-protocol", "hedwig-server
 
 
 def main() -> None:
-    """Start the servers, let them work, dump what they wrote, and end them."""
+    """Start the servers, let them work, dump the nodes that they wrote, and end them."""
     with tempfile.TemporaryDirectory(prefix="java-hedwig-") as scratch, JavaStack(Path(scratch, "s"), print) as stack:
         stages = play(stack)
         header = {

@@ -1,7 +1,7 @@
-"""What the original is asked to do before its metadata is dumped, and what must come of it.
+"""The requests to the original before its metadata is dumped, and the records that must result.
 
-The expected records are made here from what was asked, from the ids that the hub answered, and, for the ids of ledgers,
-from what the original's own console reads: never with code that reads metadata for us.
+The expected records are made from the requests and from the ids that the hub answered. Ledger ids come from the
+original's own console. Our code that reads metadata is never used.
 """
 
 import re
@@ -41,7 +41,7 @@ _LEDGER_LINE: Final = re.compile(r"Ledger (\d+) \[")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subscription:
-    """Subscribe after `after` messages, consume up to `consumed`, and unsubscribe at last if `ended`."""
+    """Subscribe after `after` messages, consume up to `consumed`, and finally unsubscribe if `ended`."""
 
     name: str
     after: int = 0
@@ -52,10 +52,10 @@ class _Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What happens to a topic: so many messages before the hub is killed and so many after.
+    """The plan of a topic: `before` messages before the hub is killed, `after` messages after that.
 
-    The numbers are never a multiple of the entries of a ledger, after which the hub rolls it when it gets round to it.
-    With `remote`, every message and every consume carries that id of another region.
+    The numbers are never a multiple of the entries of a ledger: after such a multiple the hub rolls the ledger at some
+    later time. If `remote` is given, every message and every consume carries that id of another region.
     """
 
     topic: str
@@ -108,7 +108,7 @@ _PLANS: Final = (
 
 
 def play(stack: JavaStack) -> list[Stage]:
-    """Run through both ways in which the original keeps owner records, with a crash and a takeover in each."""
+    """Play both ways in which the original keeps owner records, with a crash and a takeover in each."""
     stack.start_stores()
     return [_ephemeral_owners(stack), _persistent_owners(stack)]
 
@@ -125,7 +125,8 @@ def _ephemeral_owners(stack: JavaStack) -> Stage:
     for plan in _PLANS:
         _publish(stack, plan, plan.before, plan.after)
     with stack.znodes() as client:
-        # Those that its session still holds: a hub asked for a topic removes them at once.
+        # The session of the killed hub still holds these. A hub that gets a request for such a topic removes them at
+        # once.
         left = [plan for plan in _PLANS if not plan.after]
         eventually("the owner records of the killed hub are gone", lambda: _no_owners(client, left))
         hub = stack.hub_info(client)
@@ -143,7 +144,7 @@ def _persistent_owners(stack: JavaStack) -> Stage:
     with stack.znodes() as client:
         stack.start_hub(cas_owners=True)
         _carry_out(stack, _STOPPED)
-        # An orderly end leaves owner records of this kind behind, as a crash does.
+        # An orderly end leaves owner records of this kind behind, like a crash.
         owners[_STOPPED.topic] = stack.hub_info(client)
         stack.stop_hub()
         stack.start_hub(cas_owners=True)
@@ -198,7 +199,7 @@ def _as_sent(wanted: SubscriptionPreferences) -> pb.SubscriptionPreferences:
 
 
 def _pointer_stored(client: KazooClient, plan: _Plan, one: _Subscription) -> bool:
-    """Look at the raw record, as a consume is answered by nobody."""
+    """Look at the raw record, because the hub does not answer a consume."""
     path = f"{REGION_PATH}/topics/{plan.topic}/subscribers/{one.name}"
     if one.ended:
         return client.exists(path) is None
@@ -227,7 +228,7 @@ def _dump(stack: JavaStack, name: str, plans: Sequence[_Plan], owners: dict[str,
 
 
 def _ranges(plan: _Plan, ledgers: Sequence[int]) -> LedgerRanges:
-    """Return the ranges: a new one after every so many messages, and one after a takeover unless the last was empty."""
+    """Return the ranges: a new one after every _PER_LEDGER messages, one after a takeover unless the last was empty."""
     last = plan.before + plan.after
     starts = [*range(1, plan.before + 1, _PER_LEDGER)] or [1]
     if plan.after and plan.before:

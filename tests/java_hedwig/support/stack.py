@@ -27,12 +27,12 @@ REGION_PATH: Final = "/hedwig/standalone"
 
 HUB_PROPERTIES: Final = {
     "max_entries_per_ledger": "4",
-    # Every consume is stored at once,
+    # The hub stores every consume at once,
     "consume_interval": "1",
-    # and no closed ledger is collected while we look.
+    # and collects no closed ledger during the test.
     "messages_consumed_thread_run_interval": "3600000",
 }
-"""What differs from the hub's defaults."""
+"""The settings that differ from the hub's defaults."""
 
 _HUB: Final = "java-hedwig"
 _TLS_PORT: Final = 9876  # The hub's default, which it announces even without a TLS listener.
@@ -42,7 +42,7 @@ _LOG_LINE: Final = re.compile(r"\d{4}-\d\d-\d\d .*")
 
 
 class JavaStack:
-    """The servers of one directory, which `with` ends and removes."""
+    """The servers of one directory; `with` ends them and removes it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class JavaStack:
         bookies: int = 1,
         properties: Mapping[str, str] = HUB_PROPERTIES,
     ) -> None:
-        """Start nothing yet. `properties` are what differs from the hub's defaults."""
+        """Start nothing yet. `properties` differ from the hub's defaults."""
         self.servers = DevServers(directory, progress=progress, **UNSYNCED)
         self._progress = progress
         self._directory = directory
@@ -75,7 +75,7 @@ class JavaStack:
         """Start the hub, for the first time or again, and wait until it answers.
 
         With `cas_owners` it keeps owner records by compare-and-set in persistent nodes, else in ephemeral ones.
-        `changes` are properties for this run of it only, each one of those given for all.
+        `changes` are properties for this run only. Each must be one of those given for all runs.
         """
         properties = {**self._properties, **(changes or {}), _CAS_OWNERS: str(cas_owners).lower()}
         launcher = DevServers(self._directory, progress=self._progress, hub_properties=properties)
@@ -89,7 +89,7 @@ class JavaStack:
         self.servers.stop(_HUB)
 
     def kill_hub(self) -> None:
-        """End the hub as a crash does: its session and what that holds outlive it for some seconds."""
+        """End the hub as a crash does: its session, with its nodes, outlives it by some seconds."""
         self.servers.kill(_HUB)
 
     def pause_hub(self) -> None:
@@ -97,12 +97,12 @@ class JavaStack:
         self.servers.pause(_HUB)
 
     def resume_hub(self) -> None:
-        """Let the paused hub go on."""
+        """Resume the paused hub."""
         self.servers.resume(_HUB)
 
     @property
     def hub_state(self) -> ServerState:
-        """Say what the hub is doing."""
+        """Return what the hub is doing."""
         return next(server.state for server in self.servers.status() if server.name == _HUB)
 
     def hub_log(self) -> str:
@@ -163,7 +163,7 @@ class JavaStack:
                 capture_output=True,
                 check=True,
                 timeout=_DEADLINE_S,
-                # By the locale, Java decides how its arguments are encoded.
+                # Java encodes its arguments by the locale.
                 env=os.environ | {"LC_ALL": "C.UTF-8"},
             )
         finally:
@@ -174,7 +174,7 @@ class JavaStack:
 
 
 def eventually(what: str, look: Callable[[], T | None]) -> T:
-    """Return the first thing that `look` finds which is neither None nor False; fail after half a minute without."""
+    """Return the first result of `look` that is neither None nor False; fail after half a minute without one."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         found = look()

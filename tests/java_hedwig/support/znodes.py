@@ -1,4 +1,4 @@
-"""A tree of znodes as a value: read from one ZooKeeper, made again in another."""
+"""A tree of znodes as a value: read from one ZooKeeper, created again in another."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Znode", "make_tree", "read_tree"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
-    """One node; `path` starts at the root of the tree, which itself is the empty path."""
+    """One node. `path` starts at the root of the tree, whose own path is empty."""
 
     path: str
     data: bytes
@@ -20,7 +20,7 @@ class Znode:
 
 
 def read_tree(client: KazooClient, root: str) -> Iterator[Znode]:
-    """Iterate over `root` and everything below, parents first, neighbours by name."""
+    """Yield `root` and everything below, parents first, siblings by name."""
     yield from _read(client, root, "")
 
 
@@ -32,7 +32,7 @@ def _read(client: KazooClient, root: str, path: str) -> Iterator[Znode]:
 
 
 def make_tree(client: KazooClient, root: str, nodes: Iterable[Znode]) -> None:
-    """Make the nodes under `root`, with data versions and kinds; ephemeral ones live as long as `client`."""
+    """Create the nodes under `root`, with data versions and kinds; ephemeral ones live as long as `client`."""
     for node in nodes:
         path = root + node.path
         client.create(path, node.data, ephemeral=node.ephemeral, makepath=not node.path)

@@ -1,1 +1,1 @@
-"""One deployment of a hub of ours and an original one: the same ZooKeeper, the same bookies, the same topics."""
+"""One deployment of our hub and an original one: the same ZooKeeper, the same bookies, the same topics."""

@@ -15,14 +15,14 @@ from tests.java_hedwig.together.support.members import Member
 __all__ = ["ConnectJava"]
 
 ConnectJava: TypeAlias = Callable[[Member], JavaClient]
-"""Opens a client of the original library whose default hub is the one given."""
+"""Opens a client of the original library with the given default hub."""
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The deployment, for as long as the run lasts."""
+    """The deployment, for the whole test run."""
     with Deployment(tmp_path_factory.mktemp("together")) as deployment:
         yield deployment
 
@@ -43,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDrive
 
 @pytest.fixture
 def connect_java(driver: JavaClientDriver) -> Iterator[ConnectJava]:
-    """Open clients, which are closed when the test ends."""
+    """Open clients; they are closed when the test ends."""
     with contextlib.ExitStack() as stack:
 
         def opened(member: Member) -> JavaClient:

@@ -1,4 +1,4 @@
-"""Prove that a hub of the original with ephemeral owner nodes is met with an error that says what to do."""
+"""Prove that our hub reports an original hub with ephemeral owner nodes by an error that says what to do."""
 
 import pytest
 
@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="module")
 def ephemeral(running: Deployment) -> Deployment:
-    """The deployment, whose original hub runs as it does by default."""
+    """The deployment, with the original hub in its default mode."""
     running.stop_both()
     running.ours.start()
     running.original.start(cas_owners=False)
@@ -49,13 +49,13 @@ def test_first_topic_met_is_refused_in_one_clear_line_and_not_taken_over(
                 before.ephemeralOwner,
             )
             assert there.publish(name, b"m2") == 2
-    # Said in the log at the first topic that is met, and not at each.
+    # The log has the error once, for the first such topic.
     (line,) = _errors(ephemeral)
     assert "metadata_manager_based_topic_manager_enabled=true" in line
 
 
 def test_topic_stays_refused_while_the_node_of_a_dead_hub_is_there(ephemeral: Deployment, topic: bytes) -> None:
-    """Its session goes on for a while; then the node is gone, and the topic with its messages is anybody's."""
+    """The session of the dead hub lasts for a while. After that the node is gone, and any hub may own the topic."""
     with HubClient(ephemeral.original.port) as there:
         there.subscribe(topic, b"reader")
         assert there.publish(topic, b"m1") == 1

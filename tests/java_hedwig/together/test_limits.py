@@ -1,4 +1,4 @@
-"""Prove what hubs of both kinds cannot do together (docs/reference/java-compatibility.md), and what happens then."""
+"""Prove the limits of hubs of both kinds together (docs/reference/java-compatibility.md), and what happens there."""
 
 import asyncio
 from typing import Final
@@ -19,7 +19,7 @@ S: Final = SubscriberId(b"late")
 def test_topic_that_the_original_cannot_store_stays_with_the_hub_of_ours_that_is_asked(
     deployment: Deployment, topic: bytes
 ) -> None:
-    """However much more that hub has to do: the original would look for it elsewhere, or not at all."""
+    """This holds however loaded our hub is: the original would look for the topic elsewhere, or not at all."""
     with HubClient(deployment.ours.port) as client:
         client.should_claim = False
         for number in range(5):
@@ -30,7 +30,7 @@ def test_topic_that_the_original_cannot_store_stays_with_the_hub_of_ours_that_is
 def test_subscription_made_behind_the_back_of_the_original_cannot_be_opened_until_the_topic_moves(
     deployment: Deployment, topic: bytes
 ) -> None:
-    """It reads them once. So may a deposed hub of ours have made one late, which nobody was told of."""
+    """The original reads subscriptions once. A deposed hub of ours may have created one late in the same way."""
     deployment.give(topic, deployment.original)
     with HubClient(deployment.original.port) as client:
         assert client.publish(topic, b"m1") == 1
@@ -45,7 +45,7 @@ def test_subscription_made_behind_the_back_of_the_original_cannot_be_opened_unti
 
 
 def test_subscriber_id_with_a_slash_is_another_one_to_the_original(deployment: Deployment, topic: bytes) -> None:
-    """Made there, it is not found here; the topic's other subscriptions and messages are."""
+    """Our hub does not find a subscription made there, but finds the topic's other subscriptions and messages."""
     deployment.give(topic, deployment.original)
     with HubClient(deployment.original.port) as client:
         client.subscribe(topic, b"plain")

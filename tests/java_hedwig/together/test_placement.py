@@ -1,4 +1,4 @@
-"""Prove that each hub counts the topics of the other when it places topics, and that they come to rest."""
+"""Prove that each hub counts the topics of the other when it places topics, and that the topics settle."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 MANY: Final = 30
 OUR_INTERVAL_S: Final = 6
-"""Longer than the loads are old that ours sees, which is five seconds."""
+"""Longer than the age of the loads that our hub sees, which is up to five seconds."""
 THEIR_INTERVAL_S: Final = 3
 QUIET_S: Final = 2 * OUR_INTERVAL_S + 1
 PATIENCE_S: Final = 90.0
@@ -39,7 +39,7 @@ def test_loads_are_announced_as_the_other_reads_them(deployment: Deployment, top
     for member in deployment.members:
         for name in names(topic + member.name.encode(), 5):
             deployment.give(name, member)
-    # The original announces its load while it acquires a topic, and counts that one with the next.
+    # The original announces its load while it acquires a topic, and counts that topic the next time.
     wanted = [before["ours"] + 5, before["original"] + 4]
     found: list[int] = []
 
@@ -55,7 +55,7 @@ def test_loads_are_announced_as_the_other_reads_them(deployment: Deployment, top
 
 
 def test_hub_with_more_topics_sends_new_ones_to_the_other(deployment: Deployment, topic: bytes) -> None:
-    """The original sends all of them to whoever has least; ours most of them, by weight and chance."""
+    """The original sends all of them to the least loaded hub; ours sends most of them, by weight and chance."""
     for asked in deployment.members:
         name, other = topic + asked.name.encode(), deployment.other(asked)
         loads = deployment.loads()
@@ -80,7 +80,7 @@ def _has_load(deployment: Deployment, member: Member, least: int) -> bool:
 
 
 def _redirect(client: HubClient, topic: bytes) -> str | None:
-    """Ask for a topic; return whom a hub names that does not take it."""
+    """Send a request for a topic; return the hub that a refusing hub names."""
     try:
         client.publish(topic, b"m")
     except RefusedByHubError as refused:
@@ -92,7 +92,7 @@ def _redirect(client: HubClient, topic: bytes) -> str | None:
 
 @pytest.fixture
 def rebalancing(deployment: Deployment) -> Deployment:
-    """The deployment, with hubs that own nothing and look every few seconds whether they own too much."""
+    """The deployment, with hubs that own nothing, and check every few seconds whether they own too much."""
     deployment.stop_both()
     deployment.ours.start(cluster__rebalance_interval_s=OUR_INTERVAL_S, cluster__rebalance_tolerance=TOLERANCE)
     deployment.original.start(rebalance_interval_sec=THEIR_INTERVAL_S, rebalance_tolerance=TOLERANCE * 100)
@@ -116,7 +116,7 @@ def test_topics_are_shared_out_and_stay_where_they_are(rebalancing: Deployment, 
 def test_topics_of_a_drained_hub_go_to_the_original_and_come_back_afterwards(
     rebalancing: Deployment, topic: bytes
 ) -> None:
-    """A hub that is drained is not taken for one that has less: the original gives nothing up meanwhile."""
+    """A drained hub does not count as less loaded, so the original gives nothing up meanwhile."""
     topics = names(topic)
     for name in topics:
         rebalancing.give(name, rebalancing.ours)
@@ -130,7 +130,7 @@ def test_topics_of_a_drained_hub_go_to_the_original_and_come_back_afterwards(
 
 
 def _settled_loads(deployment: Deployment) -> dict[str, int]:
-    """Return the loads when none has changed for a while: what a hub got last goes out with its next proof of life."""
+    """Return the loads once they are stable: a hub announces its last topic with its next beat."""
     found, since = deployment.loads(), time.monotonic()
     while time.monotonic() < since + OUR_INTERVAL_S:
         time.sleep(0.2)
@@ -146,7 +146,7 @@ def _owned(deployment: Deployment, member: Member, topics: list[bytes]) -> int:
 
 
 def _wait_at_rest(deployment: Deployment, topics: list[bytes]) -> None:
-    """Wait until all topics have owners, and none has moved for several looks of both hubs."""
+    """Wait until all topics have owners, and none has moved during several checks of both hubs."""
     deadline = time.monotonic() + PATIENCE_S
     seen, since = None, 0.0
     while True:
@@ -161,7 +161,7 @@ def _wait_at_rest(deployment: Deployment, topics: list[bytes]) -> None:
 
 @contextmanager
 def _asked_for(deployment: Deployment, topics: list[bytes]) -> Iterator[None]:
-    """Publish to all topics over and over, by turns through each hub; in the end fail unless their ids went on."""
+    """Publish to all topics over and over, through each hub in turn; finally fail unless their ids are continuous."""
     ids: dict[bytes, list[int]] = {name: [] for name in topics}
     stopping = threading.Event()
 

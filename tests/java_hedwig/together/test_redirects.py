@@ -1,4 +1,4 @@
-"""Prove that both hubs send clients to each other, whoever is asked and whichever library asks."""
+"""Prove that both hubs redirect clients to each other, whichever hub and whichever library is used."""
 
 import itertools
 from functools import partial
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 S: Final = SubscriberId(b"s")
 UNOWNED: Final = 24
-"""Enough for hubs that choose by chance to send a client back and forth, if they did."""
+"""Enough topics to find hubs that choose by chance and send a client back and forth."""
 
 
 @pytest.fixture(params=["ours", "original"])
@@ -74,7 +74,7 @@ def test_our_client_and_the_java_client_are_served_through_either_hub(
 def test_unowned_topics_are_served_wherever_a_client_begins(
     deployment: Deployment, connect_java: ConnectJava, topic: bytes
 ) -> None:
-    """Neither library meets a hub that sends it back to where it was: the Java client would give up."""
+    """No hub sends a client of either library back to where it was. The Java client would give up."""
     clients = [connect_java(member) for member in deployment.members]
     served = set()
     for number in range(UNOWNED):
@@ -93,7 +93,7 @@ def test_unowned_topics_are_served_wherever_a_client_begins(
 def test_consume_pointers_and_messages_go_with_a_topic_that_is_released(
     deployment: Deployment, connect_java: ConnectJava, topic: bytes
 ) -> None:
-    """Ours releases it; the other delivers behind the stored pointer what ours has published, and goes on counting."""
+    """Our hub releases it. The other delivers our messages after the stored pointer, and continues the ids."""
     deployment.give(topic, deployment.ours)
     java = connect_java(deployment.original)
     with connect_ours(deployment.ours) as ours:
@@ -119,7 +119,7 @@ def test_consume_pointers_and_messages_go_with_a_topic_that_is_released(
 def test_topic_that_the_original_has_released_is_served_at_once(
     deployment: Deployment, connect_java: ConnectJava, topic: bytes
 ) -> None:
-    """Ours has sent others there a moment ago. But the original, asked now, would choose ours."""
+    """Our hub has just redirected others there. But the original, asked now, would choose our hub."""
     deployment.stop_both()
     deployment.ours.start()
     deployment.original.start(retention_secs=4)
@@ -132,7 +132,7 @@ def test_topic_that_the_original_has_released_is_served_at_once(
     more = itertools.count()
 
     def released() -> bool:
-        # So that it has more to do than ours.
+        # This gives the original more topics than our hub.
         deployment.give(b"%s-%d" % (topic, next(more)), deployment.original)
         return deployment.owner(topic) is None
 

@@ -1,4 +1,4 @@
-"""Prove that ledgers which one hub deleted, as all had consumed them, do not disturb the other."""
+"""Prove that consumed ledgers that one hub deleted do not disturb the other hub."""
 
 from functools import partial
 from typing import Final
@@ -16,7 +16,7 @@ LEDGERS: Final = 3
 
 
 def test_ids_go_on_after_ledgers_that_either_hub_deleted(deployment: Deployment, topic: bytes) -> None:
-    """Ours deletes even the last ledger when it releases the topic, and keeps its range, which holds no message."""
+    """Our hub deletes even the last ledger when it releases the topic, and keeps its range, which holds no message."""
     deployment.give(topic, deployment.ours)
     last = _publish_and_consume(deployment.ours, topic, 0)
     _release(deployment, topic, last)
@@ -30,19 +30,19 @@ def test_ids_go_on_after_ledgers_that_either_hub_deleted(deployment: Deployment,
 
 
 def _release(deployment: Deployment, topic: bytes, last: int) -> None:
-    """Let ours release the topic, all of which up to `last` is consumed."""
+    """Make our hub release the topic, whose messages are consumed up to `last`."""
     deployment.release(topic)
     [emptied] = deployment.ranges(topic).ranges
     assert (emptied.startSeqIdIncluded, emptied.endSeqIdIncluded.localComponent) == (last + 1, last)
 
 
 def _begins_behind(deployment: Deployment, topic: bytes, last: int) -> bool:
-    """Say whether the first ledger of those that were filled behind `last` is gone."""
+    """Return whether the first of the ledgers filled after `last` is gone."""
     return deployment.ranges(topic).ranges[0].startSeqIdIncluded > last + MESSAGES_PER_LEDGER
 
 
 def _has_subscribed(client: HubClient, topic: bytes) -> bool:
-    """Subscribe, and say whether that was done. A hub hears a moment late that another, the topic's owner, has gone."""
+    """Subscribe, and return whether it succeeded. A hub learns a moment late that the owner of the topic is gone."""
     try:
         client.subscribe(topic, S)
     except RefusedByHubError as exc:
@@ -53,7 +53,7 @@ def _has_subscribed(client: HubClient, topic: bytes) -> bool:
 
 
 def _publish_and_consume(owner: Member, topic: bytes, last: int) -> int:
-    """Publish several ledgers full and a bit, and consume all of it; return the last id."""
+    """Publish a bit more than several ledgers take, and consume all of it; return the last id."""
     end = last + LEDGERS * MESSAGES_PER_LEDGER + 2
     wanted = [(number, b"m%d" % number) for number in range(last + 1, end + 1)]
     with HubClient(owner.port) as client:

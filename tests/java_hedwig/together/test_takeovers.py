@@ -1,7 +1,7 @@
-"""Prove that each hub takes topics over from the other, however that ends, and no acknowledged message is lost.
+"""Prove that each hub takes topics over from the other, however that one ends, and loses no acknowledged message.
 
-A topic goes from one to the other and back while it is published to through both, and subscribers listen in the Java
-client. At the end each hub in turn delivers all of it, and its ledgers are those of the original.
+A topic goes from one hub to the other and back while clients publish through both, and subscribers listen in the Java
+client. At the end each hub in turn delivers all of it, and its ledgers are like those of the original.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 FAULTS: Final = ("stop", "kill", "pause")
 MORE: Final = 20
-"""Publishes that are acknowledged before the next thing happens: several ledgers."""
+"""The number of publishes acknowledged before the next step: several ledgers."""
 LATE: Final = 10
 
 
@@ -75,7 +75,7 @@ def _go_round(deployment: Deployment, connect_java: ConnectJava, topics: list[by
         _wait_for(traffics, f"by {owner.name}")
     for listener, traffic in zip(listeners, traffics, strict=True):
         _check_listener(listener, traffic)
-        # Or it would let the topic be taken over while the ledgers are looked at.
+        # An open listener would cause a takeover of the topic while the test looks at the ledgers.
         listener.close()
     for member in (owner, deployment.other(owner)):
         deployment.other(member).stop()
@@ -96,9 +96,9 @@ def _wait_for(traffics: list[Traffic], what: str) -> None:
 def _pause(
     deployment: Deployment, traffics: list[Traffic], owner: Member, readers: Collection[bytes], silent: bytes
 ) -> None:
-    """Freeze `owner` until the other has what it owned, then let it go on: nothing that it does late takes effect.
+    """Freeze `owner` until the other hub has its topics, then resume it: none of its late writes takes effect.
 
-    That goes for topics published to, and for one that never was, which has no ledger if the hub is ours.
+    This holds for published topics, and for an unpublished one, which has no ledger if our hub owns it.
     """
     incarnation = deployment.registered(owner)
     assert incarnation is not None
@@ -117,7 +117,7 @@ def _pause(
         assert now.publish(silent, b"first") == 1
         before = [deployment.ranges(topic).ranges for topic in topics]
         owner.resume()
-        # It refuses them, or it ends.
+        # The hub refuses them, or it ends.
         assert not late.published(LATE * len(topics))
         deployment.wait_over(owner, incarnation)
         assert now.publish(silent, b"second") == 2
@@ -128,7 +128,7 @@ def _pause(
 
 
 def _subscribe(owner: Member, topic: bytes, subscribers: Collection[bytes]) -> None:
-    """Make subscriptions that nobody is attached to."""
+    """Create subscriptions, and leave them closed."""
     with HubClient(owner.port) as client:
         for subscriber in subscribers:
             client.subscribe(topic, subscriber)
@@ -142,7 +142,7 @@ def _read_all(owner: Member, traffic: Traffic, reader: bytes) -> list[tuple[int,
 
 
 def _check_listener(listener: JavaSubscription, traffic: Traffic) -> None:
-    """Fail unless it got everything in order; what it got may come again after a takeover."""
+    """Fail unless it got everything in order; a takeover may repeat messages."""
     found: dict[int, bytes] = {}
     while len(found) < max(traffic.acknowledged):
         [message] = listener.take(1)

@@ -1,4 +1,4 @@
-"""Prove that an export file gives back exactly what was written, and that no damaged, cut or foreign one passes."""
+"""Prove that an export file returns exactly what was written, and that a damaged, cut or foreign file is refused."""
 
 import gzip
 import hashlib
@@ -122,7 +122,7 @@ def test_fields_that_only_a_newer_release_knows_come_back(tmp_path: Path) -> Non
     path = tmp_path / "export"
     path.write_bytes(written(records))
     again = read(path)
-    # Records compare equal whatever unknown fields they have, so these are compared by what they are written as.
+    # Records compare equal whatever unknown fields they have, so compare their encoded form.
     assert [foreign_fields(record.value) for record in again] == [foreign_fields(record.value) for record in records]
     assert written(again) == written(records)
 
@@ -135,7 +135,7 @@ def test_equal_records_make_equal_files() -> None:
     assert written(EXTREMES) == written(EXTREMES)
 
 
-# ----------------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------------------- refused files
 
 MANY: Final = [topic(number, samples.ranges(number)) for number in range(3000)]
 
@@ -155,7 +155,7 @@ def test_no_file_with_a_flipped_bit_passes(tmp_path: Path) -> None:
         position, bit = dice.randrange(len(whole)), 1 << dice.randrange(8)
         _put(path, whole[:position] + bytes([whole[position] ^ bit]) + whole[position + 1 :])
         if position < 10 and verified(path) == expected:
-            continue  # Some bits of the gzip header mean nothing, such as the name of the system.
+            continue  # Some bits of the gzip header have no meaning for the content, such as the name of the system.
         with pytest.raises(ExportFileError, match="export"):
             verify(path)
 

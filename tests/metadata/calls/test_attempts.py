@@ -1,4 +1,4 @@
-"""A compare-and-set is carried to a known outcome, or its uncertainty is said."""
+"""Prove that a compare-and-set ends with a known outcome, or with an error that reports the outcome as unknown."""
 
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -13,7 +13,7 @@ from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 
 class FakeClock:
-    """A clock that stands still but for sleeping."""
+    """A clock that moves only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -32,7 +32,7 @@ Answer = Refusal[str] | None | Exception
 
 
 def scripted(answers: list[Answer]) -> Callable[[Deadline], Awaitable[Refusal[str] | None]]:
-    """Return an attempt that gives these answers one after another, the last one for ever."""
+    """Return an attempt that gives these answers one after another, and repeats the last one."""
 
     async def attempt(_: Deadline) -> Refusal[str] | None:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]

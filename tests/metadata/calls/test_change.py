@@ -1,4 +1,4 @@
-"""Prove what `change` does when others are faster, when the function has other wishes, and when an answer is lost."""
+"""Prove what `change` does when others write first, the function leaves or deletes the record, or an answer is lost."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ async def store() -> AsyncIterator[MetadataStore]:
 
 @dataclass(slots=True)
 class Watched:
-    """The owner records of a store, with a note of each call; some of the answers to writes are lost on the way."""
+    """The owner records of a store, which count calls and can lose the answers to writes."""
 
     manager: TopicRecords[HubInfo]
     lost: type[MetadataUnavailableError] | None = None
@@ -84,7 +84,7 @@ async def test_what_the_caller_has_seen_saves_the_read(store: MetadataStore) -> 
     assert created is not None
     await change(watched, TOPIC, later, seen=Versioned(HUB, created))
     assert watched.calls == ["write", "write"]
-    # What was seen is outdated, and so is "nothing": the refusal shows what there is.
+    # The record that the caller saw, or its absence, is outdated. The refusal carries the current record.
     await change(watched, TOPIC, later, seen=Versioned(HUB, created))
     await change(watched, TOPIC, later, seen=None)
     assert await epoch(store) == 3
@@ -173,7 +173,7 @@ async def test_what_the_function_raises_ends_it(store: MetadataStore) -> None:
 async def test_an_unknown_outcome_and_none_at_all_end_it(
     store: MetadataStore, lost: type[MetadataUnavailableError]
 ) -> None:
-    """Whoever repeated the first would apply a change twice, or take the work of others for its own."""
+    """A caller that repeated the change could apply it twice, or take another client's write for its own."""
     watched = Watched(store.ownership, lost=lost)
     with pytest.raises(lost) as failed:
         await change(watched, TOPIC, later)

@@ -1,4 +1,4 @@
-"""A formatted namespace of a real HBase, reached through the Thrift2 gateway and beside it."""
+"""A formatted namespace of a real HBase, reached through the Thrift2 gateway and directly."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +14,7 @@ from tests.servers import RunningServers
 
 @dataclass(frozen=True)
 class Namespace:
-    """Where a test's tables are."""
+    """The place of a test's tables."""
 
     name: str
     gateway: str

@@ -1,4 +1,4 @@
-"""Blocks of cells are read as what they are, row by row and as columns; what is unusual is left to the first way."""
+"""Blocks of cells are read row by row and as columns. Unusual blocks are read row by row."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,7 +29,7 @@ def columns_in(block: CellBlock, kind: RecordKind[Any]) -> PackedColumns | None:
 
 
 def held(columns: PackedColumns) -> list[tuple[Any, ...]]:
-    """Return what columns hold, row by row; an absent part is an empty one."""
+    """Return the content of columns, row by row. An absent part is empty."""
     subscribers = columns.subscribers if len(columns.subscribers) else [b""] * len(columns)
     all_of = (columns.topics, subscribers, columns.versions, *columns.parts)
     lists = [column.to_pylist() if isinstance(column, pa.Array) else column for column in all_of]
@@ -37,7 +37,7 @@ def held(columns: PackedColumns) -> list[tuple[Any, ...]]:
 
 
 def expected_of(block: CellBlock, kind: RecordKind[Any]) -> list[tuple[Any, ...]]:
-    """Return the same from a look at each row by itself."""
+    """Return the same content, read row by row."""
     found = []
     for key, (version, *parts) in block.rows(columns_of(kind).all):
         if version is not None and version.startswith(LIVE):
@@ -53,20 +53,20 @@ def test_a_cell_is_its_lengths_its_key_and_its_value() -> None:
     assert block.rows((b"s:d", b"s:v")) == [(b"ab", (None, b"L"))]
 
 
-# Bytes of which keys make something of their own come often.
+# Names often have the bytes that row keys escape.
 _NAMES: Final = st.lists(
     st.sampled_from([b"\x00", b"\x01", b"\xff", b"a", b"L", b"\x00\x01", b"name"]), min_size=1
 ).map(b"".join)
 _VERSIONS: Final = st.sampled_from([STAMP, STAMP, STAMP, GONE, b"", None])
 _PARTS: Final = st.sampled_from([b"", b"x", b"\x00\x01\x00\xff", b"L" * 300, None])
 
-# The gateway's driver leaves receipts, a cell for each write; HBase lets others write what they like.
+# The gateway's driver leaves receipts, one cell for each write. Other programs may write any cells.
 _OTHERS: Final = st.sampled_from([(), (), (b"s:~token", b"o:~1"), (b"p:x",), (b"other:v", b"p:version", b"x:y")])
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[RecordKind[Any], list[Row]]:
-    """Draw a kind and rows of it, each with one cell at least, and some with cells that are not ours."""
+    """Draw a kind and its rows. Each row has at least one cell, and some have cells of other programs."""
     kind = draw(st.sampled_from(_KINDS))
     columns = columns_of(kind)
     names = draw(st.lists(st.tuples(_NAMES, _NAMES), min_size=1, max_size=8, unique=True))

@@ -1,5 +1,7 @@
-"""What tells the changes of an HBase store goes by the times of its servers, which differ, and by tombstones, which are
-swept away: prove that neither loses a change, and that what does not fit into memory is told twice rather than never.
+"""Prove that an HBase store loses no change that it reports by time, and none that it reports by tombstones.
+
+The clocks of servers differ, and the sweep removes tombstones. A change that does not fit into memory is reported twice
+rather than never.
 """
 
 import time
@@ -36,7 +38,7 @@ _DAY_S: Final = 24 * 3600.0
 
 
 class AheadClock(SystemClock):
-    """A clock that is some seconds ahead: what was written now is old to it."""
+    """A clock that is some seconds ahead, so that new cells seem old."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -47,7 +49,7 @@ class AheadClock(SystemClock):
 
 @pytest.fixture(params=["hbase+thrift", "hbase"])
 async def url(request: pytest.FixtureRequest, namespace: Namespace, servers: RunningServers) -> str:
-    """The same formatted namespace by either way."""
+    """Return the URL of the same formatted namespace, for each driver."""
     await format_metadata(namespace.url, OPTIONS)
     servers.address("hbase")
     ways = {"hbase+thrift": namespace.url, "hbase": f"hbase://{servers.address('zookeeper')}/{namespace.name}"}
@@ -83,7 +85,7 @@ async def _begun(store: MetadataStore) -> Changes:
 
 
 def _put(namespace: Namespace, topic: Topic, at_ms: int) -> bytes:
-    """Write a record as a server would whose clock shows `at_ms`; return its row key."""
+    """Write a record as a server whose clock shows `at_ms` would; return its row key."""
     row = topic_key(topic)
     stamp = Stamp.first(SystemClock(), make_token(OPTIONS.random))
     with namespace.happybase() as connection:
@@ -101,7 +103,7 @@ async def test_a_server_whose_clock_is_behind_or_ahead_loses_no_change(
     changes = await _begun(store)
     for number in range(3):
         behind, ahead = Topic(b"behind-%d" % number), Topic(b"ahead-%d" % number)
-        # On this one machine the clock of the begin is that of the put: what is left of the margin is a minute.
+        # On this one machine the begin and the put use the same clock, so a minute of the margin is left.
         _put(namespace, behind, _now_ms() - MARGIN_MS + 60_000)
         _put(namespace, ahead, _now_ms() + MARGIN_MS)
         assert {each.key.topic for each in await changes.take(_ALL)} == {behind, ahead}
@@ -144,7 +146,7 @@ async def test_what_does_not_fit_into_memory_is_told_twice(
 
 
 class _Impatient:
-    """A driver whose scans of more than a few slices of the keys are never answered."""
+    """A driver whose scans over more than `buckets_max` slices of the keys are never answered."""
 
     def __init__(self, driver: HBaseDriver, buckets_max: int) -> None:
         self._driver = driver
@@ -182,7 +184,7 @@ async def test_sweeping_leaves_the_tombstones_that_are_still_to_be_told(
     store: MetadataStore, url: str, namespace: Namespace
 ) -> None:
     async with await open_metadata(url, replace(OPTIONS, clock=AheadClock(7200.0))) as later:
-        # What other tests left is out of the way then.
+        # This removes tombstones of other tests.
         await later.sweep()
         keys = [RecordKey(Topic(b"deleted-%d" % number)) for number in range(2)]
         versions = [await store.ownership.write(key.topic, HUB, NEW) for key in keys]
@@ -230,7 +232,7 @@ async def test_nothing_is_left_behind(store: MetadataStore, namespace: Namespace
         await changes.take(_ALL)
         await changes.end()
         assert not layout.row(b"changes", columns=[b"m:d"])
-        # What waits for writes deletes what nobody ever wrote.
+        # The wait for writes deletes a column that no client ever wrote.
         for table in ("ownership", "persistence", "subscriptions"):
             for _, cells in connection.table(f"{namespace.name}:{table}").scan():
                 assert not [column for column in cells if column.endswith(b":~")]

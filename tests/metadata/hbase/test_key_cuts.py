@@ -1,4 +1,4 @@
-"""Ranges of an HBase table are cut where its regions end, and inside of regions that are too large."""
+"""Ranges of an HBase table are cut at the ends of its regions, and inside regions that are too large."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Row keys are injective, keep a topic's rows together and apart from all others, and can be read back."""
+"""Row keys are injective, keep a topic's rows together and apart from all others, and can be decoded."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ from hedwig.metadata.hbase.keys import (
     topic_key,
 )
 
-# Zero and FF are what the escape is about, so most names have some.
+# The escape concerns zero and FF, so most names have some of them.
 NAMES = st.lists(st.sampled_from([b"\x00", b"\x01", b"\xff", b"a", b"/"]), min_size=1, max_size=6).map(b"".join)
 
 

@@ -1,4 +1,4 @@
-"""A receipt tells a write that the gateway denies from one that was refused, and goes away by itself."""
+"""A receipt shows that a write took effect though the gateway reports it as refused, and is removed by itself."""
 
 import asyncio
 from collections.abc import AsyncIterator

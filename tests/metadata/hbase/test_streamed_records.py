@@ -1,4 +1,4 @@
-"""Of the rows of a stream nothing is passed over in silence but what was deleted."""
+"""Reading a stream skips deleted rows only; it never skips another row silently."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ EVERYTHING: Final = KeyRange(kind=OWNERSHIP.name)
 
 
 class Streaming:
-    """A driver that has nothing but a stream of these blocks; it is the stream, too."""
+    """A driver with nothing but a stream of these blocks. The object is the stream too."""
 
     def __init__(self, blocks: Sequence[CellBlock]) -> None:
         self._blocks = list(blocks)

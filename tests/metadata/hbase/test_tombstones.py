@@ -1,4 +1,4 @@
-"""Deletes leave tombstones, which nobody sees, and which are swept away once no call can still meet them."""
+"""Deletes leave tombstones. Readers never see them, and the sweep removes them once no call can meet them."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ HUB = HubInfo(host="hub-1", port=4080, epoch=1)
 
 
 class LaterClock(SystemClock):
-    """A clock two hours ahead: what was written now is old to it."""
+    """A clock two hours ahead, so that new cells seem old."""
 
     def wall(self) -> float:
         return time.time() + 7200

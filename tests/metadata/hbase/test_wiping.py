@@ -1,4 +1,4 @@
-"""A wipe drops what belongs to topics, mends the layout, and never loses count of a standalone hub's starts."""
+"""A wipe drops the records of topics, repairs the layout, and keeps the count of a standalone hub's starts."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Prove that a damaged record is told in words, and not by the names of msgpack's exceptions."""
+"""Prove that errors describe a damaged record in words, not by the names of msgpack's exceptions."""
 
 import msgpack
 import pytest

@@ -1,4 +1,4 @@
-"""Prove that ranges that do not follow each other are found, and mended only as their ledgers prove them to be."""
+"""Prove that ranges that do not follow each other are found, and repaired only as their ledgers prove."""
 
 import pytest
 
@@ -29,8 +29,8 @@ def faults(record: LedgerRanges) -> list[tuple[RangeFault, int]]:
         ranges((1, 1, None)),
         ranges((1, 1, 5), (2, 6, 9), (3, 10, None)),
         ranges((9, 4, 5), (2, 6, 6)),  # Ids of ledgers need not grow.
-        ranges((1, None, 5), (2, None, 9), (3, 10, None)),  # Records of old have no starts.
-        ranges((1, 6, 5)),  # Consumed and deleted: what comes next is on record.
+        ranges((1, None, 5), (2, None, 9), (3, 10, None)),  # Old records have no starts.
+        ranges((1, 6, 5)),  # Consumed and deleted: the record keeps the next id.
         ranges((1, 6, 5), (2, 6, 9)),
         ranges((1, 1, 5), (2, 6, 5), (3, 6, None)),
     ],
@@ -61,14 +61,14 @@ def test_each_defect_is_found_at_the_ledger_behind_it(
 @pytest.mark.parametrize(
     ("record", "last_entries", "mended"),
     [
-        # An end that is too low, and one that is too high.
+        # An end is too low, or too high.
         (ranges((1, 1, 3), (2, 6, None)), {1: 4}, ranges((1, 1, 5), (2, 6, None))),
         (ranges((1, 1, 9), (2, 6, 9)), {1: 4, 2: 3}, ranges((1, 1, 5), (2, 6, 9))),
-        # One that is missing, as the ledger was closed and nobody wrote that down.
+        # An end is missing: the ledger was closed, but the record does not say so.
         (ranges((1, 1, None), (2, 6, None)), {1: 4}, ranges((1, 1, 5), (2, 6, None))),
-        # One that is there twice, which takes no ledger to see.
+        # A range is there twice. This shows without the ledgers.
         (ranges((1, 1, 5), (1, 1, 5), (2, 6, None)), {}, ranges((1, 1, 5), (2, 6, None))),
-        # An empty one that says nothing.
+        # An empty range is redundant.
         (ranges((1, 1, 5), (2, 6, 8), (3, 6, None)), {2: -1}, ranges((1, 1, 5), (3, 6, None))),
         (ranges((1, 1, 5), (2, 4, 3), (3, 6, None)), {}, ranges((1, 1, 5), (3, 6, None))),
     ],
@@ -83,9 +83,9 @@ def test_what_the_ledgers_prove_is_mended(
 @pytest.mark.parametrize(
     ("record", "last_entries"),
     [
-        (ranges((1, 1, 5), (2, 7, 9)), {1: 4, 2: 2}),  # Message 6 is nowhere.
-        (ranges((1, 1, 5), (2, 5, 9)), {1: 4, 2: 4}),  # Both have message 5.
-        (ranges((1, 1, 3), (2, 6, None)), {}),  # Nobody knows the ledger.
+        (ranges((1, 1, 5), (2, 7, 9)), {1: 4, 2: 2}),  # Message 6 is in no ledger.
+        (ranges((1, 1, 5), (2, 5, 9)), {1: 4, 2: 4}),  # Both ledgers have message 5.
+        (ranges((1, 1, 3), (2, 6, None)), {}),  # The ledger does not exist.
         (ranges((1, 1, 5), (1, 6, 9)), {1: 4}),
     ],
 )
@@ -111,7 +111,7 @@ def test_emptied_ranges_hold_nothing() -> None:
     [
         (ranges((1, 1, 5), (2, 6, 9)), {1}, ranges((2, 6, 9))),
         (ranges((1, 1, 5), (2, 6, 9), (3, 10, None)), {1, 2}, ranges((3, 10, None))),
-        (ranges((1, 1, 5), (2, 6, 9)), {1, 2}, ranges((2, 10, 9))),  # What comes next stays on record.
+        (ranges((1, 1, 5), (2, 6, 9)), {1, 2}, ranges((2, 10, 9))),  # The record keeps the next id.
         (ranges((1, 6, 5), (2, 6, 9), (3, 10, None)), {2}, ranges((3, 10, None))),
         (ranges((1, 1, 5), (2, 6, 9)), {2}, None),
         (ranges((1, 1, 5), (2, 6, None)), {1, 2}, None),

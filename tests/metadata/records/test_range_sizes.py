@@ -1,4 +1,4 @@
-"""The size that ledger ranges take at most, held to what the two encodings make of them."""
+"""Compare the maximum size of ledger ranges with the results of the two encodings."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Stamps never repeat, and tell what became of a write whose answer was lost."""
+"""Stamps never repeat, and decide the outcome of a write whose answer was lost."""
 
 from random import Random
 
@@ -62,7 +62,7 @@ def test_another_write_in_the_place_of_mine_proves_the_refusal() -> None:
     assert judge(mine, other) is Verdict.REFUSED
     assert judge(mine, before) is Verdict.REFUSED
     assert judge(mine, None) is Verdict.REFUSED
-    # Later writes could stand on mine as well as on the other.
+    # Later writes could follow mine as well as the other one.
     assert judge(mine, other.next(token()).next(token())) is Verdict.UNCERTAIN
 
 
@@ -80,7 +80,7 @@ def test_a_record_older_than_my_first_write_was_not_made_by_it() -> None:
 
 @given(st.data())
 def test_no_verdict_contradicts_what_happened(data: st.DataObject) -> None:
-    """Whatever was written after the lost attempt, a verdict that is not UNCERTAIN is the truth."""
+    """Whatever was written after the lost attempt, a verdict other than UNCERTAIN is true."""
     before = Stamp.first(CLOCK, token())
     mine = before.next(token())
     applied = data.draw(st.booleans())

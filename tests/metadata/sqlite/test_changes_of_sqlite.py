@@ -1,4 +1,4 @@
-"""Prove what is SQLite's own in telling changes: triggers in the file, for one reader, that do not stay behind."""
+"""Prove how SQLite reports changes: by triggers in the file, for one reader, which the end of the feed removes."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def test_changes_of_other_processes_are_told(store: MetadataStore, changes
     file = tmp_path / "store.db"
     with closing(sqlite3.connect(file)) as other:
         other.execute("UPDATE persistence SET topic = CAST('renamed' AS BLOB)")
-        # What says what becomes of conflicts must not lose what is kept.
+        # The conflict clause of a statement must not lose the recorded changes.
         other.execute("INSERT OR REPLACE INTO persistence SELECT * FROM persistence")
         other.commit()
     told = {each.key.topic for each in await changes.take(_ALL)}
@@ -56,7 +56,7 @@ async def test_two_who_take_from_each_other_find_out(store: MetadataStore, chang
     await store.persistence.write(NEWS, LedgerRanges(), NEW)
     with pytest.raises(MetadataUnavailableError, match="another migration"):
         await changes.take(_ALL)
-    await changes.end()  # Not his to end.
+    await changes.end()  # The first reader must not end the feed of the second.
     assert len(await second.take(_ALL)) == 1
     await second.end()
     with pytest.raises(MetadataUnavailableError):

@@ -1,4 +1,4 @@
-"""Prove that cuts are chosen fairly along a walk whose length is not known, in steps that are not long."""
+"""Prove that cuts are spread evenly over a walk of unknown length, in short steps."""
 
 import sqlite3
 import threading
@@ -22,7 +22,7 @@ STRIDE_MAX = 20_000
 
 
 def _walked(rows: int, parts: int, rows_min: int) -> tuple[list[int], int]:
-    """Walk over the numbers below `rows`; return those chosen, and the longest stride."""
+    """Walk over the numbers below `rows`; return the chosen ones, and the longest stride."""
     cuts: Cuts[int] = Cuts(parts, rows_min)
     place = longest = 0
     while place + cuts.stride < rows:

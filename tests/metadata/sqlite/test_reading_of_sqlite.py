@@ -1,4 +1,4 @@
-"""Prove that a SQLite file is read where it may not be written, and that what changes meanwhile is not believed."""
+"""Prove that a read-only SQLite file can be read, and that a read fails if the file changes meanwhile."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ from hedwig.metadata.sqlite.reading import ReadOnlyThread
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store that nobody has open."""
+    """Return the path of a store that no process has open."""
     found = tmp_path / "store.db"
     asyncio.run(format_metadata(f"sqlite://{found}"))
     return found
@@ -37,7 +37,7 @@ def test_what_is_changed_while_it_is_read_is_not_believed(path: Path) -> None:
             assert await thread.run("count", _count) == 0
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 _write(other)
-                # That is in the log alone: what is read is as it was.
+                # The new row is in the write-ahead log only, so the read sees the file as it was.
                 assert await thread.run("count", _count) == 0
             with pytest.raises(MetadataUnavailableError, match="begun to write"):
                 await thread.run("count", _count)

@@ -21,7 +21,7 @@ async def main(url: str) -> None:
     async def write_on() -> None:
         for number in numbers:
             version = await store.ownership.write(Topic(b"topic-%d" % number), samples.hub(number), NEW)
-            # In one piece, so that Ctrl-C cannot come between a line and its end.
+            # Write the line and its end in one call, so that Ctrl-C cannot come between them.
             os.write(sys.stdout.fileno(), f"{number} {version}\n".encode())
 
     async with await open_metadata(url) as store, asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What a usual run does through HBase's Thrift gateway."""
+"""The tests that a usual run does through HBase's Thrift gateway."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,9 +11,9 @@ _GATEWAY: Final = "hbase+thrift"
 
 
 def leave_to_long_runs(items: Iterable[pytest.Item]) -> None:
-    """Mark as `full` what a module that names its tests `THROUGH_THE_GATEWAY` does beyond these through the gateway.
+    """Mark as `full` each test of a module through the gateway that `THROUGH_THE_GATEWAY` of the module does not name.
 
-    Keys, tables and servers are the same for both clients of HBase, and a call through the gateway takes longer.
+    Keys, tables and servers are the same for both HBase drivers, and a call through the gateway takes longer.
     """
     for item in items:
         if isinstance(item, pytest.Function) and _GATEWAY in item.nodeid:

@@ -1,4 +1,4 @@
-"""What the tests of layouts ask of a probe beyond the suite: each backend of ours has it."""
+"""The methods that tests of layouts need of a probe beyond the suite. The probe of each of our backends has them."""
 
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ class LayoutProbe(Probe, Protocol):
         """Replace the layout record, as another backend (None: this one) or another release would have written it."""
 
     async def damage_layout(self) -> None:
-        """Replace the layout record by something that nobody can read."""
+        """Replace the layout record by unreadable bytes."""
 
     async def drop_structure(self) -> str:
-        """Take away a thing that `format` makes, but not the layout record; return the name that an error must give."""
+        """Remove a thing that `format` makes, but not the layout record; return the name that an error must give."""

@@ -1,4 +1,4 @@
-"""Our msgpack records as a newer minor format would write them; shared by the probes of SQLite and HBase."""
+"""Our msgpack records as a newer minor format would write them. The probes of SQLite and HBase share them."""
 
 from typing import Any, Final
 

@@ -45,7 +45,7 @@ _FEW_REGIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What places are made of: the servers of the run, and a directory."""
+    """The servers of the run and a directory, from which places are made."""
 
     servers: RunningServers
     directory: Path
@@ -53,7 +53,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class HBasePlace(Place):
-    """A place on HBase. `regions` is into how many each table is split: few, since a run makes many on one server."""
+    """A place on HBase. Each table has `regions` regions: few, since a run makes many tables on one server."""
 
     regions: int = _FEW_REGIONS
 
@@ -63,7 +63,7 @@ class HBasePlace(Place):
 
 @dataclass(frozen=True, slots=True)
 class RoutedPlace(HBasePlace):
-    """A place on an HBase whose region servers, at `server`, clients of `open` reach at `route` if that is given.
+    """A place on an HBase with region servers at `server`. Clients of `open` reach them at `route`, if that is given.
 
     Both are addresses joined by commas, one for each region server.
     """
@@ -80,14 +80,14 @@ class RoutedPlace(HBasePlace):
         return MetadataStore(url, await factory.open(url, chosen), chosen)
 
     async def drop(self) -> None:
-        # Hundreds of HBase regions: for those of all places of a run the servers have not the memory.
+        # The servers do not have the memory for the hundreds of HBase regions of all places of a run.
         if self.regions > _FEW_REGIONS:
             await drop_tables(self.url)
 
 
 def reached_at(servers: str, routes: str) -> Route:
-    """Return how clients find their way when each of some servers is reached at an address of its own."""
-    # A server calls itself by the name of this machine, so only the port tells it from others.
+    """Return the routes of clients that reach each of `servers` at another address, in `routes`."""
+    # All servers use the name of this machine, so only the port distinguishes them.
     ports = [int(address.rpartition(":")[2]) for address in servers.split(",")]
     ways = [(host, int(port)) for host, _, port in (route.rpartition(":") for route in routes.split(","))]
     known = {port: Server(*way) for port, way in zip(ports, ways, strict=True)}
@@ -99,7 +99,7 @@ class BackendRow(Protocol):
 
     @property
     def quick_pairs(self) -> int:
-        """Say of how many quick pairs of a deletion and a creation none may vanish."""
+        """Return the number of quick pairs of a deletion and a creation of which none may vanish."""
 
     @property
     def label(self) -> str:
@@ -107,18 +107,18 @@ class BackendRow(Protocol):
 
     @property
     def places_are_cheap(self) -> bool:
-        """Say whether every test can have a place of its own."""
+        """Return whether every test can have a place of its own."""
 
     @property
     def examples(self) -> int:
-        """Say how many examples a search among sequences of operations may take."""
+        """Return the number of examples that a search among sequences of operations may use."""
 
     @property
     def wrong_urls(self) -> tuple[str, ...]:
         """Name URLs that can never work."""
 
     def place(self, surroundings: Surroundings) -> Place:
-        """Choose a place for one store, and lay nothing out there."""
+        """Choose a place for one store, and create nothing there."""
 
     def url_at(self, host: str, port: int) -> str | None:
         """Return a URL with another server's address; None if the backend needs no server."""
@@ -164,7 +164,7 @@ class _SqliteMemory:
 
 @dataclass(frozen=True, slots=True)
 class _ModelPlace(Place):
-    """A place in the model of a store that the simulation uses."""
+    """A place in the model of a store, which the simulation uses."""
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         tables = open_tables()
@@ -173,7 +173,7 @@ class _ModelPlace(Place):
 
 @dataclass(frozen=True, slots=True)
 class _Model(_SqliteMemory):
-    """The model, as long as nothing is lost on the way to it."""
+    """The model, without losses on the way to it."""
 
     label: str = "model"
     wrong_urls: tuple[str, ...] = ()
@@ -280,7 +280,7 @@ class _HBaseNative:
 
 @dataclass(frozen=True, slots=True)
 class _HBaseOnThree(_HBaseNative):
-    """The same on three region servers, with tables of many HBase regions."""
+    """The native driver on three region servers, with tables of many HBase regions."""
 
     label: str = "hbase-on-three"
     wrong_urls: tuple[str, ...] = ()
@@ -291,7 +291,7 @@ class _HBaseOnThree(_HBaseNative):
 
 
 def servers_of(row: BackendRow, servers: RunningServers) -> RunningServers:
-    """Return those servers of a run that a backend's places are on."""
+    """Return the servers of a run on which a backend's places are."""
     return servers.on_three if isinstance(row, _HBaseOnThree) else servers
 
 
@@ -301,14 +301,14 @@ def as_parameters(rows: Iterable[BackendRow]) -> list[object]:
 
 
 def marks_of(row: BackendRow) -> list[pytest.MarkDecorator]:
-    """Return the marks of tests over a backend: one that differs from another in size only is for long runs."""
+    """Return the marks of tests over a backend. A backend that differs from another only in size is for long runs."""
     return [pytest.mark.full] if isinstance(row, _HBaseOnThree) else []
 
 
 BACKENDS: Final[tuple[BackendRow, ...]] = (
     _SqliteFile(),
     _SqliteMemory(),
-    # Gathering stands in front of any backend alike, so it is held to the suite in front of the cheapest.
+    # Gathering works the same in front of any backend, so the suite runs with it in front of the cheapest one.
     _SqliteMemory(label="gathering", examples=30, gather=True),
     _Model(),
     _ZooKeeper(),

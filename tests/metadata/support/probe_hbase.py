@@ -1,4 +1,4 @@
-"""The probe of HBase: happybase, which speaks Thrift1 and so shares no code with any driver of ours."""
+"""The probe of HBase: happybase, which speaks Thrift1 and so shares no code with our drivers."""
 
 import asyncio
 import hashlib
@@ -30,7 +30,7 @@ _DATA: Final = {
 
 
 class HBaseProbe:
-    """A Probe of the tables of one namespace, with a connection for each question: the gateway closes idle ones."""
+    """A Probe of the tables of one namespace. Each request has a new connection, since the gateway closes idle ones."""
 
     def __init__(self, address: str, namespace: str) -> None:
         self._address = address

@@ -30,7 +30,7 @@ def run_in_file(path: str) -> Execute:
 
 
 def run_in_memory(store: MetadataStore) -> Execute:
-    """Return a function that executes one statement on the only connection there is, past everything built on it."""
+    """Return a function that executes one statement on the store's only connection, below all layers of the store."""
     thread = store._backend.writer  # type: ignore[attr-defined]
 
     async def execute(statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:

@@ -126,7 +126,7 @@ class ZooKeeperProbe:
         await self._ask(lambda client: client.set(self._path(kind, key), data))
 
     async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
-        # The original's record has no place for a minor format: what one adds is a field more.
+        # The original's record has no field for a minor format, so a newer one adds a field.
         newer = f"newerMinor: {minor}\n" if minor else ""
         text = f'managerImpl: "{kind or _MANAGER}"\nmanagerVersion: {major}\n{newer}'
         await self._ask(lambda client: client.set(f"{self._root}/managers/METADATA/LAYOUT", text.encode()))
@@ -194,14 +194,14 @@ def _newer_fields(message: Message) -> list[Any]:
 
 
 def _legal(text: str) -> bool:
-    """Say whether ZooKeeper takes it: no control characters, none for private use, none beyond 16 bits."""
+    """Return whether ZooKeeper accepts it: no control or private-use characters, none beyond 16 bits."""
     return not any(
         code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0 for code in map(ord, text)
     )
 
 
 def _components(name: bytes) -> list[str] | None:
-    """Return the components of a name that is stored as it is, else None."""
+    """Return the components of a name that is stored unescaped, else None."""
     try:
         text = name.decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""A backend as somebody else might write it, and its probe. Its test copies both out of the tree."""
+"""A backend as a third party might write it, and its probe. Its test copies both out of the tree."""

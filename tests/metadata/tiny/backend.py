@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(slots=True)
 class Data:
-    """What one URL holds."""
+    """The content of one URL."""
 
     layout: Layout | None = None
     rows: dict[str, dict[RecordKey, Row]] = field(default_factory=lambda: {kind.name: {} for kind in KINDS})
@@ -65,17 +65,17 @@ _stores: dict[str, Data] = {}
 
 
 def data_at(url: str) -> Data:
-    """Return what is at `url`, and make it."""
+    """Return the content of `url`; create it if there is none."""
     return _stores.setdefault(url, Data())
 
 
 def place_of(key: RecordKey) -> tuple[bytes, bytes]:
-    """Return the place of a record in the order of its table."""
+    """Return the position of a record in the order of its table."""
     return key.topic, key.subscriber or b""
 
 
 class TinyTable(Generic[R]):
-    """The records of one kind. Nothing is awaited between a look at a row and its change, so that is one step."""
+    """The records of one kind. The code awaits nothing between reading a row and changing it, so this is one step."""
 
     def __init__(self, backend: "TinyBackend", kind: RecordKind[R]) -> None:
         self._backend = backend
@@ -95,7 +95,7 @@ class TinyTable(Generic[R]):
         return outcome_of(lambda: self._versioned(key, row))
 
     def _checked(self, key: RecordKey, version: Version) -> Row | None:
-        """Return the row that may be changed; None: it may be made."""
+        """Return the row that may be changed; None if the caller may create it."""
         row = self._rows.get(key)
         if row is None:
             if version not in (NEW, ANY):
@@ -255,7 +255,7 @@ class TinyBackend:
 
 
 class TinyFactory:
-    """How `tiny://NAME` becomes a backend."""
+    """Opens `tiny://NAME`."""
 
     async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
         return data_at(url.text).layout

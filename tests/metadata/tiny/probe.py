@@ -1,4 +1,4 @@
-"""The probe: it looks into the dictionaries themselves."""
+"""The probe. It reads the dictionaries directly."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A formatted prefix of a real ZooKeeper, reached through the backend and beside it."""
+"""A formatted prefix of a real ZooKeeper, reached through the backend and directly."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +17,7 @@ _CONNECT_S = 30.0
 
 @dataclass(frozen=True)
 class Prefix:
-    """Where a test's nodes are."""
+    """The place of a test's nodes."""
 
     address: str
     path: str
@@ -41,7 +41,7 @@ async def store(prefix: Prefix) -> AsyncIterator[MetadataStore]:
 
 @pytest.fixture
 def raw(servers: RunningServers) -> Iterator[KazooClient]:
-    """A client of its own, which knows nothing of guards; call it through `asyncio.to_thread`, or between awaits."""
+    """Return a separate client that does not know guards. Call it through `asyncio.to_thread`, or between awaits."""
     client = KazooClient(hosts=servers.address("zookeeper"), timeout=_CONNECT_S)
     client.start(timeout=_CONNECT_S)
     yield client

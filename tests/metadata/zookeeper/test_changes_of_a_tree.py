@@ -1,4 +1,4 @@
-"""Prove that the watch over a store's tree tells all of what happens there, or says that it does not."""
+"""Prove that the watch over a store's tree reports every change there, or reports that it lost some."""
 
 import asyncio
 import uuid
@@ -60,7 +60,7 @@ async def _create(store: MetadataStore, *topics: Topic) -> None:
 
 async def test_nodes_that_are_no_records_are_not_told(prefix: Prefix, changes: Changes, raw: KazooClient) -> None:
     def change() -> None:
-        # Topics' own nodes, parents of subscriptions, what nobody's name has as its path, and what is beside.
+        # These are nodes of topics, parents of subscriptions, paths that no name maps to, and nodes outside the tree.
         for path in ("t/subscribers", "t/a/b", "%=A/hub", "%=a/hub", "u/subscribers/%=plain", "hub", "t/hub/below"):
             raw.create(f"{prefix.path}/topics/{path}", b"data", makepath=True)
             raw.set(f"{prefix.path}/topics/{path}", b"other")
@@ -74,7 +74,7 @@ async def test_nodes_that_are_no_records_are_not_told(prefix: Prefix, changes: C
 async def test_records_that_the_original_writes_and_deletes_are_told(
     prefix: Prefix, changes: Changes, raw: KazooClient
 ) -> None:
-    """It guards nothing, deletes whole topics node by node, and may keep owners in ephemeral nodes."""
+    """The original uses no guards, deletes whole topics node by node, and may keep owners in ephemeral nodes."""
     topic = f"{prefix.path}/topics/news/of/today"
     everything = {
         ChangedRecord(OWNERSHIP, RecordKey(NEWS)),
@@ -160,14 +160,14 @@ async def test_nothing_is_told_after_the_end(prefix: Prefix, store: MetadataStor
     assert not await asyncio.to_thread(watching)
     with pytest.raises(ChangesLostError):
         await changes.take(_ALL)
-    await changes.end()  # Once more is no harm, and no answer that kazoo does not know.
+    await changes.end()  # Ending it again is harmless, and kazoo must not fail on the answer.
     await changes.begin()
     await _create(store, NEWS)
     assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
 
 
 async def test_end_of_a_watch_that_is_not_there_is_no_harm(prefix: Prefix, store: MetadataStore) -> None:
-    """The server's answer to that is one that kazoo does not know by itself."""
+    """The server answers with an error code that kazoo does not know."""
     first, second = await _begun(store), await _begun(store)
     await first.end()
     await second.end()
@@ -185,7 +185,7 @@ async def proxy(prefix: Prefix) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def behind(prefix: Prefix, store: MetadataStore, proxy: Proxy) -> AsyncIterator[MetadataStore]:
-    """A client whose connection goes through the proxy; `store` has one of its own."""
+    """Return a client whose connection goes through the proxy. `store` has a connection of its own."""
     url = prefix.url.replace(prefix.address, proxy.address)
     async with await open_metadata(url, _OPTIONS) as opened:
         yield opened
@@ -214,7 +214,7 @@ async def test_changes_while_there_is_no_connection_are_never_just_missing(
     proxy.vanish()
     await _create(store, NEWS)
     await proxy.come_back()
-    # The new connection answers, and knows nothing of what was before.
+    # The new connection answers, but does not have the watch of the old one.
     await behind.persistence.read(NEWS)
     await _is_lost_and_begins_anew(changes, store)
 
@@ -248,7 +248,7 @@ async def test_cut_while_it_begins_is_no_hindrance(store: MetadataStore, behind:
 
 
 async def test_cuts_at_random_lose_nothing_silently(store: MetadataStore, behind: MetadataStore, proxy: Proxy) -> None:
-    """Whatever was created since the last beginning is told, unless the loss is."""
+    """The feed reports every topic created since its last beginning, or reports the loss."""
     changes = await _begun(behind)
     losses = 0
     created: set[Topic] = set()
@@ -277,14 +277,14 @@ async def test_expired_session_is_noticed(
     session = proxy.wires[-1].session  # type: ignore[attr-defined]  # a ZooKeeperWire
     thief = KazooClient(hosts=prefix.address, client_id=session)
     await asyncio.to_thread(thief.start)
-    await asyncio.to_thread(thief.stop)  # Which closes the session.
+    await asyncio.to_thread(thief.stop)  # This closes the session.
     await asyncio.to_thread(thief.close)
     await _create(store, NEWS)
     await _is_lost_and_begins_anew(changes, store)
 
 
 async def test_silent_server_is_noticed(store: MetadataStore, behind: MetadataStore, proxy: Proxy) -> None:
-    """Its answers stay away, so that the connection is given up; and with it what it may have told."""
+    """The server sends no answers. So the client drops the connection, and may lose changes with it."""
     changes = await _begun(behind)
     before = len(proxy.wires)
 
@@ -301,7 +301,7 @@ async def test_silent_server_is_noticed(store: MetadataStore, behind: MetadataSt
 
 @contextmanager
 def _servers(directory: Path, classpath: str = "zookeeper", number: int = 1) -> Iterator[DevServers]:
-    """Run ZooKeeper servers that nobody else uses; `classpath` says of which release."""
+    """Run ZooKeeper servers for this test only; `classpath` names their release."""
     servers = DevServers(directory, heap_mb={"zookeeper": 128}, classpaths={"zookeeper": classpath}, **UNSYNCED)
     try:
         servers.up(["zookeeper"], zookeepers=number)
@@ -329,7 +329,7 @@ async def test_server_that_is_killed_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_server_of_an_ensemble_tells_what_was_asked_of_others(tmp_path: Path) -> None:
-    """Each change is in the take after it, though it was made at another server; a server that is killed is noticed."""
+    """Each take has all changes before it, even those made at another server. The loss of a server is noticed."""
     with _servers(tmp_path / "servers", number=3) as servers:
         url = await _formatted(servers)
         all_three = servers.address("zookeeper")

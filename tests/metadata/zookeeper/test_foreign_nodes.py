@@ -1,4 +1,4 @@
-"""Prove that a store is not laid out among the nodes of HBase or BookKeeper, and that nothing is changed there."""
+"""Prove that a store is never laid out among the nodes of HBase or BookKeeper, and changes nothing there."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -28,7 +28,7 @@ async def test_no_store_is_laid_out_in_the_nodes_of_bookkeeper(prefix: Prefix, r
         with pytest.raises(ConfigurationError, match="/ledgers in ZooKeeper is where BookKeeper keeps its own nodes"):
             await format_metadata(f"{prefix.url}/ledgers{below}")
     assert sorted(raw.get_children(f"{prefix.path}/ledgers")) == ["LAYOUT", "available"]
-    # Beside them is where a hub of the original has its store, and a region may have the name of one of them.
+    # A hub of the original has its store beside these nodes, and a region may have the name of one of them.
     await format_metadata(f"{prefix.url}")
     await format_metadata(f"{prefix.url}/available")
     await format_metadata(f"{prefix.url}/other")

@@ -1,4 +1,4 @@
-"""Prove what the guard, the parent's data version, is for: no incarnation of a node passes for another."""
+"""Prove the purpose of the guard, the parent's data version: no incarnation of a node passes for another."""
 
 import asyncio
 from collections.abc import Callable
@@ -99,7 +99,7 @@ async def test_another_incarnation_at_the_same_data_version_is_refused(
 async def test_program_that_leaves_no_trace_is_noticed_afterwards(
     store: MetadataStore, prefix: Prefix, raw: KazooClient
 ) -> None:
-    """The original moves no guard: the one window that is left, and not taken for success."""
+    """The original changes no guard. This one window remains, and the store does not report success in it."""
     path = f"{_parent(prefix)}/me"
     version = await store.subscriptions.create(TOPIC, ME, _data(1))
     await _ask(raw.delete, path)

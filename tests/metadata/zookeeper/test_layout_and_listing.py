@@ -1,4 +1,4 @@
-"""Prove that a store is laid out as the original's, that wiping keeps the hosts, and that only topics are listed."""
+"""Prove that a store has the original's layout, that wiping keeps the hosts, and that listings have topics only."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Prove that names become paths that the server takes as they are, one for one, and sort as the tree does."""
+"""Prove that names map one to one to paths that the server accepts unchanged, and sort as the tree does."""
 
 from typing import Final
 
@@ -38,7 +38,7 @@ def _subscription_path(name: bytes, topic: bytes = b"t") -> str:
 
 
 def _server_refuses(path: str) -> bool:
-    """Judge as org.apache.zookeeper.common.PathUtils does: over the UTF-16 units of the path."""
+    """Return what org.apache.zookeeper.common.PathUtils says of a path: it judges the UTF-16 units."""
     encoded = path.encode("utf-16-be", "surrogatepass")
     units = [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
     forbidden = [
@@ -112,7 +112,7 @@ def test_what_it_cannot_store_is_one_escaped_component(name: bytes, component: s
 
 
 def test_nesting_has_an_end() -> None:
-    """Deeper trees than this overflow the stack of a server that writes a snapshot, which then never starts again."""
+    """Deeper trees overflow the stack of a server that writes a snapshot. Such a server never starts again."""
     deepest, deeper = b"/".join([b"a"] * COMPONENTS_MAX), b"/".join([b"a"] * (COMPONENTS_MAX + 1))
     assert _topic_path(deepest) == ROOT + deepest.decode()
     assert _topic_path(deeper) == ROOT + ESCAPE + deeper.decode().replace("/", "%2f")

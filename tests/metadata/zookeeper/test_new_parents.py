@@ -1,5 +1,6 @@
-"""Prove that a record whose parent is new as well costs one transaction once that is expected, and that a wrong guess
-changes nothing but the cost.
+"""Prove that a record with a new parent costs one transaction once the store expects new parents.
+
+A wrong guess changes only the cost.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ async def _subscribe(store: MetadataStore, name: bytes, subscriber: SubscriberId
 
 
 async def _transactions(raw: KazooClient, parent: str, node: str) -> tuple[int, int, int]:
-    """Return the zxids by which a parent was made, was marked, and its child was made."""
+    """Return the zxids that made a parent, marked it, and made its child."""
     _, above = await _ask(raw.get, parent)
     _, below = await _ask(raw.get, f"{parent}/{node}")
     return above.czxid, above.mzxid, below.czxid
@@ -57,7 +58,7 @@ async def test_new_topics_are_claimed_in_one_transaction_each(
         listed, told, subscription = await _transactions(raw, f"{topic}/subscribers", "me")
         assert (version.guard, marked > made) == (1, True), "the ledgers' record marks the topic once more"
         assert told == subscription
-        # The first one is what tells the next ones: its parents were made apart.
+        # The first creation makes the parents separately. It teaches the store what to expect.
         assert (made == child) == (number > 0)
         assert (listed == subscription) == (number > 0)
 
@@ -78,16 +79,16 @@ async def test_versions_of_records_made_with_their_parents_serve_like_any(store:
 
 
 async def test_wrong_guesses_are_made_good(store: MetadataStore) -> None:
-    """Records under parents that are there alternate with such under parents that are not, and others are refused."""
+    """Records with existing parents alternate with records with new parents, and some creations are refused."""
     for number in range(4):
         name = b"topic-%d" % number
-        await _own(store, name)  # As expected from the second one on.
+        await _own(store, name)  # The guess is right from the second topic on.
         await _subscribe(store, name)
-        second = await _subscribe(store, name, SubscriberId(b"second"))  # Its parent was expected to be missing.
+        second = await _subscribe(store, name, SubscriberId(b"second"))  # The store expected no parent here.
         third = await _subscribe(store, name, SubscriberId(b"third"))
         assert (second.guard, third.guard) == (2, 3)
     with pytest.raises(TopicOwnerInfoExistsError) as owned:
-        await _own(store, b"topic-0")  # The topic was expected to be missing.
+        await _own(store, b"topic-0")  # The store expected the topic to be missing.
     assert owned.value.current is not None
     assert owned.value.current.value == HUB
     await _subscribe(store, b"topic-new")

@@ -1,4 +1,4 @@
-"""Prove that records are the original's bytes, old ones included, and that nothing unknown gets lost."""
+"""Prove that records have the original's bytes, also old ones, and that unknown fields stay."""
 
 from typing import Any, Final
 
@@ -219,7 +219,7 @@ def test_record_without_a_stamp_has_no_token() -> None:
 
 
 def test_subscription_whose_text_is_no_unicode_is_not_decoded() -> None:
-    """protobuf reads it without a word, and hands the text over as bytes."""
+    """protobuf reads it without an error, and returns the text as bytes."""
     good = SUBSCRIPTION.encode(_subscription(message_filter="abc"))
     assert good.count(b"abc") == 1
     with pytest.raises(UndecodableError):

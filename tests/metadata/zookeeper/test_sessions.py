@@ -1,4 +1,4 @@
-"""Prove that what becomes of the session is told in the store's words."""
+"""Prove that the store reports a failed or ended session by its own errors."""
 
 import asyncio
 import time

@@ -1,5 +1,6 @@
-"""Prove that records which are created at the same moment share transactions, and that what stands in the way of one of
-them is told to that one alone.
+"""Prove that simultaneous creations of records share transactions.
+
+An obstacle to one creation fails that one only.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ async def _subscribe(store: MetadataStore, keys: Sequence[RecordKey]) -> list[Ou
 
 
 def _transactions(outcomes: Sequence[Outcome[HubInfo]] | Sequence[Outcome[SubscriptionData]]) -> int:
-    """Return in how many transactions they were made: nodes of one share its zxid."""
+    """Return the number of transactions that made them: nodes of one transaction share its zxid."""
     found = set()
     for outcome in outcomes:
         identity = identity_of(outcome.written())
@@ -159,7 +160,7 @@ async def test_other_operations_go_beside_them(store: MetadataStore) -> None:
 
 
 async def test_large_records_are_spread_over_transactions_that_the_server_takes(store: MetadataStore) -> None:
-    """Together they are several times what one request may hold."""
+    """Together they have several times the size that one request may have."""
     hub = HubInfo(host="h" * 60_000, port=4080, epoch=7)
     outcomes = await store.ownership.apply([Write(key, hub, NEW) for key in _topics(64)])
     assert 20 < _transactions(outcomes) <= 64
@@ -172,11 +173,11 @@ async def test_a_store_that_was_removed_says_so(store: MetadataStore, prefix: Pr
 
 
 async def test_a_store_that_is_closed_meanwhile_leaves_each_outcome_open(prefix: Prefix) -> None:
-    """The one transaction was sent, and nobody will hear what came of it."""
+    """The client sent the one transaction, and its outcome cannot be learned."""
     await format_metadata(prefix.url)
     store = await open_metadata(prefix.url, StoreOptions(operation_timeout_s=20))
     claiming = asyncio.create_task(_claim(store, _topics(12)))
-    # Only the bridge knows when something is under way.
+    # Only the bridge knows whether a call is under way.
     bridge = store._backend._bridge  # type: ignore[attr-defined]
     for _ in range(1000):
         if bridge._calls:

@@ -1,4 +1,4 @@
-"""Prove that ranges name each topic once, in order, and that none has more names than may travel in one message."""
+"""Prove that ranges name each topic once, in order, and that no range has more names than one message may carry."""
 
 import random
 import zlib

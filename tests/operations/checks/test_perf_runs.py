@@ -1,4 +1,4 @@
-"""The runs of `check perf`, ended in the middle: nothing of them is written after what they made was removed."""
+"""Prove that runs of `check perf` that end in the middle write nothing after their records were removed."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ async def records_of(store: MetadataStore) -> int:
 
 
 def nothing(_: int) -> None:
-    """Nobody looks at the progress."""
+    """Ignore the progress."""
 
 
 @pytest.mark.parametrize("operation", ["create topic", "claim", "subscribe"])
@@ -51,9 +51,9 @@ async def test_what_is_on_its_way_when_a_run_is_cancelled_is_removed_too(tmp_pat
             if operation == "create topic":
                 await until(lambda: topics.used > used, "the run has begun")
             for _ in range(5):
-                assert await store.ownership.read(topics.topic(0)) is None  # Its writes are on their way.
+                assert await store.ownership.read(topics.topic(0)) is None  # The writes of the run are on their way.
             measuring.cancel()
-            # Late enough that the removal would have looked before, if it did not wait.
+            # If the removal did not wait, it would have looked before this moment.
             asyncio.get_running_loop().call_later(0.5, other.rollback)
             await asyncio.wait([measuring])
         assert measuring.cancelled()

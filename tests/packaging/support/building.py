@@ -1,4 +1,4 @@
-"""Distributions are built from a checkout, or from an sdist, as those who publish them do."""
+"""Builds distributions from a checkout, or from an sdist, as maintainers do."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ BUILD_S: Final = 300.0
 
 def build(source: Path, target: Path, *what: str) -> Path:
     """Build a distribution of `source` and return its path."""
-    # What the build needs is among what development needs, so nothing is downloaded.
+    # The environment for development has what the build needs, so nothing is downloaded.
     command = [sys.executable, "-m", "build", "--no-isolation", *what, "--outdir", str(target), str(source)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""Findings and standings on small tables in which every fault was planted, and the audit of them as a whole."""
+"""Findings, lags and backlogs on small tables with every planted fault, and the whole audit of them."""
 
 import json
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def test_subscriptions_without_a_topic_are_found(spark: SparkSession) -> None:
 
 
 def test_ledgers_are_held_against_those_that_exist(spark: SparkSession) -> None:
-    # Ledger 4 was emptied: it begins behind its own end, and so may be gone.
+    # Ledger 4 is empty: it begins behind its own end. So it may be gone.
     frame = ledgers(spark, {b"a": [(1, 1, 10), (2, 11, None)], b"b": [(4, 8, 7)]})
     existing = spark.createDataFrame(
         [(Decimal(1), None), (Decimal(9), bytearray(b"lost"))], "ledger_id decimal(20,0), topic binary"
@@ -114,7 +114,7 @@ def test_lag_and_backlog_are_told_as_far_as_closed_ledgers_tell(spark: SparkSess
     assert told == {
         (b"closed", b"a"): (0, True),
         (b"closed", b"b"): (15, True),
-        # It has consumed more than is known to be there, from the open ledger.
+        # It has consumed more of the open ledger than is known to exist.
         (b"open", b"a"): (0, False),
         (b"trimmed", b"a"): (5, True),
         (b"no", b"a"): (None, None),
@@ -277,7 +277,7 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
         "unreadable-record": 0,
         "lone-subscription": 1,
         "dead-owner": 1,
-        # 9 is on record; 78 is too young to be told, 79 is somebody else's, and of 80 nobody knows how old it is.
+        # 9 is on record, 78 is too young to judge, 79 is another deployment's, and the age of 80 is unknown.
         "missing-ledger": 1,
         "orphan-ledger": 1,
     }
@@ -305,7 +305,7 @@ def test_ledgers_without_an_age_are_orphans_if_they_were_there_before_the_record
     before, after = ([(each, None, True, None) for each in ids] for ids in ((1, 2, 3, 8, 9, 77), (1, 2, 3, 8, 77, 78)))
     given = AuditInput(**_planted(spark), existed=_listed(spark, *before), existing=_listed(spark, *after))
     figures = audit(spark, given, str(tmp_path / "audit"), 5)
-    # 78 was made, and 9 deleted, while the records were read.
+    # While the records were read, ledger 78 was made and ledger 9 deleted.
     assert [each["ledger_id"] for each in figures.examples if each["kind"] == "orphan-ledger"] == [77]
     assert figures.findings["missing-ledger"] == 0
 

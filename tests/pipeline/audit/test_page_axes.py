@@ -1,4 +1,4 @@
-"""Prove that the axes of a page's pictures have whole numbers, each once, also where there is nothing to draw."""
+"""Prove that the axes of a page's pictures have whole numbers, each once, also if there is nothing to draw."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from hedwig.pipeline.audit import page
 
 
 def _labels(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object], axis: str) -> list[str]:
-    """Return what is written along an axis of the picture that `draw` makes."""
+    """Return the labels along an axis of the picture that `draw` makes."""
     figure = Figure()
     canvas = FigureCanvasAgg(figure)
     monkeypatch.setattr(page, "_drawn", lambda drawing, *_: drawing(figure.subplots()))

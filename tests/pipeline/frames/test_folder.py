@@ -1,4 +1,4 @@
-"""A folder that is being made belongs to one job, which takes away its own work and nobody else's."""
+"""Prove that a folder in the making belongs to one job, which deletes its own work and nobody else's."""
 
 import signal
 import threading
@@ -90,7 +90,7 @@ def test_what_was_deleted_does_not_come_back_by_tasks_that_go_on(spark: SparkSes
                 time.sleep(0.01)
             raise ValueError("this task fails each time")
         while time.monotonic() < deadline:
-            # As a file system does that has no folders, or makes those that a file needs.
+            # Like a file system that has no folders, or creates those that a file needs.
             made.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):
                 (made / "part").touch()
@@ -109,7 +109,7 @@ def test_what_was_interrupted_does_not_come_back_by_its_only_task(spark: SparkSe
     made, alive = tmp_path / "made", tmp_path / "alive"
 
     def writes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # For longer than it takes Spark to end what is written in Python, and not as long as anybody is patient.
+        # Longer than Spark needs to end a Python worker, and shorter than the patience of the job.
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             made.mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def test_what_was_interrupted_does_not_come_back_by_its_only_task(spark: SparkSe
         interrupted_once(alive.exists),
         Folder(spark, str(made)).deleted_on_failure(),
     ):
-        # In another thread: an interrupted call to the JVM would cost this one the session.
+        # Wait in another thread: an interrupted call to the JVM would cost this thread the session.
         side_by_side(spark, [spark.range(0, 1, 1, 1).mapInArrow(writes_on, "id bigint").collect])
     while time.time() - alive.stat().st_mtime < 1:
         time.sleep(0.05)
@@ -146,7 +146,7 @@ def test_tasks_that_were_waited_for_once_get_no_more_time(
 
 
 def _fail_with_tables(folder: Folder) -> None:
-    """Make what some tables and a manifest leave in a folder, and fail; as names go, the claim is amid these."""
+    """Make what some tables and a manifest leave in a folder, and fail. By name the claim sorts in the middle."""
     with folder.deleted_on_failure():
         made = Path(folder.path)
         for name in ("OWNERS", "ledgers", "subscriptions"):
@@ -226,7 +226,7 @@ def test_a_second_signal_while_a_half_is_deleted_ends_the_process(
         handlers.update(signal.getsignal(each) for each in before)
 
     monkeypatch.setattr(Folder, "delete", noted)
-    # As after a first signal.
+    # The handlers as a first signal leaves them.
     before = {each: signal.signal(each, interruption._heed_not) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(ValueError, match="what failed"):

@@ -1,4 +1,4 @@
-"""Columns that are decoded as they are stored hold what records do, and whatever is unusual is left to these."""
+"""Prove that columns decoded as stored hold what the records do, and that unusual values are left to the records."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,7 +35,7 @@ EXTREMES: Final = [
 
 
 def packed(table: Table, stored: Sequence[Sequence[bytes | None]]) -> PackedColumns:
-    """Return a page of records with these parts, under the names 0, 1, 2 …"""
+    """Return a page of records of these parts, named 0, 1, 2 …"""
     names = [b"%d" % number for number in range(len(stored))]
     return PackedColumns(
         names,
@@ -46,7 +46,7 @@ def packed(table: Table, stored: Sequence[Sequence[bytes | None]]) -> PackedColu
 
 
 def in_arrays(page: PackedColumns) -> PackedColumns:
-    """Return the same page as a backend hands it on that comes by arrays of Arrow's."""
+    """Return the same page as a backend returns it that delivers Arrow arrays."""
     return PackedColumns(
         pa.array(page.topics, pa.binary()),
         pa.array(page.subscribers, pa.binary()) if page.subscribers else (),
@@ -56,7 +56,7 @@ def in_arrays(page: PackedColumns) -> PackedColumns:
 
 
 def made_of_records(table: Table, found: Sequence[Any], columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """Return the batch that the same records make as objects."""
+    """Return the batch of the same records, made from objects."""
     pairs = []
     for number, record in enumerate(found):
         name = b"%d" % number
@@ -66,7 +66,7 @@ def made_of_records(table: Table, found: Sequence[Any], columns: Sequence[str] |
 
 
 def check(table: Table, found: Sequence[Any], *, empty: bytes | None = None) -> None:
-    """Hold a packed page of records, absent parts stored as `empty`, against the batch that they make as objects."""
+    """Compare a packed page of records, absent parts stored as `empty`, with the batch made from objects."""
     stored = [tuple(part or empty for part in part_codec(table.kind).pack(record)) for record in found]
     page = packed(table, stored)
     for columns in (page, in_arrays(page)):
@@ -86,7 +86,7 @@ def test_columns_hold_what_records_do(sample: tuple[Table, list[Any]], empty: by
     table, found = sample
     known = [record for record in found if not has_unknown_fields(record)]
     if known:
-        # Twice, for what is the same is decoded once.
+        # Twice, because equal values are decoded once.
         check(table, known + known, empty=empty)
 
 
@@ -195,7 +195,7 @@ def test_what_is_not_left_to_others_is_what_they_read(sample: tuple[Table, Any],
     table, fields = sample
     raw = msgpack.packb(fields)
     stored = (None, raw) if table is Table.SUBSCRIPTIONS else (raw,)
-    # Beside one of another region, which has every id of the page looked at more closely.
+    # A record of another region beside it makes the decoder look at every id of the page more closely.
     far = {
         Table.LEDGERS: (msgpack.packb({"r": [{"i": 1, "z": [3, [b"eu", 4]]}]}),),
         Table.SUBSCRIPTIONS: (None, msgpack.packb({"c": [3, [b"eu", 4]]})),

@@ -1,4 +1,4 @@
-"""Records become Arrow batches and come back as they were, and what is no record says why."""
+"""Prove that records survive the way into Arrow batches and back, and that other rows are refused with a reason."""
 
 from decimal import Decimal
 from typing import Any, Final
@@ -88,7 +88,7 @@ def test_options_stand_in_the_order_of_their_names() -> None:
 
 
 def batch_from(table: Table, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Return rows as somebody else may make them: nullable, whatever is missing null."""
+    """Return rows as another program may make them: nullable, missing values null."""
     schema = pa.schema([pa.field(field.name, field.type) for field in arrow_schema(table)])
     return pa.RecordBatch.from_pylist(list(rows), pa.schema([_nullable(field) for field in schema]))
 

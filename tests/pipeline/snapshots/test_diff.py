@@ -1,4 +1,4 @@
-"""What differs between two frames, and what they add up to."""
+"""Prove what differs between two frames, and that the differences add up."""
 
 from decimal import Decimal
 from typing import Any
@@ -71,7 +71,7 @@ def test_checksums_of_contents_leave_out_where_rows_come_from(spark: SparkSessio
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        # A hash that passes over nulls takes each of these pairs for the same.
+        # A hash that skips nulls would take each of these pairs as equal.
         (_preferences(message_bound=5), _preferences(message_window_size=5)),
         (_preferences(), None),
         (_preferences(options=[{"name": "", "value": b""}]), _preferences()),

@@ -1,4 +1,4 @@
-"""A folder of differences is claimed before anything is read, and goes with whatever ends the comparison."""
+"""Prove that a folder of differences is claimed before anything is read, and deleted however the comparison ends."""
 
 from pathlib import Path
 

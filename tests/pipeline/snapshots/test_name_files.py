@@ -1,4 +1,4 @@
-"""Files of names are read as hedwig-admin reads them, to the byte."""
+"""Prove that jobs read files of names as hedwig-admin does, to the byte."""
 
 from pathlib import Path
 

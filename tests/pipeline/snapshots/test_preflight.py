@@ -1,4 +1,4 @@
-"""What a job is given is looked at before Spark starts: places that can be none are told, all others are left alone."""
+"""Prove that jobs check their arguments before Spark starts: impossible places are refused, others left alone."""
 
 import sqlite3
 import uuid

@@ -1,4 +1,4 @@
-"""Rows replace records in the store alone that they were read from, however it is spelled."""
+"""Prove that rows replace records only in the store that they were read from, however its URL is spelled."""
 
 from pathlib import Path
 

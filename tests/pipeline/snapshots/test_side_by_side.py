@@ -1,4 +1,4 @@
-"""Queries side by side run at once, and what ends one of them ends them all."""
+"""Prove that queries side by side run at once, and that the end of one ends them all."""
 
 import signal
 import threading
@@ -101,7 +101,7 @@ def test_what_does_not_end_when_it_is_cancelled_is_waited_for_only_so_long(
         assert began.wait(PATIENCE_S)
         raise ValueError("mine")
 
-    # As after a first signal.
+    # The handlers as a first signal leaves them.
     before = {each: signal.signal(each, interruption._heed_not) for each in (signal.SIGINT, signal.SIGTERM)}
     started = time.monotonic()
     try:
@@ -134,11 +134,11 @@ def test_an_interruption_while_others_are_ended_leaves_none_of_them_at_work(
     def long() -> None:
         begun.set()
         assert ends.wait(PATIENCE_S)
-        time.sleep(2)  # For longer than it takes to interrupt whoever waits for it.
+        time.sleep(2)  # Longer than it takes to interrupt the waiting thread.
         ended.append(1)
 
     monkeypatch.setattr(module, "_end", noted)
-    # Nothing is to be cancelled here, and a call to the JVM must not be what is interrupted.
+    # Nothing is to be cancelled here, and the interrupt must not reach a call to the JVM.
     monkeypatch.setattr(SparkContext, "cancelJobsWithTag", lambda *_: None)
     with pytest.raises(KeyboardInterrupt), ending_queries(spark), interrupted_once(ends.is_set):
         side_by_side(spark, [fails, long])

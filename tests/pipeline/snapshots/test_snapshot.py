@@ -1,4 +1,4 @@
-"""A snapshot vouches for what is in it: damage of every kind is found, and a half one does not look whole."""
+"""Prove that a snapshot vouches for its content: damage of every kind is found, and a half snapshot is refused."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ RECIPE = Recipe(topics=300, subscriptions=500, with_history=True)
 
 
 class _MinuteClock(SystemClock):
-    """A clock that is a minute later whenever it is looked at, beginning with the first."""
+    """A clock that advances by a minute at each reading, the first one included."""
 
     minutes = 0
 
@@ -49,7 +49,7 @@ def _written(spark: SparkSession, place: Path) -> Path:
 
 
 def _rewrite(place: Path, change: dict[str, object]) -> None:
-    """Change the manifest as whoever edits it would: the file system's own checksum goes with it."""
+    """Change the manifest as a person would edit it: the file system's own checksum goes, too."""
     file = place / "manifest.json"
     (place / ".manifest.json.crc").unlink(missing_ok=True)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -78,7 +78,7 @@ def test_a_snapshot_holds_what_was_written_and_its_manifest_says_what(spark: Spa
 def test_a_snapshot_of_a_store_began_before_what_is_read_was_planned(
     spark: SparkSession, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From then on it lacks what comes to be, if the store lists its topics to plan."""
+    """If the store lists its topics to plan, the snapshot lacks what is created after that."""
     clock = _MinuteClock()
     planned: list[int] = []
 
@@ -155,7 +155,7 @@ def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: 
     subscribers = rows["subscriber"].to_pylist()
     changed = pa.array([subscribers[0] + b"x", *subscribers[1:]], pa.binary())
     pq.write_table(rows.set_column(rows.schema.get_field_index("subscriber"), "subscriber", changed), parts[0])
-    # A sum that Spark left beside the file would tell of that before ours does.
+    # Spark left a checksum beside the file, which would report the change before ours does.
     parts[0].with_name(f".{parts[0].name}.crc").unlink()
     with pytest.raises(JobError, match="it was changed after it was written"):
         read_snapshot(spark, str(place)).verify()

@@ -1,4 +1,4 @@
-"""Policies write what they say, once, however often they are carried out; and every row is counted once."""
+"""Prove that each policy writes what it says, once, however often it runs, and that every row is counted once."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +44,7 @@ def url(tmp_path: Path) -> str:
 
 
 def batches(table: Table, records: Sequence[tuple[RecordKey, Any]], size: int = 30) -> Iterator[pa.RecordBatch]:
-    """Make a frame that was never in a store."""
+    """Make a frame that does not come from a store."""
     for start in range(0, len(records), size):
         found = [(key, Versioned(record, Version(b"elsewhere"))) for key, record in records[start : start + size]]
         yield batch_of(table, "elsewhere", found)
@@ -60,7 +60,7 @@ def subscriptions(first: int = 0) -> list[tuple[RecordKey, Any]]:
 
 
 def applied(found: Statistics, **expected: int) -> None:
-    """Check what became of the rows, all of them."""
+    """Check the results of all rows."""
     assert {result.value: number for result, number in found.counts.items() if number} == expected
 
 
@@ -237,7 +237,7 @@ def test_overwrite_demands_stopped_hubs_and_an_empty_target(url: str) -> None:
 
 
 class _Ended(Exception):
-    """A task ends here."""
+    """The task ends here."""
 
 
 def cut_short(source: Iterable[pa.RecordBatch], after: int) -> Iterator[pa.RecordBatch]:
@@ -267,7 +267,7 @@ def test_replacing_task_that_is_run_again_writes_once(url: str) -> None:
     with pytest.raises(_Ended):
         apply(cut_short(parts, 2), config(url, Table.OWNERS, Policy.REPLACE))
     half = records(url, Table.OWNERS)
-    # A hub writes over what the first attempt has written: the second one must not take it back.
+    # A hub overwrites what the first attempt wrote; the second attempt must not undo that.
     change(url, Table.OWNERS, [Write(RecordKey(TOPICS[0]), samples.hub(5), half[RecordKey(TOPICS[0])].version)])
     found = apply(parts, config(url, Table.OWNERS, Policy.REPLACE))
     applied(found, replaced=50, same=49, superseded=1)
@@ -297,7 +297,7 @@ def test_two_tasks_that_write_the_same_at_once_write_it_once(url: str) -> None:
 
 
 class _FaultyManager:
-    """A manager whose answers to writes get lost, and that sees how much is asked of it at once."""
+    """A manager whose answers to writes get lost, and that counts how many calls are open at once."""
 
     def __init__(self, manager: Any, losses: int) -> None:
         self._manager = manager
@@ -329,7 +329,7 @@ def applied_with_losses(url: str, rows: Iterable[pa.RecordBatch], how: ApplyConf
 
 def test_lost_answer_is_looked_into_and_counts_as_done(url: str) -> None:
     creating = config(url, Table.OWNERS, connections=1)
-    # One portion each: 16 rows were written, and then found to be there.
+    # One portion each: the lost answer belongs to 16 rows, which the retry finds written.
     applied(applied_with_losses(url, batches(Table.OWNERS, owners()), creating, 1), created=84, same=16)
     assert {key: found.value for key, found in records(url, Table.OWNERS).items()} == dict(owners())
     before = records(url, Table.OWNERS)
@@ -344,7 +344,7 @@ def test_lost_answer_is_looked_into_and_counts_as_done(url: str) -> None:
 def test_answers_that_stay_lost_fail_the_task(url: str) -> None:
     with pytest.raises(UncertainStateError):
         applied_with_losses(url, batches(Table.OWNERS, owners()), config(url, Table.OWNERS), 1000)
-    # And it can be run again.
+    # The task can run again.
     assert apply(batches(Table.OWNERS, owners()), config(url, Table.OWNERS)).unwritten == 0
 
 

@@ -1,4 +1,4 @@
-"""The data source in a real session: what is read and written, what is refused, and tasks that run again."""
+"""The data source in a real session: what it reads and writes, what it refuses, and tasks that run again."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ TOPICS: Final = [Topic(b"topic/%03d" % number) for number in range(60)]
 
 @pytest.fixture
 def filled(tmp_path: Path) -> str:
-    """The URL of a store with some of each kind of records."""
+    """The URL of a store with records of each kind."""
     url = new_store(tmp_path, "filled")
     with_store(url, fill)
     return url
@@ -78,7 +78,7 @@ def save(frame: DataFrame, url: str, table: Table, mode: str = "append", **optio
 
 
 def changed(frame: DataFrame) -> DataFrame:
-    """Return owners that have another epoch."""
+    """Return the owners with other epochs."""
     return frame.withColumn("epoch", (F.col("epoch") + 1000).cast("decimal(20,0)"))
 
 
@@ -170,13 +170,14 @@ def test_rows_that_were_not_written_fail_the_job_or_are_reported(spark: SparkSes
 
 
 def test_replace_takes_the_version_of_the_frame(spark: SparkSession, owned: str, tmp_path: Path) -> None:
-    # Kept outside of the store, as whoever replaces keeps it: a frame that is read again has other versions.
+    # Keep the frame outside of the store, as users of `replace` do: a frame that is read again has other versions.
     loaded(spark, owned, Table.OWNERS).write.parquet(str(tmp_path / "owners"))
     frame = changed(spark.read.parquet(str(tmp_path / "owners")))
     save(frame, owned, Table.OWNERS, policy="replace")
     after = records(owned, Table.OWNERS)
     assert {found.value.epoch for found in after.values()} == set(range(1000, 1060))
-    # Again, as after a job that was ended: the same. With a third content: somebody wrote since, as far as that knows.
+    # The same content again, as after a job that ended early, changes nothing. A third content counts as a change by
+    # somebody else since the read.
     save(frame, owned, Table.OWNERS, policy="replace")
     with pytest.raises(PySparkException, match=r"60 of 60 rows: 60 superseded.*was changed since it was read"):
         save(changed(frame), owned, Table.OWNERS, policy="replace")
@@ -204,7 +205,7 @@ def test_overwrite_fills_an_empty_store(spark: SparkSession, owned: str, empty: 
 def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixture) -> None:
     conflicts = Statistics(Counter({Result.CREATED: 3, Result.CONFLICT: 1}), ["it differs"])
     writer = HedwigWriter(ApplyConfig(url=owned, table=Table.OWNERS), OnConflict.FAIL)
-    # Spark has a writer abort also where all tasks came to their end, and its own commit refused.
+    # Spark lets a writer abort also after all tasks finished, if the writer's own commit failed.
     with pytest.raises(RowsNotWrittenError, match="1 of 4 rows"):
         writer.commit([TaskReport(conflicts)])
     writer.abort([TaskReport(conflicts)])
@@ -217,7 +218,7 @@ def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixt
 
 
 def _fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass rows on, ten at a time; the first attempt ends in the middle."""
+    """Pass rows on, ten at a time. The first attempt fails in the middle."""
     context = TaskContext.get()
     assert context is not None
     for batch in batches:
@@ -301,7 +302,7 @@ def test_overwrite_is_refused_where_tasks_run_twice_at_once(spark: SparkSession,
 def test_a_session_that_was_told_later_does_not_stop_speculation(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler goes by what the context was made with, which a session cannot change."""
+    """The scheduler uses the settings of the context, which a session cannot change."""
     assert not is_speculating(spark)
     made_with = spark.sparkContext.getConf().set("spark.speculation", "true")
     monkeypatch.setattr(spark.sparkContext, "getConf", lambda: made_with)
@@ -327,7 +328,7 @@ def test_a_file_is_refused_where_tasks_run_on_other_machines(spark: SparkSession
 def test_relative_paths_start_where_the_driver_is(
     spark: SparkSession, owned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Spark's workers were started before, in another directory.
+    # Spark's workers started earlier, in another directory.
     frame = loaded(spark, owned, Table.OWNERS)
     monkeypatch.chdir(tmp_path)
     register(spark)

@@ -1,4 +1,4 @@
-"""Conditions on the topic become a range of names, exactly; all others stay with Spark."""
+"""Prove that conditions on the topic become an exact range of names, and that Spark keeps all others."""
 
 from typing import Any
 

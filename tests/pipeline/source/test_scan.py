@@ -1,4 +1,4 @@
-"""Plans and scans hold every record of a table once, in bounded batches."""
+"""Prove that plans and scans cover every record of a table once, in bounded batches."""
 
 import sqlite3
 import threading
@@ -105,7 +105,7 @@ def test_pages_with_something_unusual_keep_their_place_among_others(filled: str)
     break_one(filled, Table.LEDGERS, broken)
     left = [key.topic for key in keys if key not in (without_version, broken)]
     columns = ("topic", UNKNOWN_FIELDS.name)
-    # Pages of seven: three of them are read record by record, and one batch may hold rows of several.
+    # With pages of seven, three are read record by record, and one batch may hold rows of several pages.
     for batch_rows in (3, 7, 100):
         how = {"fetch_rows": 7, "batch_rows": batch_rows, "on_corrupt": OnCorrupt.SKIP}
         found = rows_of_table(filled, Table.LEDGERS, columns=columns, **how)
@@ -127,7 +127,7 @@ def test_scan_may_be_left_after_any_batch(filled: str) -> None:
 
 
 def test_a_reader_may_be_kept_waiting_for_longer_than_the_store_may_take(filled: str) -> None:
-    # Now and then SQLite answers before the pause begins.
+    # SQLite sometimes answers before the pause begins.
     check_pauses(filled, 4)
 
 

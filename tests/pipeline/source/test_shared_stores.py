@@ -1,4 +1,4 @@
-"""A store is found by every task of a session, or refused before one begins."""
+"""Prove that every task of a session finds a store, or that the store is refused before a task begins."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Each share goes to a task of its own, however large it is, and is no row that somebody has read."""
+"""Prove that each share goes to a task of its own, however large it is, and does not count as a row read."""
 
 import os
 import time
@@ -23,7 +23,7 @@ def _shares(number: int, names: int = 10) -> list[Share]:
 
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return a row for all that a task is given: the shares' beginnings, and how much they name."""
+    """Return one row of what the task receives: the starts of its shares, and the size of the names in them."""
     found = [share.keys for share in shares_in(batches) if isinstance(share, Share)]
     starts, names = [keys.start for keys in found], sum(len(keys.listed or b"") for keys in found)
     yield pa.RecordBatch.from_pydict({"starts": pa.array([starts], pa.list_(pa.binary())), "names": pa.array([names])})
@@ -42,13 +42,13 @@ def test_each_share_goes_to_a_task_of_its_own(spark: SparkSession, number: int) 
 
 
 def test_large_shares_arrive(spark: SparkSession) -> None:
-    """As large as one becomes that has the names of very many topics."""
+    """As large as a share with the names of very many topics."""
     names = 16 << 20
     assert [row["names"] for row in _given(frame_of_shares(spark, _shares(2, names))).collect()] == [names] * 2
 
 
 def test_shares_are_no_rows_that_a_task_has_read(spark: SparkSession) -> None:
-    """Progress is told by what Spark counts as such."""
+    """The progress display counts the rows that Spark counts as read."""
     context, group = spark.sparkContext, uuid.uuid4().hex
     context.setLocalProperty("spark.jobGroup.id", group)
     try:
@@ -61,7 +61,7 @@ def test_shares_are_no_rows_that_a_task_has_read(spark: SparkSession) -> None:
 
 
 def _stages(spark: SparkSession, group: str) -> list[Any]:
-    """Return the stages of a group of jobs once Spark knows that all their tasks have ended."""
+    """Return the stages of a group of jobs, once Spark has recorded the end of all their tasks."""
     java: Any = spark.sparkContext._jsc
     store, tracker = java.sc().statusStore(), spark.sparkContext.statusTracker()
     deadline = time.monotonic() + _WITHIN_S

@@ -1,4 +1,4 @@
-"""Options say what they take: a wrong one is named, with its value and what would be right."""
+"""Prove that each option says what it accepts: the error names it, its value and what would be right."""
 
 import re
 
@@ -18,13 +18,13 @@ PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
 
 
 def read(given: dict[str, str]) -> tuple[ScanConfig, bool]:
-    """Take options as a reader does."""
+    """Parse options as a reader does."""
     options = SourceOptions(given)
     return options.scan_config(), options.pushdown
 
 
 def write(given: dict[str, str]) -> tuple[ApplyConfig, OnConflict]:
-    """Take options as a writer does."""
+    """Parse options as a writer does."""
     options = SourceOptions(given)
     return options.apply_config(), options.on_conflict
 

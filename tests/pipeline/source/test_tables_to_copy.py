@@ -1,4 +1,4 @@
-"""Tables that are read to be copied hold what the data source reads, in tasks that were planned beside the job."""
+"""Prove that tables read for a copy hold what the data source reads, in tasks that the job itself planned."""
 
 import os
 from dataclasses import replace
@@ -52,10 +52,10 @@ def test_what_goes_wrong_in_a_task_comes_as_what_it_was(spark: SparkSession, fil
 def test_a_task_is_sent_its_own_share_and_no_other(
     spark: SparkSession, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much shares name of what is in them."""
+    """This holds however many names the shares list."""
     config = ScanConfig(url=filled, table=Table.SUBSCRIPTIONS, rows_per_partition=200)
     planned = plan(config)
-    # Less than what Spark makes a broadcast of, which would not be seen here.
+    # Smaller than what Spark turns into a broadcast, which this test would not see.
     names = 900_000 // len(planned)
     planned = [replace(keys, listed=os.urandom(names)) for keys in planned]
     monkeypatch.setattr(datasource, "plan", lambda _: planned)
@@ -67,12 +67,12 @@ def test_a_task_is_sent_its_own_share_and_no_other(
     assert len(sizes) == len(planned) > 2
     assert names < min(sizes)
     assert max(sizes) < 1.5 * names
-    # What is the same for all of them.
+    # The part that all of them share.
     assert _sent_bytes(spark, tasks) < 450_000
 
 
 def _sent_bytes(spark: SparkSession, what: Any) -> int:
-    """Return how large something of Java's is when it is sent."""
+    """Return the serialized size of a Java object."""
     java: Any = spark._jvm
     sent = java.java.io.ByteArrayOutputStream()
     java.java.io.ObjectOutputStream(sent).writeObject(what)

@@ -1,4 +1,4 @@
-"""How many tasks write a table whose rows are known to be so many."""
+"""Prove how many tasks write a table whose number of rows is known."""
 
 import pytest
 

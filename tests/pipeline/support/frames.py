@@ -1,4 +1,4 @@
-"""Small tables for tests: rows as one writes them, with the columns of the table."""
+"""Small tables for tests: rows as a person writes them, with the columns of the table."""
 
 from collections.abc import Sequence
 from decimal import Decimal

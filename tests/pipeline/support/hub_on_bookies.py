@@ -1,4 +1,4 @@
-"""A hub with its records in ZooKeeper and its ledgers on bookies, and a ledger of it that no record names."""
+"""A hub with its records in ZooKeeper and its ledgers on bookies, and an orphan ledger of that hub."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ _LONG_AGO_S = 7200
 
 @dataclass(frozen=True, slots=True)
 class HubOnBookies:
-    """A hub that serves: the `url` of its records and of its cluster, and the `zookeeper` of these and of ledgers."""
+    """A running hub: the `url` of its records and its cluster, and the `zookeeper` of these and of its ledgers."""
 
     url: str
     zookeeper: str
@@ -40,9 +40,9 @@ class HubOnBookies:
 
     @contextmanager
     def orphan(self, topic: bytes) -> Iterator[int]:
-        """Make the record of a ledger that hubs of the cluster made two hours ago, and take it away at the end.
+        """Make the record of a ledger that hubs of the cluster made two hours ago; delete it at the end.
 
-        None is left, since no bookie was ever told of it.
+        Nothing else is left, because no bookie has the ledger.
         """
         metadata = LedgerMetadata(
             quorums=Quorums(ensemble=1, write=1, ack=1),
@@ -82,7 +82,7 @@ class HubOnBookies:
 def hub_on_bookies(
     servers: RunningServers, directory: Path, messages: Mapping[bytes, int], *, reader: bytes
 ) -> Iterator[HubOnBookies]:
-    """Run a hub, with so many `messages` published to each topic, and one subscriber, to the topic `reader`."""
+    """Run a hub with N `messages` published to each topic, and one subscriber, on the topic `reader`."""
     servers.address("bookkeeper")
     zookeeper = servers.address("zookeeper")
     made = HubOnBookies(f"zookeeper://{zookeeper}/hedwig/{uuid.uuid4().hex}", zookeeper)

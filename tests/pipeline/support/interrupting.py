@@ -14,10 +14,10 @@ _AT_LAST_S: Final = 60.0
 
 @contextmanager
 def interrupted_once(is_due: Callable[[], object]) -> Iterator[None]:
-    """Send SIGINT to the main thread while it is inside, as soon as `is_due`; in any case after a minute.
+    """Send SIGINT to the main thread in the block as soon as `is_due`, at the latest after a minute.
 
-    The main thread should not be in a call to the JVM by then: it would get another thread there, which does not know
-    the session that all tests share.
+    The main thread should not be in a call to the JVM by then. It would get another JVM thread, which does not know the
+    session that all tests share.
     """
     main = threading.main_thread().ident
     assert main is not None, "it runs"

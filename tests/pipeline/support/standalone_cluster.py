@@ -1,6 +1,6 @@
-"""A standalone Spark cluster of this machine: a master and two workers, each worker at an address of its own.
+"""A standalone Spark cluster on this machine: a master and two workers, each worker at an address of its own.
 
-Spark runs a slow task a second time only on another host than the first, so the workers are at 127.0.0.1 and 127.0.0.2.
+Spark starts the second attempt of a slow task only on another host, so the workers are at 127.0.0.1 and 127.0.0.2.
 """
 
 import json
@@ -30,7 +30,7 @@ _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 
 
 class StandaloneCluster:
-    """A cluster that runs. `url` is its master's."""
+    """A running cluster. `url` is that of its master."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -67,7 +67,7 @@ class StandaloneCluster:
         return found
 
     def stop(self) -> None:
-        """End it, with the executors that it has."""
+        """End the cluster, with its executors."""
         for daemon in reversed(self._daemons):
             daemon.terminate()
         for daemon in self._daemons:
@@ -109,7 +109,7 @@ class StandaloneCluster:
             return int(json.load(answer)["aliveworkers"])
 
     def _is_ours(self, pid: int) -> bool:
-        """Say whether a process works in a folder of this cluster: another test process may have one too."""
+        """Return whether a process works in a folder of this cluster: another test process may run a cluster, too."""
         try:
             return Path(f"/proc/{pid}/cwd").resolve().is_relative_to(self._directory)
         except OSError:

@@ -1,10 +1,10 @@
-"""A driver on a standalone cluster: writes subscriptions through the data source, as slowly as it is told.
+"""A driver on a standalone cluster: writes subscriptions through the data source, as slowly as asked.
 
     python standalone_driver.py '{"master": "spark://…", "url": "zookeeper://…", "policy": "create", "rows": 12000, …}'
 
-`slow`: tasks whose first attempt takes a pause of `pause_s` before each batch, null for all. `marks`: the folder in
-which each attempt leaves a line for each batch that it hands on. What a task writes is a function of its rows alone, so
-that another attempt writes the same: a consume pointer that is 20,000 beyond what was read, or the row's number.
+`slow`: tasks whose first attempt pauses for `pause_s` before each batch, null for all. `marks`: the folder in which
+each attempt leaves a line for each batch that it hands on. A task writes a function of its rows alone, so another
+attempt writes the same: a consume pointer 20,000 beyond the one read, or the row's number.
 """
 
 import json
@@ -25,7 +25,7 @@ from hedwig.pipeline.source.datasource import register
 
 _TASKS: Final = 2
 _BATCH: Final = 400
-"""Rows. Python and Spark exchange them through buffers, in which few small ones would stay until the last has come."""
+"""Rows. Python and Spark exchange them through buffers, where a few small rows would stay until the last one."""
 
 
 def _new_rows(spark: SparkSession, rows: int) -> DataFrame:
@@ -44,7 +44,7 @@ def _new_rows(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def _moved_rows(spark: SparkSession, url: str, folder: Path) -> DataFrame:
-    """Return what the store holds at this moment, with consume pointers moved; one file, of one half, for each task."""
+    """Return the rows of the store with consume pointers moved. Each task gets one file with half of them."""
     table = spark.read.format("hedwig").options(url=url, table="subscriptions").load()
     rows = sorted(table.collect(), key=lambda row: bytes(row["topic"]))
     share = len(rows) // _TASKS
@@ -80,7 +80,7 @@ def _slowly(
 
 
 def main() -> None:
-    """Write, and say that it is done."""
+    """Write the rows, and report that it is done."""
     wish = json.loads(sys.argv[1])
     builder = SparkSession.builder.master(wish["master"]).appName("tests of the pipeline")
     settings = {

@@ -1,4 +1,4 @@
-"""Stores that the pipeline is tried on: files of SQLite, filled and looked at through the metadata layer."""
+"""SQLite stores for tests of the pipeline, filled and read through the metadata layer."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ def new_store(folder: Path, name: str = "store") -> str:
     url = f"sqlite://{folder / name}.db"
 
     async def nothing(_: MetadataStore) -> None:
-        """Opening it is enough."""
+        """Do nothing: opening the store lays it out."""
 
     with_store(url, nothing)
     return url
@@ -46,7 +46,7 @@ def with_store(url: str, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
 
 
 def records(url: str, table: Table) -> Mapping[RecordKey, Versioned[Any]]:
-    """Return what the store holds, read past the pipeline."""
+    """Return the records of the store, read past the pipeline."""
 
     async def read(store: MetadataStore) -> dict[RecordKey, Versioned[Any]]:
         return {item.key: item.read() async for page in store.scan(kinds=(table.kind,)) for item in page}
@@ -55,7 +55,7 @@ def records(url: str, table: Table) -> Mapping[RecordKey, Versioned[Any]]:
 
 
 def table_of(store: MetadataStore, table: Table) -> VersionedTable[Any]:
-    """Return what of a store keeps the records of a table."""
+    """Return the table of the store that keeps the records of `table`."""
     return store._backend.table(table.kind)
 
 
@@ -72,7 +72,7 @@ def rows_of_table(url: str, table: Table, **how: Any) -> pa.Table:
 
 
 def break_one(url: str, table: Table, key: RecordKey) -> None:
-    """Make a record in a file of SQLite one that cannot be read."""
+    """Make a record in a SQLite file unreadable."""
     part = "state" if table is Table.SUBSCRIPTIONS else "record"
     with closing(sqlite3.connect(MetadataUrl.parse(url).path)) as connection, connection:
         done = connection.execute(
@@ -82,7 +82,7 @@ def break_one(url: str, table: Table, key: RecordKey) -> None:
 
 
 def check_pauses(url: str, pauses: int) -> None:
-    """Read subscriptions, and be at something else behind the first batches for longer than a request may take."""
+    """Read subscriptions, and pause after each of the first batches for longer than a request may take."""
     config = ScanConfig(url=url, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5, operation_timeout_s=_TIMEOUT_S)
     rows = 0
     for keys in plan(config):
@@ -90,5 +90,5 @@ def check_pauses(url: str, pauses: int) -> None:
             for number, batch in enumerate(batches):
                 rows += batch.num_rows
                 if number < pauses:
-                    time.sleep(1.2 * _TIMEOUT_S)  # This is what Spark does.
+                    time.sleep(1.2 * _TIMEOUT_S)  # Spark does the same.
     assert rows == len(records(url, Table.SUBSCRIPTIONS))

@@ -1,1 +1,1 @@
-"""What the tests of this folder share."""
+"""Code that the tests of this folder share."""

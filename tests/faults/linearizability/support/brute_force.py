@@ -1,4 +1,4 @@
-"""The definition of linearizability, tried out literally: every order of every choice of operations. For a few only."""
+"""The definition of linearizability, taken literally: every order of every choice of operations. For a few only."""
 
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
@@ -11,7 +11,7 @@ __all__ = ["explains", "prepared", "some_order_explains"]
 
 
 def some_order_explains(history: Sequence[Operation[Any, Any]], model: Model[Any, Any, Any]) -> bool:
-    """Say whether an order of all keys' operations together explains them, open ones taken in or left out."""
+    """Say whether an order of all keys' operations together explains them, with open ones included or left out."""
     answered = [one for one in history if not isinstance(one.output, Unanswered)]
     unanswered = [one for one in history if one.output is UNKNOWN]
     models = prepared(history, model)
@@ -35,7 +35,7 @@ def prepared(
 
 
 def explains(order: Sequence[Operation[Any, Any]], models: dict[Hashable, Model[Any, Any, Any]]) -> bool:
-    """Say whether an order agrees with the clock and with what everybody was told."""
+    """Say whether an order agrees with the clock and with all answers."""
     latest_start = None
     for one in order:
         if latest_start is not None and not isinstance(one.output, Unanswered) and one.end < latest_start:

@@ -15,21 +15,21 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store `value`, whatever was there."""
+    """Store `value`, unconditionally."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Store what was there with `value` behind it."""
+    """Append `value` to the stored value."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Store `value` if `expected` is there."""
+    """Store `value` if `expected` is stored."""
 
     expected: Any
     value: Any
@@ -60,7 +60,7 @@ RegisterOutput: TypeAlias = Got | Applied | Compared
 
 @dataclass(frozen=True, slots=True)
 class CasRegister(Model[Any, RegisterInput, RegisterOutput]):
-    """A register of values that come back, so that many orders may explain one history."""
+    """A register whose values repeat, so that many orders may explain one history."""
 
     at_first: Any = None
 

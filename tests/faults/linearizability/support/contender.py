@@ -1,4 +1,4 @@
-"""What a process does to contend for topics: it looks, claims, takes over and releases, and writes every call down."""
+"""How a process contends for topics: it looks, claims, takes over and releases, and records every call."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ _STALE_SHARE: Final = 0.15
 
 
 class OwnerRecords(Protocol):
-    """What a contender needs of a TopicOwnershipManager."""
+    """The part of a TopicOwnershipManager that a contender uses."""
 
     async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         """Read, as the manager does."""
@@ -40,9 +40,9 @@ async def contend(
     rounds: int,
     at_once: int = _AT_ONCE,
 ) -> None:
-    """Do `rounds` rounds, `at_once` at a time: each a look at a random topic and a change of its owner.
+    """Run `rounds` rounds, `at_once` at a time: each is a look at a random topic and a change of its owner.
 
-    Some changes are tried with a version that was overtaken, as a hub does that slept.
+    Some changes use an outdated version, as a hub does after a pause.
     """
     overtaken: dict[Topic, Version] = {}
 
@@ -63,7 +63,7 @@ async def contend(
             try:
                 await change(rng.choice(topics))
             except (BadVersionError, NoRecordError, MetadataUnavailableError):
-                continue  # It is in the record, and that is all it was for.
+                continue  # The call is recorded, which is all that is needed.
 
     async with asyncio.TaskGroup() as group:
         for number in range(at_once):
@@ -71,7 +71,7 @@ async def contend(
 
 
 async def contend_in_process(store: MetadataStore, settings: dict[str, Any]) -> None:
-    """Contend as `settings` say: `worker`, `seed`, `topics`, `rounds`, and the file `record`."""
+    """Contend by `settings`: `worker`, `seed`, `topics`, `rounds`, and the file `record`."""
     worker: int = settings["worker"]
     hub = HubInfo(host=f"hub-{worker}", port=4080, epoch=worker + 1)
     topics = [as_topic(name.encode()) for name in settings["topics"]]

@@ -1,8 +1,8 @@
-"""Readers of two formats in which histories are commonly published: one event a line, a line a millisecond.
+"""Readers of two formats in which histories are commonly published: one event a line, each line one millisecond.
 
 `etcd`: lines of Jepsen's log of a register, `INFO  jepsen.util - PROCESS :invoke|:ok|:fail :read|:write|:cas VALUE`,
-tabs between the words; other lines, such as those of its nemesis, are passed over. A read that timed out saw nothing;
-any other event without an answer stays open.
+with tabs between the words. The reader skips other lines, such as those of Jepsen's nemesis. A read that timed out saw
+nothing; any other event without an answer stays open.
 
 `kv`: `{:process 1, :type :invoke|:ok, :f :get|:put|:append, :key "k", :value "v"}`.
 
@@ -44,7 +44,7 @@ _KV: Final = re.compile(
 
 @dataclass(slots=True)
 class _Open(Generic[Input, Output]):
-    """What has been read: finished operations, and each process's unfinished one."""
+    """The operations read so far: the finished ones, and each process's unfinished one."""
 
     done: list[Operation[Input, Output]] = field(default_factory=list)
     waiting: dict[str, tuple[int, Hashable, Input]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Limits of a search: how long it may take and how much it may remember."""
+"""Limits of a search: its time and its memory."""
 
 import time
 from collections.abc import Callable
@@ -12,14 +12,14 @@ _STEPS_BETWEEN_LOOKS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`deadline_s` holds for all keys of a history together, `configurations_max` for each key, as memory does."""
+    """`deadline_s` holds for all keys of a history together, `configurations_max` for each key, like its memory."""
 
     deadline_s: float = 120.0
     configurations_max: int = 2_000_000
 
 
 class Budget:
-    """What is left of the limits."""
+    """The unused part of the limits."""
 
     def __init__(self, limits: Limits, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

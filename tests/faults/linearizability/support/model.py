@@ -1,4 +1,4 @@
-"""Models: what an object does with one operation after another."""
+"""Models: how an object behaves under one operation after another."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Output = TypeVar("Output")
 
 
 class Refused(Enum):
-    """What a model says of an operation that cannot have come to its output."""
+    """The answer of a model to an operation that cannot have had its output."""
 
     REFUSED = "refused"
 
@@ -33,21 +33,21 @@ class Model(ABC, Generic[State, Input, Output]):
 
     @abstractmethod
     def step(self, state: State, input: Input, output: Output) -> State | Refused:
-        """Return the state after an operation that came to `output`, REFUSED if on `state` it cannot have."""
+        """Return the state after an operation with this output, REFUSED if it cannot have that output on `state`."""
 
     @abstractmethod
     def effect(self, state: State, input: Input) -> State | Refused:
         """Return the state after an operation whose output is unknown, REFUSED if it changes nothing."""
 
     def prepared(self, operations: Sequence[Operation[Input, Output]]) -> Self:
-        """Return the model for one key's operations, where it must know of all of them beforehand."""
+        """Return the model for one key's operations, if it must know all of them beforehand."""
         return self
 
     def describe(self, operation: Operation[Any, Any]) -> str:
-        """Return an operation as a reader wants to see it."""
+        """Return an operation as text for a reader."""
         output = operation.output
         return f"{operation.input} -> {output.value if isinstance(output, Unanswered) else output}"
 
     def describe_state(self, state: State) -> str:
-        """Return a state as a reader wants to see it."""
+        """Return a state as text for a reader."""
         return repr(state)

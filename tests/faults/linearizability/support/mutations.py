@@ -1,4 +1,4 @@
-"""Histories made wrong, or perhaps not: one report changed, moved in time, or left out."""
+"""Altered histories, which may be wrong or still right: one report changed, moved in time, or left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Operations: what one process asked of an object, when, and what it was told."""
+"""Operations: the request of one process to an object, its time, and its answer."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Operation(Generic[Input, Output]):
     """One call by one process on one key, between `start` and `end` (ns) of a clock that all processes share.
 
     Operations on different keys are on different objects. The `end` of an operation without an output is when its
-    caller gave up, or its start if nobody knows; it bounds nothing.
+    caller gave up, or its start if that is unknown; it bounds nothing.
     """
 
     process: str

@@ -1,7 +1,7 @@
-"""Ownership of one topic as hubs and their clients see it: who owns it, who became owner over whom.
+"""Ownership of one topic as hubs and their clients see it: which hub owns it, and which one it replaced.
 
-Coarser than the versioned register beneath: a hub that owned the topic twice is the same owner both times. It serves
-where versions are out of sight, as in redirects.
+It is coarser than the versioned register beneath: a hub that owned the topic twice is the same owner both times. It is
+for histories without versions, such as those of redirects.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`hub` wants to become owner in place of `over`, None for nobody."""
+    """`hub` wants to become owner in place of `over`; None: of no owner."""
 
     hub: Owner
     over: Owner | None
@@ -57,7 +57,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Somebody reads who is the owner, or is redirected to it."""
+    """A hub reads the owner, or a client is redirected to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Refused: `owner` owns the topic, None for nobody."""
+    """Refused: `owner` owns the topic; None: no hub does."""
 
     owner: Owner | None
 
 
 @dataclass(frozen=True, slots=True)
 class Saw:
-    """`owner` was seen to own the topic, None for nobody."""
+    """`owner` was seen to own the topic; None: no hub did."""
 
     owner: Owner | None
 
@@ -91,7 +91,7 @@ OwnershipOperation: TypeAlias = Operation[OwnershipInput, OwnershipOutput]
 
 @dataclass(frozen=True, slots=True)
 class Ownership(Model[Owner | None, OwnershipInput, OwnershipOutput]):
-    """One topic. The state is its owner. At most one, since a claim is over a certain other one."""
+    """One topic. The state is its owner. There is at most one, since a claim replaces a given owner, or none."""
 
     @property
     def initial(self) -> Owner | None:
@@ -104,7 +104,8 @@ class Ownership(Model[Owner | None, OwnershipInput, OwnershipOutput]):
             case Release(hub), Released():
                 return None if state == hub else REFUSED
             case Claim(_, over), Lost(owner):
-                # Over nobody: only an owner refuses it. Over somebody: the same hub may have become owner anew.
+                # Without an owner to replace, only an owner refuses the claim. With one, the same hub may have become
+                # owner again.
                 refusable = owner is not None or over is not None
                 return state if refusable and state == owner else REFUSED
             case (Release(), Lost(owner)) | (Look(), Saw(owner)):

@@ -1,4 +1,4 @@
-"""The check of a whole history: key by key, since a history is linearizable if it is so on every object alone.
+"""The check of a whole history, key by key: a history is linearizable if it is linearizable on every object alone.
 
 Source: Herlihy and Wing, Linearizability (1990), theorem 1: locality.
 """
@@ -37,9 +37,9 @@ def check(
     all_keys: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Report:
-    """Judge a history: whether on each key, each an object of its own, some order explains what everyone was told.
+    """Check a history: whether on each key, which is an object of its own, some order explains all answers.
 
-    Keys with few operations are judged before those with many. The first that is refused ends it, unless `all_keys`.
+    Keys with few operations come before those with many. The first refused key ends the check, unless `all_keys`.
     """
     budget = Budget(limits or Limits(), monotonic)
     parts = by_key(operations)

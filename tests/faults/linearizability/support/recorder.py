@@ -1,12 +1,12 @@
-"""A recorder around a TopicOwnershipManager: each process writes down its own calls, a reader puts them together.
+"""A recorder around a TopicOwnershipManager: each process records its own calls, and a reader joins them.
 
-One file a process, of JSON lines, each written to the system at once so that it outlives a kill -9:
+Each process has a file of JSON lines. It writes each line to the system at once, so that the line outlives a kill -9:
 
     {"call": 7, "at": NS, "process": "hub-1", "topic": HEX, "do": "write", "hub": [ADDRESS, EPOCH], "given": "NEW"}
     {"return": 7, "at": NS, "came": "written", "version": VERSION}
 
-The line of a call is written before the call is made. A call without a return has an unknown outcome. The moments are
-of CLOCK_MONOTONIC, which all processes of one machine share.
+The recorder writes the line of a call before it makes the call. A call without a return has an unknown outcome. The
+times are of CLOCK_MONOTONIC, which all processes of one machine share.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _NOT_APPLIED: Final = "not applied"
 
 
 class RecordedOwnership:
-    """A TopicOwnershipManager that writes down every call and every answer; listings are passed on.
+    """A TopicOwnershipManager that records every call and every answer; it passes listings on.
 
     Raises: FileExistsError - `path` exists: each process, and each start of one, has a file of its own.
     """
@@ -88,7 +88,7 @@ class RecordedOwnership:
         self._returned(number, came="deleted")
 
     async def apply(self, operations: Sequence[Operation[HubInfo]]) -> list[Outcome[HubInfo]]:
-        """Carry out all, as the manager does; each counts as a call of its own."""
+        """Run all operations, as the manager does; each counts as a call of its own."""
         numbers = [self._called(one.key.topic, **_asked(one)) for one in operations]
         outcomes = await self._manager.apply(operations)
         for number, one, outcome in zip(numbers, operations, outcomes, strict=True):
@@ -115,7 +115,7 @@ class RecordedOwnership:
         self._write({"return": number, "at": self._now_ns(), **answer})
 
     def _failed(self, number: int, error: HedwigError) -> None:
-        """Write down a refusal or a sure failure; after any other error the call stays open."""
+        """Record a refusal or a sure failure; after any other error the call stays open."""
         match error:
             case BadVersionError():
                 self._returned(number, came="refused", record=_record(error.current))
@@ -129,9 +129,9 @@ class RecordedOwnership:
 
 
 def read_recorded(paths: Iterable[Path]) -> list[cas.CasOperation]:
-    """Return all calls that processes wrote down, each on its topic as the key, hubs as Owners.
+    """Return all calls that processes recorded, with topics as keys, and hubs as Owners.
 
-    The last line of a killed process may be half a line; that counts as not written.
+    The last line of a killed process may be incomplete; it counts as not written.
     Raises: ValueError - a line that no recorder wrote.
     """
     found: list[cas.CasOperation] = []

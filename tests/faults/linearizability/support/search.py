@@ -1,13 +1,13 @@
 """The search for an order that explains the operations on one key.
 
-Operations are placed one after another. The next one is any that is not placed yet and that started before the first
-end of one that is not placed; when none of these is possible, the last one placed is taken back. A set of operations
-placed and the state that they led to are a configuration; none is tried twice, since it would fail again.
+The search places operations one after another. The next one is any unplaced operation that started before the first end
+of an unplaced operation. If none of these is possible, the search takes back the last one placed. A set of placed
+operations and the state that they led to are a configuration. None is tried twice, since it would fail again.
 
-Two things are done otherwise than in the sources. A set of placed operations is kept as the number of the first one
-missing and bits for the few placed beyond it, so that a configuration stays small however long the history is. And
-operations with unknown outcomes, which need not be placed at all, are tried last: a configuration that failed with some
-of them fails with more of them used up, so that it is not tried either.
+Two things differ from the sources. A set of placed operations is the number of the first one missing, and bits for the
+few placed beyond it. So a configuration stays small however long the history is. Operations with unknown outcomes need
+not be placed at all, so they are tried last. A configuration that failed with some of them used up fails with more of
+them too, so that is not tried either.
 
 Source: Wing and Gong, Testing and Verifying Concurrent Objects (1993); Lowe, Testing for Linearizability (2017);
 Porcupine, of Anish Athalye, uses the same algorithm.
@@ -39,8 +39,8 @@ class Explained:
 class Blocked:
     """No order explains the operations.
 
-    `order` explains all that had ended before `blocked` did, and leads to `state`; no order that does so has a place
-    for `blocked`. `waiting` are the others that had started by then and are not in `order`.
+    `order` explains all operations that had ended before `blocked` did, and leads to `state`. No such order has a place
+    for `blocked`. `waiting` are the other operations that had started by then and are not in `order`.
     """
 
     order: tuple[AnyOperation, ...]
@@ -52,7 +52,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The limits were reached before an answer was."""
+    """The search reached its limits before an answer."""
 
     configurations: int
 
@@ -66,7 +66,7 @@ def search(operations: Sequence[AnyOperation], model: AnyModel, budget: Budget) 
 
 
 class _Event:
-    """The start or the end of an answered operation, in a list that both are taken out of and put back into."""
+    """The start or the end of an answered operation, in a list; the search takes both out and puts them back."""
 
     __slots__ = ("after", "before", "end", "is_end", "number", "operation", "position")
 
@@ -93,7 +93,7 @@ class _Event:
 
 
 class _Placed(NamedTuple):
-    """One operation placed: where the search stood before it. `unanswered` is None for an answered one."""
+    """One placed operation, with the position of the search before it. `unanswered` is None for an answered one."""
 
     previous: "_Placed | None"
     depth: int
@@ -113,7 +113,7 @@ class _Search:
     def __init__(self, operations: Sequence[AnyOperation], model: AnyModel, budget: Budget) -> None:
         self._model = model
         self._budget = budget
-        # A start before an end of the same moment: operations that touch count as concurrent.
+        # At the same moment a start comes before an end: operations that touch count as concurrent.
         answered = [one for one in operations if not isinstance(one.output, Unanswered)]
         answered.sort(key=lambda one: one.start)
         self._to_place = len(answered)
@@ -192,7 +192,7 @@ class _Search:
         return Explained(tuple(one.operation for one in _along(way)), len(self._tried))
 
     def _is_untried(self, missing: int, beyond: int, state: Any, used: int) -> bool:
-        """Note a configuration; say whether neither it nor one with fewer unknown outcomes used up was tried before."""
+        """Record a configuration; say whether neither it nor one with fewer unknown outcomes used up was tried."""
         configuration = (missing, beyond, state)
         before = self._tried.get(configuration)
         if before is None:

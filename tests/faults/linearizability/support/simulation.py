@@ -1,8 +1,8 @@
-"""Histories of true objects: processes that overlap, each operation taking effect at one moment, answers lost at times.
+"""Histories of true objects: processes overlap, each operation takes effect at one moment, and some answers are lost.
 
-The objects here are written apart from the models, so that one can be held against the other. A script is a sequence of
-(process, choice); each pair takes one process one step further: it asks, the object serves it, it learns the answer.
-Thus a history comes out of nothing but the script, and a search for short failures can shorten the script.
+The objects here are written independently of the models, so that tests can compare the two. A script is a sequence of
+(process, choice). Each pair takes one process one step further: it asks, the object serves it, it learns the answer.
+A history depends only on its script, so a search for short failures can shorten the script.
 """
 
 import random
@@ -25,18 +25,18 @@ _VALUES: Final = 3
 
 
 class TrueObject(Protocol):
-    """An object that is what a model describes."""
+    """An object that a model describes."""
 
     def ask(self, process: int, choice: int) -> Any:
-        """Return what a process asks for next."""
+        """Return the next request of a process."""
 
     def serve(self, process: int, asked: Any) -> Any:
-        """Carry it out, and return the answer."""
+        """Serve a request, and return the answer."""
 
 
 @dataclass(slots=True)
 class TrueRecord:
-    """A record under compare-and-set; processes give versions that they were shown, current or not."""
+    """A record under compare-and-set; processes give versions that they have seen, current or not."""
 
     content: cas.Record | None = None
     writes: int = 0
@@ -121,7 +121,7 @@ class TrueText:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A model and the true object that belongs to it."""
+    """A model and the true object that it describes."""
 
     label: str
     model: Model[Any, Any, Any]
@@ -145,9 +145,9 @@ class _InFlight:
 
 
 def simulate(kind: Kind, script: Iterable[Step], *, keys: int = 1, lost: float = 0.1) -> list[Operation[Any, Any]]:
-    """Return what the processes of a script report. Of the answers, the share `lost` gets lost, some before the effect.
+    """Return the calls that the processes of a script report. The share `lost` of the answers is lost.
 
-    An operation whose caller gave up before it was served is served at some later step, or never.
+    An operation whose caller gave up before it was served takes effect at some later step, or never.
     """
     objects = [kind.make() for _ in range(keys)]
     found: list[Operation[Any, Any]] = []
@@ -164,7 +164,7 @@ def simulate(kind: Kind, script: Iterable[Step], *, keys: int = 1, lost: float =
             orphan, forgotten = late.pop(choice % len(late))
             objects[forgotten.key].serve(orphan, forgotten.asked)
         one = under_way.get(process)
-        # The lowest digits choose what is asked; what gets lost hangs on a scrambled choice, so as not to follow it.
+        # The lowest digits choose the request. A scrambled choice decides what is lost, so that it is independent.
         is_lost = choice * 389 % CHOICES < lost * CHOICES
         if one is None:
             key = choice * 7 % keys

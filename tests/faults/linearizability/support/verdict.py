@@ -1,4 +1,4 @@
-"""Verdicts over whole histories, and what a reader is told of a refused one."""
+"""Verdicts over whole histories, and the text for a reader about a refused one."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _IMPOSSIBLE: Final = "impossible there, or without effect"
 
 
 class Verdict(Enum):
-    """What the checker says of a history."""
+    """The verdict of the checker on a history."""
 
     LINEARIZABLE = "linearizable"
     NOT_LINEARIZABLE = "not linearizable"
@@ -31,12 +31,12 @@ class NotLinearizableError(AssertionError):
 
 
 class UndecidedError(Exception):
-    """The limits were reached first. An error of the test, which asked too much: neither a pass nor a finding."""
+    """The search reached its limits. It is an error of the test, which asked too much: neither a pass nor a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The operations on one key that no order explains, and how far orders go."""
+    """The operations on one key that no order explains, and how far an order can explain them."""
 
     key: Hashable
     operations: int
@@ -76,7 +76,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was checked and what came of it: the keys that are refused, and those that the limits left open."""
+    """The result of a check: the refused keys, and the keys that the limits left undecided."""
 
     keys: int
     operations: int

@@ -8,8 +8,8 @@
     a version  absent                    Gone
     ANY        any                       Written, Deleted; deleting what is absent is Gone
 
-A version never repeats. That of a write whose outcome is unknown is learned from whoever shows first that it knows it;
-it must be one that no other write of the key had.
+A version never repeats. The version of a write with an unknown outcome is learned from the first call that shows it. It
+must be one that no other write of the key had.
 
 Source: design.md, section 4, the tables of the managers.
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class Given(Enum):
-    """What a write may be given in place of a version."""
+    """A condition of a write in place of a version."""
 
     NEW = "NEW"
     ANY = "ANY"
@@ -59,7 +59,7 @@ Version: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a caller was shown: a value and the version of the write that stored it."""
+    """A record as a caller sees it: a value, and the version of the write that stored it."""
 
     value: Hashable
     version: Version
@@ -128,16 +128,16 @@ CasOutput: TypeAlias = Found | Written | Deleted | Exists | Stale | Gone
 CasOperation: TypeAlias = Operation[CasInput, CasOutput]
 
 
-# Named tuples, since the search hashes states without end and those hash fastest.
+# Named tuples, since the search hashes very many states, and named tuples hash fastest.
 class Held(NamedTuple):
-    """What the register holds; version None is one that nobody has learned yet."""
+    """The content of the register; version None is one that no caller has learned yet."""
 
     value: Hashable
     version: Version | None
 
 
 class Register(NamedTuple):
-    """The state: what is held, None for nothing, and the versions learned of writes with unknown outcomes."""
+    """The state: the content, None without one, and the versions learned of writes with unknown outcomes."""
 
     held: Held | None
     learned: frozenset[Version]
@@ -206,7 +206,7 @@ class VersionedRegister(Model[Register, CasInput, CasOutput]):
         return None if seen is REFUSED else seen
 
     def _seen(self, state: Register, record: Record | None) -> Register | Refused:
-        """Return the state after somebody saw `record`, who may be the first to learn its version."""
+        """Return the state after a caller saw `record`; that caller may be the first to learn its version."""
         held = state.held
         if record is None or held is None:
             return state if record is None and held is None else REFUSED

@@ -1,4 +1,4 @@
-"""The mark of tests that are held with both kinds of metadata that a cluster can have."""
+"""The marks of tests that run with both kinds of metadata that a cluster can have."""
 
 from typing import Final
 
@@ -11,4 +11,4 @@ on_hbase: Final = pytest.mark.parametrize("deployment", ["hbase"], indirect=True
 on_zookeeper_first: Final = pytest.mark.parametrize(
     "deployment", ["zookeeper", pytest.param("hbase", marks=pytest.mark.full)], indirect=True
 )
-"""Where the hub does the same whatever keeps the metadata: with HBase in long runs."""
+"""The hub does the same with either store of the metadata, so the test runs with HBase in long runs only."""

@@ -35,15 +35,15 @@ from tests.hub.support.wire_client import WireClient
 __all__ = ["SESSION_S", "Deployment", "liveness_of"]
 
 SESSION_S: Final = 4.0
-"""Of hubs that are to lose it: the least that a server with ticks of two seconds grants."""
+"""The session of hubs that lose it: the shortest that a server with ticks of two seconds grants."""
 _LONG_SESSION_S: Final = 10.0
-"""Of the others, which share a busy machine, and an event loop, with what is done to those."""
+"""The session of the other hubs. They share a busy machine, and an event loop, with the faults of the test."""
 
 _NETWORKED: Final = {row.label: row for row in NETWORKED}
 
 
 class Deployment:
-    """Where the hubs of one test find each other; `backend` is that of its metadata."""
+    """The servers and paths of the hubs of one test; `backend` holds their metadata."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Deployment:
         """The ZooKeeper of the bookies."""
         self.prefix = f"/hedwig/{uuid.uuid4().hex}"
         self.networked: Networked = _NETWORKED[backend]
-        # As the hub opens its store.
+        # The hub opens its store in the same way.
         self.place = replace(place, gather=True)
         self.directory = directory
         self.store: MetadataStore
@@ -69,7 +69,7 @@ class Deployment:
         self._made: set[bytes] = set()
 
     async def open(self) -> None:
-        """Lay the metadata out, and open a store beside the hubs'."""
+        """Format the metadata, and open a store in addition to the hubs' own."""
         await self.place.format()
         self.store = await self._stack.enter_async_context(await self.place.open())
 
@@ -78,7 +78,7 @@ class Deployment:
     def options(
         self, *, cluster: Mapping[str, Any] | None = None, zookeeper: str | None = None, **changes: Any
     ) -> HubOptions:
-        """Return the options of a hub; it reaches ZooKeeper for its liveness at `zookeeper`, to be cut off there."""
+        """Return the options of a hub. Its liveness uses ZooKeeper at `zookeeper`, where a test can cut it off."""
         session_s = SESSION_S if zookeeper else _LONG_SESSION_S
         given = {"session_timeout_s": session_s, "rebalance_interval_s": 0.0, **(cluster or {})}
         made: dict[str, Any] = {
@@ -93,7 +93,7 @@ class Deployment:
         return HubOptions(**{**made, **changes})
 
     async def start(self, *, place: Place | None = None, **changes: Any) -> Hub:
-        """Start a hub in this process, with its metadata at `place`; it is closed at the end of the test."""
+        """Start a hub in this process, with its metadata at `place`. It is closed at the end of the test."""
         there = place or self.place
 
         async def open_there(_url: str, options: StoreOptions | None = None) -> MetadataStore:
@@ -106,7 +106,7 @@ class Deployment:
         return hub
 
     def apart(self, *settings: str) -> RunningHub:
-        """Return a hub that is to run in a process of its own; what is left of it is killed at the end of the test."""
+        """Return a hub for a process of its own, which is not started yet. It is killed at the end of the test."""
         self._apart += 1
         given = {setting.partition("=")[0] for setting in settings}
         ours = (setting for setting in self.settings() if setting.partition("=")[0] not in given)
@@ -131,17 +131,17 @@ class Deployment:
     # --------------------------------------------------------------------------------- in between, and past the hubs
 
     async def behind_proxy(self, plan: Plan = lambda _: PASS) -> tuple[Proxy, Place]:
-        """Return a proxy before the metadata store, and the store as it is reached through it."""
+        """Return a proxy in front of the metadata store, and the place that leads through it."""
         proxy = self.networked.proxy(self.place, plan)
         await self._stack.enter_async_context(proxy)
         return proxy, self.networked.behind(proxy, self.place)
 
     async def proxy_to_zookeeper(self, wire: Any) -> Proxy:
-        """Return a proxy before ZooKeeper, for the liveness of a hub."""
+        """Return a proxy in front of ZooKeeper, for the liveness of a hub."""
         return await self._stack.enter_async_context(Proxy(self.zookeeper, wire))
 
     def raw(self, zookeeper: str | None = None) -> KazooClient:
-        """Return a client of ZooKeeper past the code under test; call it between awaits, it answers at once."""
+        """Return a ZooKeeper client beside the code under test. Call it between awaits: it answers at once."""
         client = KazooClient(zookeeper or self.zookeeper)
         client.start(30)
         self._stack.callback(client.close)
@@ -149,7 +149,7 @@ class Deployment:
         return client
 
     async def make(self, topic: bytes) -> None:
-        """Let a topic exist, if it does not, that nobody owns."""
+        """Create a topic that no hub owns, if it does not exist."""
         if topic not in self._made:
             with contextlib.suppress(TopicPersistenceInfoExistsError):
                 await self.store.persistence.write(Topic(topic), LedgerRanges(), NEW)
@@ -158,9 +158,9 @@ class Deployment:
     async def ask(
         self, client: WireClient, topic: bytes, *, should_claim: bool = True, tried: Sequence[HubInfo] = ()
     ) -> Answer:
-        """Ask for a topic that exists, which makes a hub claim it or redirect, and does nothing else to it.
+        """Send a request about a topic that makes a hub claim it or redirect, and changes nothing else.
 
-        `tried` are the hubs that have redirected this request, in order.
+        The topic is created if it does not exist. `tried` are the hubs that have redirected this request, in order.
         """
         await self.make(topic)
         if not tried:
@@ -193,7 +193,7 @@ class Deployment:
         return None
 
     async def gone(self, raw: KazooClient, info: HubInfo, *others: Hub) -> None:
-        """Wait until ZooKeeper has let an incarnation of a hub go, and other hubs in this process have heard of it."""
+        """Wait until ZooKeeper has removed an incarnation of a hub, and `others` in this process know of it."""
         await until(lambda: self.epoch_of(raw, info.address) != info.epoch, f"the end of hub {info.address}")
 
         def is_forgotten() -> bool:

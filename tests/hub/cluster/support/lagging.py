@@ -1,4 +1,4 @@
-"""ZooKeeper servers that lag behind the leader: what they list, tell, and do not tell, is of the past."""
+"""ZooKeeper servers that lag behind the leader, and answer from an earlier state."""
 
 import struct
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _NO_NODE: Final = -101
 
 @dataclass(slots=True)
 class Lag:
-    """Whether the server lags, and what it then says of the children of each node: what it said last before."""
+    """Whether the server lags. It then repeats its last listing of the children of each node."""
 
     is_on: bool = False
     listings: dict[bytes, bytes] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Lag:
 
 @dataclass(slots=True)
 class Behind:
-    """Below which node a server has not heard of any, until a `sync` lets it catch up; None: it has heard of all."""
+    """The path below which a server knows no node until a `sync`; None: it knows all nodes."""
 
     below: str | None = None
     hidden: int = 0
@@ -63,13 +63,13 @@ class BehindWire(ZooKeeperWire):
             return reply
         self._asked.discard(reply.mark)
         self._behind.hidden += 1
-        # Its number and its zxid stay.
+        # Keep the number and the zxid of the reply.
         frame = reply.data[4 : _HEAD_BYTES - _NUMBER.size] + _NUMBER.pack(_NO_NODE)
         return Reply(reply.mark, _NUMBER.pack(len(frame)) + frame)
 
 
 class LaggingWire(ZooKeeperWire):
-    """ZooKeeper's frames, with listings of the past while `lag` is on. Reads of a node's content tell the present."""
+    """ZooKeeper's frames, with old listings while `lag` is on. Reads of a node's content return the current one."""
 
     def __init__(self, lag: Lag) -> None:
         super().__init__()

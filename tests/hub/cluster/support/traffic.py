@@ -1,4 +1,4 @@
-"""Publishers and subscribers that go on while topics move between hubs, and what must not happen to their messages."""
+"""Publishers and subscribers that continue while topics move between hubs, and the rules for their messages."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ _PAUSE_S = 0.02
 
 @dataclass
 class _Stream:
-    """A topic: what was acknowledged under which id, and what its subscriber has got, in that order."""
+    """A topic: the acknowledged messages with their ids, and the messages that its subscriber received, in order."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     last: int = 0
@@ -33,7 +33,7 @@ class _Stream:
         return bool(self.received) and max(local for local, _ in self.received) >= self.last
 
     def check(self) -> None:
-        """Fail if an acknowledged message was lost, changed or reordered, or an id left out."""
+        """Fail if an acknowledged message was lost, changed or reordered, or if an id is missing."""
         ids = [local for local, _ in self.received]
         high = 0
         for local in ids:
@@ -49,7 +49,7 @@ class _Stream:
 
 
 class Traffic:
-    """One client of ours that publishes to topics and subscribes to them; `hub` is asked first."""
+    """One client of ours that publishes to topics and subscribes to them. It asks `hub` first."""
 
     def __init__(self, hub: str, topics: Iterable[bytes]) -> None:
         self.streams = {topic: _Stream() for topic in topics}
@@ -79,12 +79,12 @@ class Traffic:
         return sum(len(stream.acknowledged) for stream in self.streams.values())
 
     def check_going_on(self) -> None:
-        """Fail if a publisher or a subscriber has ended, with what ended it."""
+        """Fail if a publisher or a subscriber has ended, with its error."""
         for task in (*self._publishing, *self._receiving):
             assert not task.done(), f"it has ended: {task.exception()!r}"
 
     async def settle(self) -> None:
-        """Publish no more, and return once all that was acknowledged has come, and nothing was lost or reordered."""
+        """Stop publishing, wait for every acknowledged message, and check that none was lost or reordered."""
         self._is_over = True
         await asyncio.gather(*self._publishing)
         async with asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""What is written and read by hand on the add path is what protobuf would write and read."""
+"""Messages that are encoded and decoded by hand on the add path are those of protobuf."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +61,7 @@ def test_every_answer_is_read_as_protobuf_reads_it(
 @given(st.data(), st.integers(FIRST_TRANSACTION, (1 << 35) - 1))
 def test_damage_never_makes_a_success_of_another_answer(data: st.DataObject, transaction: int) -> None:
     body = bytearray(answer(transaction, 0, data.draw(st.sampled_from([0, 504])), 1, 2))
-    # Behind the statuses are the ids, which nobody reads: the transaction says what was added.
+    # The ids follow the statuses. The client does not read them: the transaction tells which entry was added.
     body[data.draw(st.integers(0, len(body) - IDS_BYTES - 1))] = data.draw(st.integers(0, 255))
     found = added_transaction(bytes(body), 0, len(body))
     if found is not None:

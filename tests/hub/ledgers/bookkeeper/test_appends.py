@@ -1,4 +1,4 @@
-"""What an append promises and when it is refused or uncertain, one rule at a time, in virtual time."""
+"""The promises of an append, and when it is refused or uncertain, one rule at a time, in virtual time."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def test_entries_are_acknowledged_in_order_and_carry_what_was_confirmed() -> Non
         await asyncio.gather(*futures)
         await asyncio.sleep(0)
         assert order == list(range(50))
-        # Sent before anything was confirmed, and stored by exactly the write set.
+        # All entries were sent before the first was confirmed, and each is stored by exactly its write set.
         for entry in range(50):
             holders = {room.members(ledger_id)[place] for place in STRIPES.write_set(entry)}
             assert {
@@ -73,7 +73,7 @@ def test_an_append_without_a_quorum_is_uncertain_in_the_end_and_ends_the_writer(
         with pytest.raises(LedgerFencedError):
             await room.store.append(ledger_id, 4, b"")
         room.model.heal()
-        # Both are on one bookie; the first of them at least may be kept, and nothing else.
+        # Both entries are on one bookie. Recovery may keep at least the first of them, and nothing else.
         assert await room.store.close(ledger_id) in (1, 3)
         assert room.record(ledger_id).state is LedgerState.CLOSED
 
@@ -179,7 +179,7 @@ def test_what_waits_is_bounded_and_a_refusal_takes_no_entry_id() -> None:
             await room.store.append(ledger_id, 1, bytes(200))
         await first
         await room.store.append(ledger_id, 1, bytes(200))
-        # One is always taken.
+        # A store without queued bytes accepts one entry of any size.
         await room.store.append(ledger_id, 2, bytes(1000))
         assert await room.store.close(ledger_id) == 2
 

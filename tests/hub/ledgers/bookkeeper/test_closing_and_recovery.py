@@ -1,4 +1,4 @@
-"""How a ledger ends: closed by its writer, or fenced and taken over by another, in virtual time."""
+"""The end of a ledger: its writer closes it, or another client fences it and takes it over, in virtual time."""
 
 import asyncio
 
@@ -77,7 +77,7 @@ def test_what_others_recovered_is_read_past_a_writer_that_failed() -> None:
         ledger_id = await room.filled(4)
         for name in room.members(ledger_id):
             room.model[name].held_back = []
-        # Stored, and nobody is told.
+        # The bookies store the entry, and the writer gets no answer.
         assert await outcome(room.store.append(ledger_id, 4, b"entry 4")) == "LedgerWriteError"
         for name in room.members(ledger_id):
             room.model[name].held_back = None
@@ -102,7 +102,7 @@ def test_a_writer_that_failed_leaves_nothing_in_memory() -> None:
         assert [await outcome(future) for future in futures] == ["LedgerWriteError"] * len(ledgers)
         after = await room.store.stats()
         assert (after.open_ledgers, after.queued_bytes) == (0, 0)
-        # Those who mended the ledgers have ended too.
+        # The tasks that replaced the bookies of ledgers have ended too.
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         for name in room.model.bookies:
@@ -163,7 +163,7 @@ def test_recovery_goes_past_a_dead_bookie_and_replaces_it() -> None:
 @pytest.mark.parametrize("tells", [0.0, 0.01], ids=["the end is found", "the end is told"])
 def test_what_is_damaged_at_all_bookies_keeps_its_place(damaged: tuple[int, ...], tells: float) -> None:
     async def work() -> None:
-        # Nothing of the ledger is confirmed by later entries: all five were sent at once.
+        # No later entry confirms an earlier one: all five were sent at once.
         room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=tells))
         ledger_id = await room.store.create()
         await asyncio.gather(*[room.store.start_append(ledger_id, each, b"entry %d" % each) for each in range(5)])

@@ -48,7 +48,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 @pytest.fixture
 def shell(stack: DevServers, tmp_path: Path) -> Callable[..., str]:
-    """Run a command of the original's shell, and return what it says."""
+    """Run a command of the original's shell, and return its output."""
     conf = tmp_path / "shell.conf"
     settings = {
         "zkServers": stack.address("zookeeper"),
@@ -156,7 +156,7 @@ async def test_we_read_what_the_original_client_wrote(
     payloads = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1 << 20)
     assert len(payloads) == 20
     assert sum(map(len, payloads)) == metadata.length
-    # What the original wrote comes out as it went in.
+    # We read what the original wrote.
     raw = KazooClient(stack.address("zookeeper"))
     raw.start(30)
     try:
@@ -225,7 +225,8 @@ async def test_killing_a_bookie_loses_nothing(client: Client, stack: DevServers)
     victim = names[0]
     await asyncio.to_thread(stack.kill, victim)
     try:
-        # One ledger gets another bookie if it had this one, the other one has none to get and goes on with two.
+        # The first ledger replaces the killed bookie if it used it. The other has no spare, and goes on with two
+        # bookies.
         await append_all(pair, first, payloads(100), 100)
         await append_all(degraded, second, payloads(100), 100)
         taker = await client(ALL)

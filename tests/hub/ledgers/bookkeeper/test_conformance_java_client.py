@@ -1,4 +1,4 @@
-"""Ledgers go from us to the Java client and the Java shell of BookKeeper 4.17, and back, closed or left open."""
+"""We and the Java client and shell of BookKeeper 4.17 read each other's ledgers, closed or left open."""
 
 import asyncio
 import re
@@ -37,7 +37,7 @@ def java(servers: RunningServers) -> Iterator[JavaLedgers]:
 
 @pytest.fixture
 def shell(servers: RunningServers, tmp_path: Path) -> Callable[..., str]:
-    """Run a command of the Java shell, and return what it says."""
+    """Run a command of the Java shell, and return its output."""
     servers.address("bookkeeper")
     conf = tmp_path / "shell.conf"
     settings = {
@@ -78,7 +78,7 @@ async def open_store(servers: RunningServers) -> AsyncIterator[Open]:
 
 
 def whose(digest: DigestKind) -> tuple[str, str]:
-    """Return the digest and the password as Java is told them."""
+    """Return the digest and the password in the form that Java expects."""
     return JAVA_NAMES.get(digest, digest.name), PASSWORD.hex()
 
 
@@ -98,7 +98,7 @@ async def test_java_reads_and_recovers_what_we_wrote(
     await fill(store, [closed, left], range(100))
     await store.close(closed)
     assert await java("read", closed, *whose(digest)) == summary(ours(closed, 100))
-    # Whoever opens a ledger that its writer left open takes it over.
+    # A client that opens a ledger that its writer left open takes it over.
     assert await java("read", left, *whose(digest)) == summary(ours(left, 100))
     assert await java("read", empty, *whose(digest)) == summary([])
     for ledger, next_entry in ((left, 100), (empty, 0)):
@@ -157,7 +157,7 @@ async def test_each_follows_a_ledger_that_the_other_has_open(java: JavaLedgers, 
     await fill(store, [ledger], range(20))
     theirs = int(await java("create", *whose(DigestKind.CRC32C), 3, 2, 2, "application", "java"))
     assert await java("append", theirs, 0, 20) == "19"
-    # Both tell the last entry too, once nothing more comes for a moment.
+    # Both clients also report the last entry, after a moment without further appends.
     async with asyncio.timeout(20):
         while await java("follow", ledger, *whose(DigestKind.CRC32C)) != summary(ours(ledger, 20)):  # noqa: ASYNC110 (Java tells us of nothing)
             await asyncio.sleep(0.05)
@@ -165,7 +165,7 @@ async def test_each_follows_a_ledger_that_the_other_has_open(java: JavaLedgers, 
         while await reader.last_entry_id(theirs) < 19:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.05)
     assert await read_all(reader, theirs) == [java_payload(entry) for entry in range(20)]
-    # Neither is disturbed.
+    # The readers disturbed neither writer.
     await fill(store, [ledger], range(20, 25))
     assert await java("append", theirs, 20, 5) == "24"
     assert await store.close(ledger) == 24

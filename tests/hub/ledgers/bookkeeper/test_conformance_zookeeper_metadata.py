@@ -1,4 +1,4 @@
-"""Ledger metadata in a real ZooKeeper: where the original keeps them, and changed by compare-and-set alone."""
+"""Ledger metadata in a real ZooKeeper, at the original's paths, and changed only by compare-and-set."""
 
 import asyncio
 import uuid
@@ -47,7 +47,7 @@ RECORD = LedgerMetadata(
 
 @pytest.fixture
 def raw(servers: RunningServers) -> Iterator[KazooClient]:
-    """A client past the code under test."""
+    """Return a client beside the code under test."""
     client = KazooClient(servers.address("zookeeper"))
     client.start(30)
     yield client
@@ -81,7 +81,7 @@ async def test_ids_come_one_after_the_other_and_leave_next_to_nothing(
     assert [await store.new_ledger_id() for _ in range(3)] == [0, 1, 2]
     many = await asyncio.gather(*[store.new_ledger_id() for _ in range(50)])
     assert sorted(many) == list(range(3, 53))
-    # The nodes from which they were drawn go with the next one, or with the session.
+    # The nodes that gave the ids are deleted with the next id, or at the end of the session.
     assert len(raw.get_children(f"{root}/idgen")) <= 50
     assert await store.new_ledger_id() == 53
     (left,) = raw.get_children(f"{root}/idgen")
@@ -177,7 +177,7 @@ async def test_changes_of_many_at_once_all_take_effect(store: ZookeeperLedgerMet
 
 
 class Forgetful:
-    """A session that loses the next answers, after the request took effect or instead of sending it."""
+    """A session that loses the next answers. The requests take effect, or are not sent at all."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -204,7 +204,7 @@ async def test_a_creation_whose_answer_is_lost_is_found_by_its_token(session: Br
     assert version == (await store.read(7)).version
     forgetful.lose_requests = 2
     assert await store.create(8, RECORD) is not None
-    # Somebody else's is never taken for ours.
+    # The store never takes another client's record for its own.
     forgetful.lose_requests = 1
     assert await store.create(7, replace(RECORD, creation_token=78)) is None
 
@@ -247,7 +247,7 @@ async def test_the_registry_hears_of_bookies(session: BridgedSession, raw: Kazoo
     available = f"{root}/available"
     raw.create(f"{available}/readonly")
     raw.create(f"{available}/127.0.0.1:3181")
-    # So rarely that only the watch can be it.
+    # The refresh is so rare that only the watch can report changes.
     registry = await ZookeeperRegistry.open(session, root, CLOCK, refresh_s=3600)
     try:
         assert set(registry.writable()) == {"127.0.0.1:3181"}

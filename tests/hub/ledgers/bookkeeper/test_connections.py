@@ -1,4 +1,4 @@
-"""Requests to a bookie: answered, given up in time, and uncertain when the connection ends."""
+"""Requests to a bookie: they are answered, they time out, or their outcome is unknown when the connection ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: Script
     request, writer = await peer.next()
     kept = await started(links, 2)
     assert (await lost).outcome is Outcome.UNANSWERED
-    # Too late: nobody waits for it.
+    # The answer is too late: its request has timed out.
     peer.answer(request, writer, readResponse=found(1))
     request, writer = await peer.next()
     peer.answer(request, writer, readResponse=found(2))
@@ -67,7 +67,7 @@ async def test_a_silent_bookie_loses_its_connection(
     answer = await other
     assert answer.outcome is Outcome.UNANSWERED
     assert "silent" in answer.why
-    # Both of these came over the old connection, the third comes over a new one.
+    # Both of these arrived over the old connection. The third arrives over a new one.
     await peer.next()
     await peer.next()
     again = await started(links, 3)
@@ -89,7 +89,7 @@ async def test_nothing_is_sent_where_nobody_listens(peer: ScriptedPeer, links: B
     await peer.stop()
     answers = await asyncio.gather(*[await started(links, entry) for entry in range(3)])
     assert {answer.outcome for answer in answers} == {Outcome.NOT_SENT}
-    # Again at once, within the pause before the next attempt.
+    # The next request fails at once, within the pause before the next attempt.
     assert (await ask(links, "bookie", read(9), LONG_S)).outcome is Outcome.NOT_SENT
 
 

@@ -1,4 +1,4 @@
-"""How the bookies of an open ledger change, and what that means for entries under way, in virtual time."""
+"""Changes of the bookies of an open ledger, and their effect on entries under way, in virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def test_nothing_is_acknowledged_while_the_ensemble_changes() -> None:
         room.model.crash(room.members(ledger_id)[0])
         futures = [room.store.start_append(ledger_id, entry, b"") for entry in range(3, 9)]
         await asyncio.sleep(2)
-        # Two of three have the first of them for long, but the third's place is being given away from there on.
+        # Two of three bookies soon have the first of these entries. But the third is being replaced from that entry on.
         late = [room.store.start_append(ledger_id, entry, b"") for entry in range(9, 12)]
         await asyncio.sleep(2)
         before = await room.store.last_entry_id(ledger_id)
@@ -53,7 +53,8 @@ def test_what_a_replaced_bookie_stored_does_not_count_any_more() -> None:
         ledger_id = await room.filled(1)
         left, right = room.members(ledger_id)
         spare = room.spare(ledger_id)
-        # The left one has entry 1, the right one refuses it; while that is mended the left one fails too.
+        # The left one has entry 1, and the right one refuses it. While the right one is being replaced, the left one
+        # fails too.
         room.model[right].refusal = Outcome.FAILED
         room.model[spare].refusal = Outcome.BUSY
         future = room.store.start_append(ledger_id, 1, b"one")
@@ -65,7 +66,7 @@ def test_what_a_replaced_bookie_stored_does_not_count_any_more() -> None:
         await asyncio.sleep(3)
         room.model[spare].refusal = None
         await asyncio.sleep(3)
-        # Entry 1 is on the left one and on the spare by now: that is its quorum. Entry 2 is on one bookie only.
+        # Entry 1 is on the left one and on the spare: that is its quorum. Entry 2 is on one bookie only.
         assert future.done()
         assert not other.done()
         room.model.start(left)
@@ -87,7 +88,7 @@ def test_an_answer_of_a_bookie_that_was_replaced_comes_too_late() -> None:
         left, right = room.members(ledger_id)
         spare = room.spare(ledger_id)
         room.model[spare].refusal = Outcome.BUSY
-        # The answer for entry 1 is on its way for long; meanwhile entry 2 makes the bookie lose its place.
+        # The answer for entry 1 is on its way for a long time. Meanwhile, entry 2 causes the bookie to be replaced.
         late: list[Callable[[], None]] = []
         room.model[right].held_back = late
         first = room.store.start_append(ledger_id, 1, b"one")
@@ -137,7 +138,7 @@ def test_a_suspect_is_taken_where_nothing_else_helps() -> None:
         spare = room.spare(ledger_id)
         while spare not in room.members(other):
             other = await room.filled(1)
-        # The spare fails for another ledger, comes back, and is the only one left.
+        # The spare fails for another ledger, and returns. It is then the only bookie left.
         room.model.crash(spare)
         await room.store.append(other, 1, b"")
         room.model.start(spare)

@@ -1,4 +1,4 @@
-"""Entries, digests and keys are those of BookKeeper, and damage never passes for an entry."""
+"""Entries, digests and keys are those of BookKeeper, and a damaged entry is never accepted."""
 
 import dataclasses
 

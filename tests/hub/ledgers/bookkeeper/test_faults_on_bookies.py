@@ -1,4 +1,4 @@
-"""Real bookies and a real ZooKeeper are killed, paused and started again: what was acknowledged stays, as it was."""
+"""Kill, pause and restart real bookies and a real ZooKeeper: acknowledged entries stay, unchanged."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 @pytest.fixture
 def ward(stack: DevServers) -> Iterator[DevServers]:
-    """The servers, all of them well again after the test."""
+    """The servers. All of them are restarted after the test."""
     yield stack
     heal(stack)
 
@@ -77,7 +77,7 @@ async def member(stack: DevServers, store: BookkeeperLedgerStore, ledger_id: int
 
 
 async def created(store: BookkeeperLedgerStore) -> int:
-    """Make a ledger that needs all bookies: one that was paused may still lose its session, and registers anew then."""
+    """Make a ledger that needs all bookies. A paused one may still lose its session, and then registers anew."""
     async with asyncio.timeout(30):
         while True:
             try:
@@ -87,7 +87,7 @@ async def created(store: BookkeeperLedgerStore) -> int:
 
 
 async def recovered(store: BookkeeperLedgerStore, ledger_id: int) -> int:
-    """Take a ledger over, again until it succeeds."""
+    """Take a ledger over; repeat that until it succeeds."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -144,7 +144,7 @@ async def test_without_a_spare_the_others_carry_on(ward: DevServers, open_store:
     await asyncio.to_thread(getattr(ward, fault), victim)
     await stream.reach(600)
     await other.reach(600)
-    # One is closed, and the other taken over, while the bookie is still away.
+    # Close one ledger, and take the other one over, while the bookie is still away.
     count = await other.stop()
     assert await store.close(closed) == count - 1
     taker = await open_store(NO_SPARE)
@@ -169,7 +169,7 @@ async def test_a_bookie_that_comes_back_is_written_to_again(ward: DevServers, op
         while store._writers[ledger].degraded:  # noqa: ASYNC110 (it is taken back by trying it)
             await asyncio.sleep(0.05)
     await stream.reach(500)
-    # Were it not written to, nobody could tell now what the end is.
+    # Without writes to the returned bookie, the close could not know the end now.
     await asyncio.to_thread(ward.kill, await member(ward, store, ledger, 0))
     count = await stream.stop()
     assert await store.close(ledger) == count - 1
@@ -191,7 +191,7 @@ async def test_without_any_bookie_nothing_is_acknowledged_and_nobody_waits_for_e
     await stream.fail()
     assert any(isinstance(error, LedgerWriteError) for error in stream.errors)
     assert time.monotonic() - began < 10
-    # A few answers were on their way.
+    # Some answers were on their way.
     assert len(stream.acknowledged) <= acknowledged + 32
     acknowledged = len(stream.acknowledged)
     with pytest.raises(LedgerError):
@@ -207,7 +207,7 @@ async def test_without_any_bookie_nothing_is_acknowledged_and_nobody_waits_for_e
 
 @dataclass(slots=True)
 class Writer:
-    """A process that appends, and what it has reported."""
+    """A process that appends, and its reports."""
 
     process: asyncio.subprocess.Process
     ledger_id: int
@@ -215,7 +215,7 @@ class Writer:
     failed: list[int]
 
     async def listen(self, count: int | None = None) -> None:
-        """Take reports until so many entries are acknowledged; without a number until it ends."""
+        """Read reports until `count` entries are acknowledged; without a number, until the process ends."""
         assert self.process.stdout is not None
         async with asyncio.timeout(60):
             while count is None or len(self.acknowledged) < count:
@@ -277,7 +277,7 @@ async def test_a_paused_writer_that_was_fenced_appends_nothing_when_it_goes_on(
         os.kill(writer.process.pid, signal.SIGCONT)
         await writer.listen()
         assert await writer.process.wait() == 0
-    # It may have been told before it was paused, and may say so only now; behind the end it was told of nothing.
+    # The writer may report acknowledgements from before its pause only now. None is for an entry beyond the end.
     assert writer.acknowledged == list(range(len(writer.acknowledged)))
     assert len(writer.acknowledged) <= last + 1
     assert writer.failed
@@ -308,7 +308,7 @@ async def test_appends_do_not_need_zookeeper(ward: DevServers, open_store: Open)
     await stream.reach(100)
     await asyncio.to_thread(ward.kill, "zookeeper-1")
     await stream.reach(500)
-    # Two of three still make a quorum; the third can be replaced only once ZooKeeper is there again.
+    # Two of three bookies are still a quorum. The third can be replaced only once ZooKeeper is back.
     victim = await member_known(ward, store, ledger)
     await asyncio.to_thread(ward.kill, victim)
     await stream.reach(500)
@@ -316,7 +316,7 @@ async def test_appends_do_not_need_zookeeper(ward: DevServers, open_store: Open)
     replaced = False
     async with asyncio.timeout(40):
         while not replaced:
-            # Whoever asks before there is a connection again is told so.
+            # A request without a connection fails with this error.
             with contextlib.suppress(LedgerStoreUnavailableError):
                 replaced = (await record_of(store, ledger)).ensembles[-1].first_entry_id > 0
             await asyncio.sleep(0.05)
@@ -327,13 +327,13 @@ async def test_appends_do_not_need_zookeeper(ward: DevServers, open_store: Open)
 
 
 async def member_known(stack: DevServers, store: BookkeeperLedgerStore, ledger_id: int) -> str:
-    """Return the name of the first server of the ledger's ensemble, without asking ZooKeeper."""
+    """Return the name of the first server of the ledger's ensemble, without a request to ZooKeeper."""
     bookie = store._writers[ledger_id].held.value.last_ensemble.bookies[0]
     return next(each.name for each in stack.status() if f"{each.host}:{each.port}" == bookie)
 
 
 class Turmoil:
-    """Writers that take each other's ledgers over while servers are killed, paused and started again."""
+    """Writers that take each other's ledgers over while servers are killed, paused and restarted."""
 
     def __init__(self, stack: DevServers, open_store: Open, seed: int) -> None:
         self.stack = stack
@@ -362,7 +362,7 @@ class Turmoil:
             await asyncio.to_thread(heal, self.stack)
 
     async def _log(self, random: Random, faults: "asyncio.Task[None]") -> None:
-        """Write ledger after ledger; each is closed or taken over, and read by another."""
+        """Write one ledger after the other. Each is closed or taken over, and another client reads it."""
         quorums = random.choice([TWO_OF_THREE, BOTH, NO_SPARE])
         store, taker = await self.open_store(quorums), await self.open_store(quorums)
         while not faults.done():

@@ -1,4 +1,4 @@
-"""Ledger metadata is written as BookKeeper writes it, and keeps what is not known here."""
+"""Ledger metadata is encoded as BookKeeper does, and keeps unknown fields."""
 
 import dataclasses
 

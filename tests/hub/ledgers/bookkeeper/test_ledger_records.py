@@ -1,4 +1,4 @@
-"""What a ledger is on record as, and how ledgers and the store itself go, in virtual time."""
+"""The records of ledgers, and the deletion of ledgers and the end of the store, in virtual time."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_records_for_the_original_hub_have_neither_custom_metadata_nor_new_diges
         ledger_id = await room.filled(1)
         await room.store.close(ledger_id)
         assert room.metadata.records[ledger_id][0].startswith(b"BookieMetadataFormatVersion\t2\nquorumSize: 3\n")
-        # What a ledger is about has no place in such a record.
+        # Such a record has no field for custom metadata.
         assert room.record(await room.store.create({"topic": b"weather"})).custom == {}
 
     run(work)

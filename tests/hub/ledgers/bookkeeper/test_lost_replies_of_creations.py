@@ -1,4 +1,4 @@
-"""Ledgers that were made without their maker being told: they are deleted once the metadata answer. In virtual time."""
+"""Ledgers whose maker got no answer are deleted once the metadata answer again. In virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ AWAY_S = 300.0
 
 @asynccontextmanager
 async def logs_in(room: Room, clock: Clock) -> AsyncIterator[LogContext]:
-    """Yield what logs make their ledgers by."""
+    """Yield the context with which logs make their ledgers."""
     options = HubOptions(operation_timeout_s=2.0)
     deletions = LedgerDeletions(clock, options.operation_timeout_s, room.store)
     persistence = cast(TopicPersistenceManager, None)

@@ -1,4 +1,4 @@
-"""Write sets go round the ensemble, and coverage and absence prove exactly what acknowledging needs."""
+"""Write sets rotate over the ensemble. Coverage and absence prove exactly what acknowledging needs."""
 
 from itertools import combinations
 from random import Random
@@ -42,7 +42,7 @@ def test_holds_agrees_with_the_write_set(quorums: Quorums, entry_id: int) -> Non
 
 @pytest.mark.parametrize("quorums", ALL, ids=str)
 def test_coverage_means_that_nothing_can_be_acknowledged_behind_our_back(quorums: Quorums) -> None:
-    """Covered is the same as: no entry can gather an ack quorum among those that did not answer."""
+    """Coverage means: no entry can get an ack quorum among the bookies that did not answer."""
     for size in range(quorums.ensemble + 1):
         for answered in combinations(range(quorums.ensemble), size):
             coverage = Coverage(quorums)

@@ -1,4 +1,4 @@
-"""How entries are read from whichever bookie has them, in virtual time."""
+"""Reads of entries from any bookie that has them, in virtual time."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def test_reading_goes_on_to_the_next_copy() -> None:
         del room.model[middle].entries[ledger_id][1]
         with pytest.raises(CorruptEntryError, match="entry 1 of ledger"):
             await room.client().read(ledger_id, 1, entries_max=10, bytes_max=1000)
-        # What is before it is given, and it begins the next answer.
+        # The read returns the entries before the damaged one. A read from that one on fails.
         assert await room.client().read(ledger_id, 0, entries_max=10, bytes_max=1000) == [b"entry 0"]
 
     run(work)
@@ -60,7 +60,7 @@ def test_reading_is_bounded_by_entries_and_bytes_but_gives_one_at_least() -> Non
         assert len(await read(ledger_id, 2, entries_max=100, bytes_max=15)) == 2
         assert len(await read(ledger_id, 2, entries_max=100, bytes_max=0)) == 1
         assert await read(ledger_id, 10, entries_max=1, bytes_max=1) == []
-        # Another client knows of those that a later entry, or a reading of the last one, vouches for.
+        # Another client knows an entry only if a later entry confirms it, or if it has read the last entry itself.
         assert await room.client().last_entry_id(ledger_id) == 8
 
     run(work)
@@ -76,7 +76,7 @@ def test_a_writer_tells_its_last_entry_once_nothing_more_comes() -> None:
         assert await reader.last_entry_id(ledger_id) == 9
         found = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1000)
         assert found == [b"entry %d" % entry for entry in range(10)]
-        # Nothing is told that is known, and nothing by a ledger that is closed.
+        # The writer sends no confirmation that bookies already have, and none for a closed ledger.
         told = {name: bookie.lacs.pop(ledger_id) for name, bookie in room.model.bookies.items()}
         assert set(told) == set(room.members(ledger_id))
         await asyncio.sleep(3)

@@ -1,4 +1,4 @@
-"""Bookies are found where they say that they are, whatever they are called."""
+"""The client finds bookies at the addresses that they register, whatever their names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever fails in whatever order, no acknowledged entry is lost, reordered or changed, and all agree on the end.
+"""No acknowledged entry is lost, reordered or changed in any order of faults, and all clients agree on the end.
 
 Time is virtual and all chance comes from the seed, so a failing seed fails again.
 """
@@ -23,7 +23,7 @@ QUORUMS = [(1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (4, 3, 2), (3, 3, 3), (5,
 
 
 class Scenario:
-    """One writer, faults, and others who take the ledger over while it still writes."""
+    """One writer, faults, and other clients that take the ledger over while it still writes."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -42,9 +42,9 @@ class Scenario:
         self.views: list[View] = []
         self.acknowledged: list[int] = []
         self.contents: list[bytes] = []
-        """What was acknowledged, in that order."""
+        """The acknowledged entries, in that order."""
         self.refused: dict[bytes, int] = {}
-        """What was definitely refused, each with its entry id, which is free again for something else."""
+        """The definitely refused entries, each with its entry id. The id is free again for another entry."""
         self.is_over = False
 
     def client(self) -> BookkeeperLedgerStore:
@@ -55,7 +55,7 @@ class Scenario:
         return BookkeeperLedgerStore(cluster, self.options)
 
     async def write(self, store: BookkeeperLedgerStore, ledger_id: int) -> None:
-        """Append until it is refused or has gone on for long."""
+        """Append until an append is refused or the time is over."""
         futures: list[asyncio.Future[None]] = []
         for attempt in range(self.random.randrange(1, 80)):
             while futures and is_refused(futures[-1]):
@@ -148,7 +148,7 @@ class Scenario:
         assert set(lasts) == {last}, "those who took it over do not agree"
         assert self.acknowledged == list(range(len(self.acknowledged))), "acknowledged out of order"
         assert len(self.acknowledged) - 1 <= last, "an acknowledged entry is lost"
-        # What was acknowledged after the ledger was closed must be in it too; nothing can be added to a closed ledger.
+        # Entries acknowledged after the close must be in the ledger too: nothing can be added to a closed ledger.
         assert self.acknowledged[: len(at_the_end)] == at_the_end
         record = self.metadata.current(ledger_id)
         assert (record.state, record.last_entry_id) == (LedgerState.CLOSED, last)
@@ -176,7 +176,7 @@ def payload(entry_id: int, attempt: int) -> bytes:
 
 
 def is_refused(future: "asyncio.Future[None]") -> bool:
-    """Say whether an append surely came to nothing, and may be tried again."""
+    """Return whether an append definitely failed, and may be tried again."""
     error = future.exception() if future.done() else None
     return isinstance(error, LedgerStoreUnavailableError) and error.definite
 

@@ -1,4 +1,4 @@
-"""What the client sends is the bookies' protocol, byte by byte, and nothing else is taken for an answer."""
+"""The client sends exactly the bytes of the bookies' protocol, and accepts no other answers."""
 
 import struct
 from typing import Any
@@ -117,7 +117,7 @@ def test_an_unknown_status_is_neither_success_nor_absence() -> None:
     decoder = AnswerDecoder()
     ((_, answer),) = decoder.receive(answer_frame(1, addResponse=pb.AddResponse(status=999)))
     assert answer.outcome is Outcome.UNRECOGNISED
-    # No status at all, and success without what was asked for.
+    # One answer has no status, and one reports success without its result.
     ((_, answer),) = decoder.receive(answer_frame(1, addResponse=pb.AddResponse(ledgerId=1)))
     assert answer.outcome is Outcome.UNRECOGNISED
     ((_, answer),) = decoder.receive(answer_frame(1, status=0))

@@ -1,4 +1,4 @@
-"""Ledger ids are found where the Java tools look for them."""
+"""Ledger metadata has the paths at which the Java tools look for it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Prove that a process that is killed while it appends at full speed loses nothing that it was told is stored."""
+"""Prove that a process that is killed while it appends at full speed loses no acknowledged entry."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def _start(task: str, path: Path, log: Path) -> "subprocess.Popen[bytes]":
 
 
 class _Reported:
-    """What processes reported before they died."""
+    """The reports of processes before they died."""
 
     def __init__(self) -> None:
         self.made: set[int] = set()
@@ -35,7 +35,7 @@ class _Reported:
         self.entries: dict[int, int] = defaultdict(int)
 
     def add(self, log: Path) -> None:
-        """Read a log; entries of one ledger must have been acknowledged in order, and ids given once."""
+        """Read a log. Entries of a ledger must have been acknowledged in order, and no id given twice."""
         for line in log.read_text().splitlines():
             word, ledger, *entry = line.split(" ")
             if word == "made":
@@ -56,7 +56,7 @@ async def _check(store: LocalLedgerStore, reported: _Reported) -> None:
             assert ledger in reported.deleting
             continue
         acknowledged = reported.entries[ledger]
-        # A process has 20 entries of a ledger in flight; those it was not told of may be there, in their places.
+        # A process has 20 entries of a ledger in flight. Unacknowledged ones may be stored, in their places.
         assert acknowledged - 1 <= last < acknowledged + 20
         assert await read_all(store, ledger) == [payload(ledger, entry, 60 + entry % 90) for entry in range(last + 1)]
 
@@ -90,7 +90,7 @@ async def test_everything_acknowledged_survives_kill_9(open_store: OpenStore, tm
 
 
 async def test_files_that_may_not_grow_refuse_appends_and_lose_nothing(open_store: OpenStore, tmp_path: Path) -> None:
-    """The system's own limit on file size: writes end in the middle, as on a full disk."""
+    """The system's own limit on file size cuts writes in the middle, as a full disk does."""
     log = tmp_path / "log"
     process = _start("fill", tmp_path / "ledgers", log)
     assert await asyncio.to_thread(process.wait, 120) == 0

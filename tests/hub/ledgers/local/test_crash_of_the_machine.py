@@ -1,7 +1,7 @@
-"""Prove that a crash at any moment loses nothing that was acknowledged, and leaves nothing that was not written.
+"""Prove that a crash at any moment loses no acknowledged entry, and shows none that was not written.
 
-A crash is a copy of the directory while a write is between the file system and the disk, in which that write is cut off
-anywhere, or garbled.
+A crash is a copy of the directory while a write is between the file system and the disk. The copy cuts that write off
+anywhere, or garbles it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ RECORD = RECORD_HEADER_BYTES + 100
 
 @asynccontextmanager
 async def _held_write(disk: FaultyDisk, store: LocalLedgerStore, ledger: int, entries: range) -> AsyncIterator[Path]:
-    """Append entries, and hold their sync back as long as the block runs; yields the segment's path."""
+    """Append entries, and hold their sync back during the block; yields the segment's path."""
     release, held = threading.Event(), list[Path]()
 
     def hold(path: Path) -> None:
@@ -37,7 +37,7 @@ async def _held_write(disk: FaultyDisk, store: LocalLedgerStore, ledger: int, en
     disk.on_sync = hold
     appends = [asyncio.ensure_future(store.append(ledger, entry, payload(ledger, entry))) for entry in entries]
     try:
-        # The first write may take one entry only; the rest comes with the second.
+        # The first write may have one entry only. The others are in the second write.
         await until(lambda: held, "the sync")
         yield held[0]
         assert not any(append.done() for append in appends), "nothing is acknowledged before it is synced"
@@ -48,7 +48,7 @@ async def _held_write(disk: FaultyDisk, store: LocalLedgerStore, ledger: int, en
 
 
 async def _check_prefix(store: LocalLedgerStore, ledger: int, acknowledged: int, written: int) -> int:
-    """Check that a ledger has all acknowledged entries, no more than were written, and is sealed; return how many."""
+    """Check that a ledger has all acknowledged entries, no unwritten ones, and is sealed; return how many it has."""
     last = await store.open_and_fence(ledger)
     assert acknowledged - 1 <= last <= written - 1
     assert await read_all(store, ledger) == [payload(ledger, entry) for entry in range(last + 1)]
@@ -64,7 +64,7 @@ async def test_torn_tail_is_cut_at_every_byte_of_it(open_store: OpenStore, tmp_p
         synced, size = disk.synced[segment], segment.stat().st_size
         assert size == synced + RECORD
         found: list[int] = []
-        # Every byte of the header, and some of the payload.
+        # Cut at every byte of the header, and at some of the payload.
         lengths = [*range(synced, synced + RECORD_HEADER_BYTES + 2), *range(synced + 40, size, 9), size]
         for length in lengths:
             image = tmp_path / f"image-{length}"
@@ -79,7 +79,7 @@ async def test_torn_tail_is_cut_at_every_byte_of_it(open_store: OpenStore, tmp_p
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_garbled_tail_is_cut_and_nothing_else(open_store: OpenStore, tmp_path: Path, seed: int) -> None:
-    """Blocks of one write reach the disk in any order: later records may be whole where earlier ones are not."""
+    """Blocks of one write reach the disk in any order. Later records may be whole where earlier ones are not."""
     source = random.Random(seed)
     disk = FaultyDisk()
     store = await open_store(disk=disk, segment_bytes=1 << 20)
@@ -101,7 +101,7 @@ async def test_garbled_tail_is_cut_and_nothing_else(open_store: OpenStore, tmp_p
             whole = await _check_prefix(copy, ledger, entries, entries + 20)
             assert (await copy.stats()).damaged_places == 0
             await copy.aclose()
-            # What was found once is found for ever.
+            # Every later recovery finds the same entries.
             copy = await open_store(path=image)
             assert await copy.open_and_fence(ledger) == whole - 1
             await copy.aclose()
@@ -157,7 +157,7 @@ async def test_images_taken_at_any_moment_hold_what_was_acknowledged_then(
                     disk.image(path.parent, image)
                 except (shutil.Error, FileNotFoundError):
                     shutil.rmtree(image)
-                    # A file was removed while it was copied; that is no moment a crash could have seen.
+                    # A file was removed during the copy. A crash cannot leave such a state.
                     return
                 images.append((image, before, set(deleting)))
 
@@ -184,7 +184,7 @@ async def test_images_taken_at_any_moment_hold_what_was_acknowledged_then(
 
 
 async def test_damage_before_the_last_write_is_never_cut(open_store: OpenStore, tmp_path: Path) -> None:
-    """A bit flips in acknowledged records of a segment that has no index: only the record that has it is lost."""
+    """A bit flips in acknowledged records of a segment that has no index. Only the damaged record is lost."""
     store = await open_store(segment_bytes=1 << 20)
     ledgers = [await store.create() for _ in range(3)]
     await fill(store, ledgers, range(10))

@@ -1,4 +1,4 @@
-"""Prove what a failing disk comes to: no acknowledgement that could be lost, and an end of it."""
+"""Prove what happens on a failing disk: no acknowledged entry can be lost, and the store recovers."""
 
 import asyncio
 import errno
@@ -49,7 +49,7 @@ async def _attempt(store: LocalLedgerStore, ledger: int, entries: range, data: b
 async def test_failed_sync_is_never_acknowledged_and_its_bytes_never_come_back(
     open_store: OpenStore, tmp_path: Path, tail_can_be_cut: bool
 ) -> None:
-    """Where the tail cannot be cut off either, the next segment's header disowns it, whole records and all."""
+    """If the tail cannot be cut off either, the next segment's header excludes it, even its whole records."""
     disk = FaultyDisk()
     store = await open_store(disk=disk)
     ledger, other = await store.create(), await store.create()
@@ -84,7 +84,7 @@ async def test_failed_sync_is_never_acknowledged_and_its_bytes_never_come_back(
 
 
 async def test_appends_behind_a_failed_one_fail_too_and_ledgers_get_no_gap(open_store: OpenStore) -> None:
-    """One write in thirty fails, while many appends to many ledgers are in flight, some of them waiting for room."""
+    """One write in thirty fails, while many appends to many ledgers are in flight, some waiting for room."""
     disk = FaultyDisk()
     store = await open_store(disk=disk, queue_bytes_max=20_000, group_records_max=16)
     ledgers = [await store.create() for _ in range(5)]
@@ -142,7 +142,7 @@ async def test_full_disk_refuses_appends_serves_reads_and_accepts_appends_when_t
 
     with pytest.raises(LedgerStoreFullError, match=str(tmp_path)):
         await append_on()
-    # Some ledgers got the entry that others were refused; each goes on where it is.
+    # Some ledgers stored the entry that others refused. Each continues at its own next entry.
     due = {ledger: await store.last_entry_id(ledger) + 1 for ledger in ledgers}
     assert set(due.values()) <= {entries, entries + 1}
     with pytest.raises(LedgerStoreFullError):
@@ -266,7 +266,7 @@ async def test_defect_in_the_writer_is_reported_and_nobody_waits_for_ever(open_s
 async def test_append_on_its_way_while_the_one_before_fails_is_refused(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer has failed, the event loop is not told yet, and the next entry of the ledger goes to the writer."""
+    """The writer has failed. The event loop does not know it yet, and sends it the next entry of the ledger."""
     disk = FaultyDisk()
     store = await open_store(disk=disk)
     ledger = await store.create()

@@ -1,4 +1,4 @@
-"""Prove that the bytes of the worked example in docs/reference/local-ledgers.md are those that the store writes."""
+"""Prove that the store writes the bytes of the worked example in docs/reference/local-ledgers.md."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Prove that a look into the directory of a local store sees what is there, and that its process notices nothing."""
+"""Prove that the inspector shows the content of a local store's directory, without any effect on the store."""
 
 import asyncio
 from pathlib import Path
@@ -44,14 +44,14 @@ async def test_a_look_sees_open_and_closed_ledgers_and_changes_nothing(tmp_path:
         with pytest.raises(NoSuchLedgerError):
             await inspector.facts(missing)
     assert _contents(tmp_path) == before
-    # The ledger is open still: nothing was fenced.
+    # The ledger is still open: the inspector fenced nothing.
     await store.append(open_one, 3, b"open 3")
     assert await _read(await LocalLedgerInspector.open(tmp_path), open_one, 3) == [b"open 3"]
     await store.aclose()
 
 
 async def test_looks_beside_a_store_at_work_see_every_acknowledged_entry(tmp_path: Path) -> None:
-    """Segments are filled, rewritten and removed all the time."""
+    """The store fills, rewrites and removes segments all the time."""
     options = LocalLedgerOptions(segment_bytes=1 << 15, reserve_bytes=1 << 16, upkeep_interval_s=0.1)
     store = await LocalLedgerStore.open(tmp_path, options)
     kept = await store.create()
@@ -72,7 +72,7 @@ async def test_looks_beside_a_store_at_work_see_every_acknowledged_entry(tmp_pat
     inspector = await LocalLedgerInspector.open(tmp_path)
     while not task.done() or looks < 3:
         seen = acknowledged
-        if looks % 2 == 0:  # Else the look is an old one, whose files have gone meanwhile.
+        if looks % 2 == 0:  # Otherwise the inspector is an old one, whose files have been removed meanwhile.
             inspector = await LocalLedgerInspector.open(tmp_path)
             entries = await _read(inspector, kept)
             assert len(entries) >= seen

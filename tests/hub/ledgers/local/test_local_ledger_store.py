@@ -1,4 +1,4 @@
-"""Prove what the local ledger store promises beyond what every store does: of segments, queue, limits, directory."""
+"""Prove the promises of the local ledger store beyond those of every store: segments, queue, limits, directory."""
 
 import asyncio
 from pathlib import Path

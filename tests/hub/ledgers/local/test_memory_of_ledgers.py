@@ -25,7 +25,7 @@ async def test_ledgers_cost_no_descriptor(open_store: OpenStore) -> None:
     segments = (await store.stats()).segments
     assert segments is not None
     assert segments > 5
-    # The active segment; and at this moment perhaps an index that is being written, and its directory.
+    # The active segment is open, and at this moment perhaps a new index and its directory.
     assert _descriptors() <= before + 4
 
 

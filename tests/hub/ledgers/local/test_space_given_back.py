@@ -1,4 +1,4 @@
-"""Prove that the space of deleted ledgers comes back, and that nothing else goes with it."""
+"""Prove that the store frees the space of deleted ledgers, and no other."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ async def test_segments_without_live_ledgers_are_removed(open_store: OpenStore, 
     assert _segments(tmp_path / "ledgers") > 8
     for ledger in ledgers:
         await store.delete(ledger)
-    # The newest segments stay: they know which ids were given.
+    # The newest segments stay: they record which ids were given.
     await until(lambda: _segments(tmp_path / "ledgers") <= 2, "the segments to vanish")
     assert [ledger async for ledger in store.ledgers()] == []
     await until(lambda: _stems(tmp_path, "index") <= _stems(tmp_path, "segment"), "no index to stay behind")
@@ -59,7 +59,7 @@ async def test_the_newest_segment_is_given_back_and_no_id_is_given_twice(open_st
 
 
 async def test_the_newest_segment_is_given_back_after_a_restart(open_store: OpenStore, tmp_path: Path) -> None:
-    """Nothing is written since: the upkeep itself has a newer segment made."""
+    """There is no write after the restart. The upkeep itself makes a newer segment."""
     store = await open_store(**{**QUICKLY, "upkeep_interval_s": 600.0})
     ledgers = [await store.create() for _ in range(4)]
     await fill(store, ledgers, range(20))
@@ -76,7 +76,7 @@ async def test_the_newest_segment_is_given_back_after_a_restart(open_store: Open
 
 
 async def test_the_newest_segment_stays_while_most_of_it_is_live(open_store: OpenStore, tmp_path: Path) -> None:
-    """DELETE records of ledgers elsewhere are no reason to end it: they would only go from one segment to the next."""
+    """DELETE records of other segments' ledgers do not end it: they would only move from one segment to the next."""
     store = await open_store(**QUICKLY)
     ledgers = [await store.create() for _ in range(50)]
     await fill(store, ledgers, range(10))
@@ -114,7 +114,7 @@ async def test_mostly_dead_segments_are_rewritten_and_their_live_entries_kept(
 async def test_deleted_ledgers_stay_deleted_when_their_traces_are_rewritten(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
-    """A ledger's DELETE record is in another segment than its entries: it goes last, whatever is rewritten first."""
+    """The DELETE record is in another segment than the ledger's entries. It goes last, in any order of rewrites."""
     given: set[int] = set()
     deleted: set[int] = set()
     kept: list[int] = []
@@ -138,7 +138,7 @@ async def test_deleted_ledgers_stay_deleted_when_their_traces_are_rewritten(
 
 
 async def test_deleted_ledgers_stay_deleted_when_files_cannot_be_removed(open_store: OpenStore, tmp_path: Path) -> None:
-    """A file that outlives its removal comes back with the next start: the DELETE records must still be there."""
+    """A file that could not be removed is there again at the next start. The DELETE records must still be there."""
     disk = FaultyDisk()
     store = await open_store(disk=disk, **QUICKLY)
     refused: list[Path] = []

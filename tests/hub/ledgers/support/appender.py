@@ -1,6 +1,6 @@
 """A process that uses a ledger store: `python -m tests.hub.ledgers.support.appender TASK DIRECTORY`.
 
-It writes a line for each ledger made and each entry acknowledged, at once, so that what it reported outlives a kill -9.
+It writes a line for each ledger made and each entry acknowledged, at once. So its reports survive a kill -9.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def _append(store: LocalLedgerStore, ledger: int, entries: range) -> None:
 
 
 async def append_at_full_speed(path: Path) -> None:
-    """Append to many ledgers, delete some, until killed."""
+    """Append to many ledgers and delete some, until killed."""
     store = await LocalLedgerStore.open(path, OPTIONS)
 
     async def go() -> None:
@@ -48,7 +48,7 @@ async def append_at_full_speed(path: Path) -> None:
 
 
 async def fill_up(path: Path) -> None:
-    """Append until the process may write no longer files, then raise that limit and go on."""
+    """Append until the process may write no longer files, then raise that limit and continue."""
     store = await LocalLedgerStore.open(path, OPTIONS)
     ledger = await store.create()
     _report("made", ledger)
@@ -69,7 +69,7 @@ async def fill_up(path: Path) -> None:
 
 
 async def make_many(path: Path) -> None:
-    """Make 100,000 ledgers of one entry, and report memory and descriptors before, while all are open, and reopened."""
+    """Make 100,000 ledgers of one entry; report memory and descriptors before, with all open, and after reopening."""
 
     def report() -> None:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""What ledgers of a test contain: payloads that say where they belong, and reading all of them."""
+"""Contents of test ledgers: payloads that name their place, and a function that reads all of them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ __all__ = ["fill", "payload", "read_all"]
 
 
 def payload(ledger_id: int, entry_id: int, size: int = 100) -> bytes:
-    """Return the payload of that entry, as long as asked for."""
+    """Return the payload of an entry, with `size` bytes."""
     return (b"ledger %d entry %d " % (ledger_id, entry_id)).ljust(size, b".")
 
 
 async def fill(store: LedgerStore, ledger_ids: Iterable[int], entries: range, size: int = 100) -> None:
-    """Append the entries to all the ledgers, as many at once as there are ledgers."""
+    """Append the entries to all the ledgers, one entry at a time to each ledger, and to all ledgers at once."""
     for entry in entries:
         await asyncio.gather(*(store.append(ledger, entry, payload(ledger, entry, size)) for ledger in ledger_ids))
 

@@ -1,4 +1,4 @@
-"""A disk that fails on demand: the store's real file calls, with faults around them and a record of what was synced."""
+"""A disk that fails on demand: the store's real file calls, with faults around them and a record of synced bytes."""
 
 import errno
 import os
@@ -13,10 +13,10 @@ __all__ = ["FaultyDisk", "size_of"]
 
 
 class FaultyDisk(Disk):
-    """Real files. `on_write`, `on_sync` and `on_truncate` are called before the real call and may raise or wait.
+    """Real files. `on_write`, `on_sync` and `on_truncate` run before the real call, and may raise or wait.
 
-    `capacity`: bytes that all files together may have, None for no bound. `before` is called with a word and a path
-    before every call that changes names.
+    `capacity`: bytes that all files together may have, None for no bound. `before` runs with a word and a path before
+    every call that changes names.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class FaultyDisk(Disk):
         self.on_write(path)
         with self._lock:
             room = self._room(path, offset)
-            # As a real file system does, it takes what fits and then says so.
+            # As a real file system does, write as much as fits, and then raise.
             super().write(descriptor, data[:room], offset)
         if room < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -80,7 +80,8 @@ class FaultyDisk(Disk):
     def image(self, source: Path, target: Path, cut: Callable[[Path, int, int], int] | None = None) -> None:
         """Copy the directory as a crash could leave it.
 
-        `cut(path, synced, size)` says how long a file is that has bytes behind its last sync; without it all stay.
+        For a file with bytes after its last sync, `cut(path, synced, size)` returns its length in the copy. Without
+        `cut`, all bytes stay.
         """
         shutil.copytree(source, target)
         for path, synced in list(self.synced.items()):
@@ -89,7 +90,7 @@ class FaultyDisk(Disk):
                 os.truncate(copy, cut(path, synced, copy.stat().st_size))
 
     def _room(self, path: Path, offset: int) -> int:
-        # Read once: the test lifts the bound while the store's thread counts the files.
+        # Read the bound once: the test lifts it while the store's thread counts the files.
         capacity = self.capacity
         if capacity is None:
             return 1 << 62
@@ -98,7 +99,7 @@ class FaultyDisk(Disk):
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file that may be removed at this moment, 0 if it was."""
+    """Return the size of a file, 0 if it was removed at this moment."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Hubs as far as their liveness goes: in this process, and in processes of their own that can be killed and stopped."""
+"""Hubs with their liveness only: in this process, and in processes of their own that can be killed and stopped."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.faults.support.waiting import until
 __all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "is_leader", "proven_until"]
 
 SESSION_S: Final = 4.0
-"""The least that a server with ticks of two seconds grants."""
+"""The shortest session that a server with ticks of two seconds grants."""
 
 
 def hub_at(number: int) -> HubInfo:
@@ -35,7 +35,7 @@ def hub_at(number: int) -> HubInfo:
 
 @dataclass
 class Member:
-    """A hub in this process, and the registrations that it was told of."""
+    """A hub in this process, and the registrations that were reported to it."""
 
     options: LivenessOptions
     liveness: ClusterLiveness
@@ -82,7 +82,7 @@ class Hubs:
 
 
 class Apart:
-    """A hub in a process of its own, which writes down when it was registered, proven and lost."""
+    """A hub in a process of its own. It writes down when it was registered, proven and lost."""
 
     def __init__(self, number: int, options: LivenessOptions, log: Path) -> None:
         self._log = log
@@ -94,7 +94,7 @@ class Apart:
             )
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Return what it wrote of that kind, whole lines only."""
+        """Return its reports of that kind, whole lines only."""
         lines = self._log.read_text().split("\n")[:-1]
         return [event for event in map(json.loads, lines) if event["event"] == kind]
 
@@ -105,7 +105,7 @@ class Apart:
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it without a word, and wait until it has ended."""
+        """End it with SIGKILL, and wait until it has ended."""
         self._process.kill()
         self._process.wait(30)
 
@@ -121,7 +121,7 @@ def czxid_of(raw: KazooClient, options: LivenessOptions, number: int) -> int | N
 
 
 async def gone_at(raw: KazooClient, options: LivenessOptions, number: int, epoch: int) -> float:
-    """Wait until others can see that an incarnation is gone; return a time at which they could not, just before."""
+    """Wait until other hubs can see the end of an incarnation; return a time just before, when they could not yet."""
     before = [boot_time_s()]
 
     def gone() -> bool:
@@ -136,7 +136,7 @@ async def gone_at(raw: KazooClient, options: LivenessOptions, number: int, epoch
 
 
 async def proven_until(is_proven: Callable[[], bool]) -> float:
-    """Ask all the time, until it is not proven; return when it was for the last time."""
+    """Check all the time until it is not proven; return the last time at which it was."""
     last = 0.0
     while True:
         now = boot_time_s()
@@ -172,7 +172,7 @@ async def _serve(number: int, zookeeper: str, prefix: str) -> None:
     )
     await liveness.start()
     while True:
-        # Each registration there was, as work begun under it would ask.
+        # Ask about each registration so far, as work that began under it would.
         for registration in current:
             asked_at = boot_time_s()
             if registration.is_proven():

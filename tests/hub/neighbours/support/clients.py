@@ -1,4 +1,4 @@
-"""What the clients of these tests do to a hub, and the hub that they do it to."""
+"""What the clients of these tests do to a hub, and the settings of that hub."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -40,16 +40,19 @@ SETTINGS: Final = (
 )
 
 MEMORY_MAX: Final = 224 * MIB
-"""What a hub with these settings may take: 80 MiB for the interpreter with all modules; 8 MiB for the cache and the
-publishes on their way; 64 MiB for the queue of the ledgers, which holds 32 MiB and is copied as it is written; and for
-at most 100 connections that are not idle 0.7 MiB each (256 KiB of one read, as much of requests, 64 KiB unsent in two
-places). Each test sends more than that, so a queue without bound shows."""
+"""The most memory that a hub with these settings may use.
+
+It is a sum. The interpreter with all modules takes 80 MiB, and the cache and the publishes on their way take 8 MiB. The
+queue of the ledgers takes 64 MiB: it holds 32 MiB, and is copied as it is written. Each of at most 100 connections that
+are not idle takes 0.7 MiB: 256 KiB of one read, as much of requests, and 64 KiB unsent in two places. Each test sends
+more than all of that, so a queue without bound shows.
+"""
 
 BOUNDLESS: Final = 320 * MIB
-"""What a test for a bound of memory sends, or has delivered, at the least."""
+"""The least that a test of a memory bound sends, or has delivered."""
 
 CROWD: Final = 200_000
-"""How many elements a crowded frame holds."""
+"""The number of elements in a crowded frame."""
 
 
 async def open_channel(
@@ -61,7 +64,7 @@ async def open_channel(
 
 
 def crowded(kind: str) -> bytes:
-    """Return the body of a request whose frame holds 200,000 empty elements of some kind."""
+    """Return the body of a request with 200,000 empty elements of one kind."""
     message = pb.Message(body=b"m")
     match kind:
         case "options":
@@ -89,7 +92,7 @@ async def attach(channel: WireChannel, topic: bytes, subscriber: bytes, window: 
 
 
 async def flood(channel: WireChannel, topic: bytes, size: int, count: int, in_flight: int = 50) -> None:
-    """Publish `count` messages of `size` bytes, some at a time; all must be accepted."""
+    """Publish `count` messages of `size` bytes, at most `in_flight` at a time; the hub must accept all."""
     body, waiting = bytes(size), 0
     for number in range(count):
         await channel.publish(topic, body)
@@ -102,7 +105,7 @@ async def flood(channel: WireChannel, topic: bytes, size: int, count: int, in_fl
 
 
 async def received_ids(channel: WireChannel, count: int) -> list[int]:
-    """Return the ids of the next `count` deliveries; nothing else may come."""
+    """Return the ids of the next `count` deliveries; no other response may come."""
     ids: list[int] = []
     while len(ids) < count:
         heard = await channel.receive()

@@ -1,4 +1,4 @@
-"""A topic whose clients behave, beside others that do not; and the memory of the process that serves both."""
+"""A topic whose clients behave, beside other clients that do not; and the memory of the hub's process."""
 
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ class GoodTopic:
     """One publisher and one subscriber, each with a connection of its own."""
 
     def __init__(self, topic: bytes, publisher: WireChannel, subscriber: WireChannel) -> None:
-        """Take up two connections. `open` is the door."""
+        """Take up two connections; use `open` instead."""
         self.topic = topic
         self.exchanged = 0
         self._publisher = publisher
@@ -43,7 +43,7 @@ class GoodTopic:
     async def exchange(self, messages: int) -> None:
         """Publish, and wait for the answer and for the delivery, one message after the other.
 
-        Raises: TimeoutError - one of them took half a minute: the topic stands still; OSError - its channel ended.
+        Raises: TimeoutError - one of them took half a minute, so the topic stands still; OSError - its channel ended.
         """
         for _ in range(messages):
             self.exchanged += 1
@@ -51,7 +51,7 @@ class GoodTopic:
             answer = await self._publisher.answer(await self._publisher.publish(self.topic, body))
             assert (answer.status, answer.published and answer.published.local) == (StatusCode.SUCCESS, self.exchanged)
             heard = await self._subscriber.receive()
-            while isinstance(heard, Answer):  # To a CONSUME that came while the topic was on its way.
+            while isinstance(heard, Answer):  # These answer a CONSUME that arrived while the hub acquired the topic.
                 heard = await self._subscriber.receive()
             assert isinstance(heard, Delivery)
             assert heard.message.body == body
@@ -59,7 +59,7 @@ class GoodTopic:
 
 
 def memory_peak(pid: int) -> int:
-    """Return the most bytes that a process has had in memory so far."""
+    """Return the peak memory of a process so far, in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10

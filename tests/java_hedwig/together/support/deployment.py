@@ -1,4 +1,4 @@
-"""The deployment: the original's servers, its hub with owner records kept by compare-and-set, and a hub of ours."""
+"""The deployment: the original's servers, its hub with owner records kept by compare-and-set, and our hub."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ _PROPERTIES: Final = {
 
 
 class Deployment:
-    """Both hubs, and what lies under them. `with` starts the servers and the hubs, and ends them."""
+    """Both hubs and their servers. `with` starts and ends them all."""
 
     def __init__(self, directory: Path) -> None:
         self.java = JavaStack(directory / "servers", bookies=BOOKIES, properties=_PROPERTIES)
@@ -80,7 +80,7 @@ class Deployment:
             f"ledger_messages_max={MESSAGES_PER_LEDGER}",
             "consume_interval=1",
             "retention_interval_s=3600",
-            # Not any port: one for outgoing connections may be taken by such a one while the hub is down.
+            # A port outside the range of outgoing connections: one of those could take the port while the hub is down.
             f"port={choose_port((), random.Random())}",
         )
 
@@ -107,7 +107,7 @@ class Deployment:
         return found.address
 
     def give(self, topic: bytes, member: Member) -> None:
-        """Let `member` own a topic that has no owner: name it in the record, as hubs of the original do, and ask it."""
+        """Make `member` the owner of an unowned topic: write the record as original hubs do, and send a request."""
         info = self.registered(member)
         assert info is not None, f"{member.name} is not registered"
         text = text_format.MessageToString(pb.HubInfoData(hostname=info.address, czxid=info.epoch))
@@ -117,7 +117,7 @@ class Deployment:
             client.close_subscription(topic, b"nobody")
 
     def release(self, topic: bytes) -> None:
-        """Let the hub of ours release a topic that it owns."""
+        """Make our hub release a topic that it owns."""
         self.ours.admin.post(f"/release?{urllib.parse.urlencode({'topic': topic})}")
         assert self.owner(topic) is None
 
@@ -128,13 +128,13 @@ class Deployment:
         return pb.SubscriptionData.FromString(data).state.msgId.localComponent
 
     def has_consumed(self, topic: bytes, subscriber: str, local: int) -> bool:
-        """Say whether that is the stored consume pointer."""
+        """Return whether that is the stored consume pointer."""
         return self.pointer(topic, subscriber) == local
 
     # ------------------------------------------------------------------------ what is seen past the code under test
 
     def registered(self, member: Member) -> HubInfo | None:
-        """Return the hub as its host node shows it, None if there is none."""
+        """Return the hub as its host node shows it, or None if it has no node."""
         with self.java.znodes() as raw:
             for name in raw.get_children(f"{REGION_PATH}/hosts"):
                 stat = raw.exists(f"{REGION_PATH}/hosts/{name}")
@@ -152,14 +152,14 @@ class Deployment:
             )
 
     def wait_over(self, member: Member, incarnation: HubInfo) -> None:
-        """Wait until a hub that was paused has found out: it ended, or is registered anew."""
+        """Wait until a resumed hub notices that its session is over: it ended, or is registered again."""
         eventually(
             f"{member.name} finds out that its session is over",
             lambda: not member.is_running or self.registered(member) not in (None, incarnation),
         )
 
     def serving(self, topic: bytes) -> Member:
-        """Return the hub that owns a topic now, after a request that makes one of them own it."""
+        """Return the current owner of a topic, after a request that makes one of the hubs own it."""
         with connect_ours(self.ours) as client:
             eventually(f"{topic!r} is served", lambda: _asked(client, topic))
         owner = self.owner(topic)
@@ -167,7 +167,7 @@ class Deployment:
         return self.named(owner.address)
 
     def restore(self) -> None:
-        """Let both hubs run with their usual options."""
+        """Start both hubs with their usual options."""
         for member in self.members:
             if member.is_running and not member.is_usual:
                 member.stop()
@@ -176,7 +176,7 @@ class Deployment:
                 member.start()
 
     def stop_both(self) -> None:
-        """End both hubs in order, so that they can be started with other options, and own nothing then."""
+        """End both hubs in order, so that they own nothing, and can start with other options."""
         for member in self.members:
             if member.is_running:
                 member.stop()
@@ -196,7 +196,7 @@ class Deployment:
         return found
 
     def owner(self, topic: bytes) -> HubInfo | None:
-        """Return whom the owner record of a topic names."""
+        """Return the hub in the owner record of a topic."""
         with self.java.znodes() as raw:
             try:
                 data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/hub")
@@ -206,7 +206,7 @@ class Deployment:
         return HubInfo.at(message.hostname, epoch=message.czxid)
 
     def ranges(self, topic: bytes) -> pb.LedgerRanges:
-        """Return the range record of a topic, and nothing that is ours in it."""
+        """Return the range record of a topic without our own field."""
         with self.java.znodes() as raw:
             data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/ledgers")
         found = pb.LedgerRanges.FromString(data)
@@ -215,7 +215,7 @@ class Deployment:
 
 
 def _asked(client: BlockingClient, topic: bytes) -> bool:
-    """Ask for a topic in a way that changes nothing; say whether a hub answered that owns it."""
+    """Send a request for a topic that changes nothing; return whether its owner answered."""
     try:
         client.unsubscribe(Topic(topic), SubscriberId(b"nobody"))
     except ClientNotSubscribedError:

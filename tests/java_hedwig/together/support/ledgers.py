@@ -1,4 +1,4 @@
-"""What the ledgers of a topic must be, whichever hub wrote each: those of the original."""
+"""The requirements on the ledgers of a topic, whichever hub wrote each: they are like those of the original."""
 
 import asyncio
 from random import Random
@@ -27,7 +27,7 @@ _FORMAT_2: Final = b"BookieMetadataFormatVersion\t2\n"
 
 
 def check_ledgers(deployment: Deployment, traffic: Traffic) -> None:
-    """Fail unless range records and ledgers hold a topic, an entry for each message, as the original keeps them."""
+    """Fail unless range records and ledgers hold a topic as the original keeps it, with one entry for each message."""
     ranges = deployment.ranges(traffic.topic).ranges
     with deployment.java.znodes() as raw:
         stored = [_stored(raw, each.ledgerId) for each in ranges]
@@ -55,7 +55,7 @@ def check_ledgers(deployment: Deployment, traffic: Traffic) -> None:
 
 
 def _stored(raw: KazooClient, ledger_id: int) -> bytes | None:
-    """Return the metadata of a ledger, None if there is none."""
+    """Return the metadata of a ledger, or None if there is none."""
     for layout in (LedgerLayout.HIERARCHICAL, LedgerLayout.FLAT):
         try:
             return bytes(raw.get(f"{_ROOT}/{layout.path(ledger_id)}")[0])

@@ -1,4 +1,4 @@
-"""The two hubs of a deployment, handled alike."""
+"""The two hubs of a deployment, with the same methods."""
 
 import signal
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ class Member(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in messages: `ours` or `original`."""
+        """The name in messages: `ours` or `original`."""
         ...
 
     is_usual: bool
@@ -30,7 +30,7 @@ class Member(Protocol):
     def is_running(self) -> bool: ...
 
     def is_at(self, address: str) -> bool:
-        """Say whether host:port:sslport is its address."""
+        """Return whether host:port:sslport is its address."""
         ...
 
     def start(self) -> None:
@@ -38,7 +38,7 @@ class Member(Protocol):
         ...
 
     def stop(self) -> None:
-        """Let it end in order."""
+        """End it in order."""
         ...
 
     def kill(self) -> None:
@@ -50,12 +50,12 @@ class Member(Protocol):
         ...
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         ...
 
 
 class OurMember:
-    """The hub of ours."""
+    """Our hub."""
 
     name: Final = "ours"
 
@@ -81,7 +81,7 @@ class OurMember:
         return address.split(":")[1] == str(self.port)
 
     def start(self, **changes: object) -> None:
-        """Start it, with `changes` of its options for this run; `__` stands for the dot in the name of one."""
+        """Start it, with `changes` of its options for this run; `__` stands for the dot in the name of an option."""
         self.is_usual = not changes
         self.hub.settings = (
             *self._settings,

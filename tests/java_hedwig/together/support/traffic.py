@@ -1,4 +1,4 @@
-"""Publishers that go on whatever happens to the hubs, and what must be true of what was acknowledged to them."""
+"""Publishers that continue whatever happens to the hubs, and checks of their acknowledged messages."""
 
 import itertools
 import threading
@@ -25,9 +25,9 @@ class Traffic:
     def __init__(self, topic: bytes, members: tuple[Member, ...]) -> None:
         self.topic = Topic(topic)
         self.acknowledged: dict[int, bytes] = {}
-        """What each id was acknowledged for."""
+        """The acknowledged body of each id."""
         self.doubtful: set[bytes] = set()
-        """What was not acknowledged: it may be part of the topic or not."""
+        """Unacknowledged bodies, which may be part of the topic or not."""
         self._members = members
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Traffic:
             assert not thread.is_alive(), f"{thread.name} does not end"
 
     def wait_for(self, more: int, what: str) -> None:
-        """Wait until so many more publishes are acknowledged."""
+        """Wait until N more publishes are acknowledged."""
         wanted = len(self.acknowledged) + more
 
         def enough() -> bool:
@@ -62,7 +62,7 @@ class Traffic:
         eventually(f"{more} publishes are acknowledged {what}", enough)
 
     def check(self) -> None:
-        """Fail if two publishes were given one id, or a publisher met what no hub may answer."""
+        """Fail if two publishes got the same id, or if a publisher got an answer that no hub may give."""
         assert not self._defects, self._defects[:3]
 
     def check_delivered(self, delivered: list[tuple[int, bytes]]) -> None:

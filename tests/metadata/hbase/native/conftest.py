@@ -1,4 +1,4 @@
-"""A formatted namespace of a real HBase, and doors to it that the driver's own tests need."""
+"""A formatted namespace of a real HBase, and direct access to it for the driver's own tests."""
 
 import asyncio
 import uuid
@@ -20,13 +20,13 @@ OPTIONS = StoreOptions(regions=3)
 
 
 def soon() -> Deadline:
-    """Return a deadline that nothing here comes near."""
+    """Return a deadline that no test reaches."""
     return Deadline.after(SystemClock(), 30.0)
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """Where a test's tables are: in namespace `name`, on the servers of the run."""
+    """The place of a test's tables: namespace `name`, on the servers of the run."""
 
     name: str
     servers: RunningServers
@@ -37,7 +37,7 @@ class Namespace:
 
     @property
     def table(self) -> str:
-        """The table that the tests write rows of their own into."""
+        """Return the table into which the tests write rows."""
         return f"{self.name}:ownership"
 
     @property

@@ -1,4 +1,4 @@
-"""Calls leave as HBase reads them, and replies are read however their bytes are cut and in whatever order they come."""
+"""Calls have the form that HBase reads. Replies are read in any order, however their bytes are cut."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Creations of one HBase region travel in one change, and each is told what it would be told alone."""
+"""Creations in one HBase region travel in one change, and each gets the outcome that it would get alone."""
 
 import asyncio
 import secrets
@@ -46,7 +46,7 @@ OTHER: Final = Region(b"ns:table,5,1.0123456789abcdef0123456789abcdee.", "ns:tab
 
 
 class Counting(Rewriter):
-    """Stands before a region server, and keeps how many rows each call of creations was to make."""
+    """Stands before a region server, and records the number of rows in each call of creations."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -73,7 +73,7 @@ def create(table: str, row: bytes, column: bytes = COLUMN) -> ConditionalPut:
 
 
 async def made(driver: NativeDriver, puts: Sequence[ConditionalPut]) -> list[Refusal[Row] | Exception | None]:
-    """Carry out puts, each by a caller of its own."""
+    """Run puts, each by a caller of its own."""
     return await asyncio.gather(*(driver.put_if(put, soon()) for put in puts), return_exceptions=True)  # type: ignore[return-value]
 
 
@@ -84,7 +84,7 @@ def fresh(table: str, number: int = MANY) -> list[ConditionalPut]:
 
 
 async def acquainted(driver: NativeDriver, table: str) -> NativeDriver:
-    """Return the driver once it knows whether a table has the endpoint."""
+    """Return the driver once it has found out whether a table has the endpoint."""
     for _ in range(2):
         assert await made(driver, fresh(table)) == [None] * MANY
     return driver
@@ -169,7 +169,7 @@ async def test_a_table_without_the_endpoint_is_written_as_ever(namespace: Namesp
 
 
 class CreationsWire(HBaseWire):
-    """HBase's RPC, in which calls that carry creations together have a name of their own."""
+    """HBase's RPC, in which calls that carry several creations have a name of their own."""
 
     def _request(self, frame: bytes) -> Request:
         request = super()._request(frame)
@@ -178,7 +178,7 @@ class CreationsWire(HBaseWire):
 
 
 def _through(proxy: Proxy, namespace: Namespace) -> Callable[[Server], Server]:
-    """Return the way to the region server that leads through the proxy."""
+    """Return a route that leads to the region server through the proxy."""
     (host, _, port), behind = proxy.address.rpartition(":"), int(namespace.region_server.rpartition(":")[2])
     return lambda server: Server(host, int(port)) if server.port == behind else server
 
@@ -188,7 +188,7 @@ def _through(proxy: Proxy, namespace: Namespace) -> Callable[[Server], Server]:
 async def test_what_was_lost_on_the_way_is_settled_for_each(
     action: Action, there: bool, namespace: Namespace, doors: Doors
 ) -> None:
-    """Lose what concerns creations that travel together, several times: each ends as it is reported."""
+    """Lose calls or replies of creations that travel together, several times: each outcome is as reported."""
     direct = HBaseTable(OWNERSHIP, namespace.table, await doors.driver(), OPTIONS)
     hub, other = HubInfo(host="hub-1", port=4080, epoch=1), HubInfo(host="hub-2", port=4080, epoch=1)
     keys = [RecordKey(Topic(b"lost %s %d" % (secrets.token_hex(4).encode(), number))) for number in range(MANY)]
@@ -292,7 +292,7 @@ async def test_after_a_change_that_made_nothing_creations_go_by_themselves_for_a
         raise AssertionError("they travel together no more")
 
     for _ in range(2):
-        # Those that were under way at the same time are no more of a reason.
+        # Creations that were under way at the same time count as one failure.
         for _ in range(3):
             creations.came(REGION, made=False)
         assert alone() == 100

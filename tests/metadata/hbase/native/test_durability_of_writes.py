@@ -1,4 +1,4 @@
-"""Prove that servers take writes of every durability that a URL can ask for, through both ways to them."""
+"""Prove that servers accept writes of every durability that a URL can ask for, through both drivers."""
 
 import pytest
 

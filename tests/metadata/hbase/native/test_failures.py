@@ -1,4 +1,4 @@
-"""Every exception that HBase is known to answer with is taken for what it means, under any package."""
+"""Prove that the driver classifies every known exception of HBase correctly, under any package name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A table that is flushed is in files as a whole, which is where HBase passes over what is old."""
+"""A flush writes a whole table to files. Only there does HBase skip old cells."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.servers import RunningServers
 
 
 def _files(servers: RunningServers, table: str) -> list[Path]:
-    """Return the store files of a table: nobody but the region server says where they are."""
+    """Return the store files of a table. Only the region server knows where they are."""
     namespace, _, name = table.partition(":")
     (family,) = columns_of(PERSISTENCE).families
     found = servers.launcher.directory.glob(f"**/data/{namespace}/{name}/*/{family.decode()}/*")

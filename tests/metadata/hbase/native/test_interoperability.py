@@ -1,4 +1,4 @@
-"""What this driver wrote the gateway's driver and happybase read, and the other way round."""
+"""The gateway's driver and happybase read what this driver wrote, and the other way round."""
 
 import happybase
 import pytest

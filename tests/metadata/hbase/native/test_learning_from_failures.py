@@ -1,6 +1,6 @@
-"""From every kind of exception that a region server answers with, the driver learns where to look next, or to wait.
+"""For every kind of exception of a region server, the driver learns where to look next, or that it must wait.
 
-The exceptions take the place of a real server's answers to reads, alone and in batches.
+The exceptions replace a real server's answers to reads, alone and in batches.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ COMPANY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An exception, and whether the next call for the row has to ask hbase:meta where it is."""
+    """An exception, and whether the next call for the row must ask hbase:meta for its region."""
 
     java_class: str
     asks_anew: bool
@@ -66,7 +66,7 @@ async def test_the_next_call_goes_where_the_last_failure_sent_it(
     )
     async with FailingServer(Server(host, int(port))) as server:
         driver = await doors.driver(server.route)
-        # All want the same region; of so many at once, most share calls.
+        # All reads go to the same region, so most of them share calls.
         await driver.put_if(put, soon())
 
         async def reads() -> list[object]:

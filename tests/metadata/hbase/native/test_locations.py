@@ -1,4 +1,4 @@
-"""What is believed of where rows are is corrected by each look, one at a time, and by nothing else."""
+"""Each lookup corrects the known locations of rows, one lookup at a time, and nothing else does."""
 
 import asyncio
 from contextlib import suppress
@@ -18,7 +18,7 @@ def region(start: bytes, end: bytes, server: Server = ONE) -> Region:
 
 
 class Map:
-    """A directory that holds what a test writes into it, and counts how often it is asked."""
+    """A directory with the regions that a test sets. It counts the requests for them."""
 
     def __init__(self, *regions: Region) -> None:
         self.open = list(regions)
@@ -171,7 +171,7 @@ async def test_a_row_that_moves_is_no_trouble_for_the_others() -> None:
 
 
 async def test_all_who_wait_hear_of_a_directory_that_does_not_answer() -> None:
-    """Each would else ask it once more, and wake all the others with every answer."""
+    """Otherwise each caller would ask the directory once more, and wake all others with every answer."""
     locations, directory = await known(region(b"", b"m"), region(b"m", b""))
     locations.forget_server(ONE)
     directory.answers = False
@@ -196,21 +196,21 @@ async def test_a_directory_that_does_not_answer_is_asked_less_and_less_often_unt
 
     callers = [asyncio.ensure_future(persistent()) for _ in range(50)]
     await asyncio.sleep(1.5)
-    # After 10, 20, 40, 80, 160 ms, and then every quarter of a second.
+    # The lookups come after 10, 20, 40, 80 and 160 ms, and then every quarter of a second.
     asked = directory.pages + directory.looks
     assert 6 <= asked <= 12
     directory.answers = True
     async with asyncio.timeout(1.0):
         await asyncio.gather(*callers)
     assert directory.pages + directory.looks <= asked + 2
-    # Where it has answered nobody waits any more.
+    # Once the directory has answered, callers no longer wait.
     locations.forget_server(ONE)
     async with asyncio.timeout(0.1):
         await locations.look_up(b"a", soon())
 
 
 async def test_rows_that_are_nowhere_are_looked_for_together() -> None:
-    """A look at the whole table tells of every row, whoever began it."""
+    """A scan of the whole table finds every row, whichever caller began it."""
     starts = [b"%03d" % number for number in range(300)]
     regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
     locations, directory = await known(*regions)
@@ -219,7 +219,7 @@ async def test_rows_that_are_nowhere_are_looked_for_together() -> None:
     looks = [asyncio.ensure_future(locations.look_up(start, soon())) for start in starts[1:]]
     async with asyncio.timeout(10):
         outcomes = await asyncio.gather(*looks, return_exceptions=True)
-    # Where a region is open nowhere, that is raised, or nothing is known of it afterwards.
+    # For a region that is open nowhere, a caller gets NowhereError, or the scan leaves its location unknown.
     assert {type(outcome) for outcome in outcomes} == {type(None), NowhereError}
     assert locations.find(starts[0]) is not None
     assert directory.looks <= 8

@@ -1,5 +1,4 @@
-"""What servers tell of HBase regions that moved is made use of, and calls that only look for a region, or scan many,
-may be lost without harm."""
+"""The driver uses what servers report of moved HBase regions. Lookups and scans survive lost calls."""
 
 import asyncio
 import uuid
@@ -31,7 +30,7 @@ SCAN: Final = "Scan"
 
 
 def soon() -> Deadline:
-    """Return a deadline that nothing here comes near."""
+    """Return a deadline that no test reaches."""
     return Deadline.after(SystemClock(), OPTIONS.operation_timeout_s)
 
 
@@ -47,7 +46,7 @@ def lose_every_fifth_scan(exchange: Exchange) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A driver of a table on three region servers, behind a proxy that counts what they and the master are asked."""
+    """A driver of a table on three region servers. A proxy counts its requests to them and to the master."""
 
     driver: NativeDriver
     table: str
@@ -61,7 +60,7 @@ class Client:
         return await self.driver.get(self.table, row, COLUMNS, soon())
 
     async def region(self, row: bytes) -> Region:
-        """Return the region that holds a row now."""
+        """Return the region that holds a row."""
         return next(region for region in await self.administrator.regions(self.table) if region.holds(row))
 
     async def move(self, row: bytes) -> None:
@@ -74,7 +73,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def namespace(servers: RunningServers) -> str:
-    """A formatted namespace on three region servers."""
+    """Return a formatted namespace on three region servers."""
     servers.on_three.address("hbase")
     name = f"w{uuid.uuid4().hex}"
     with asyncio.Runner() as runner:
@@ -111,7 +110,7 @@ async def test_a_call_finds_a_moved_region_without_looking_it_up(client: Client)
 async def test_a_batch_finds_a_moved_region_without_looking_it_up(client: Client) -> None:
     rows = [b"0000batched-%d" % number for number in range(20 * (GATHERING.calls - 1))]
     await asyncio.gather(*(client.put(row, None, b"1") for row in rows))
-    # The first of many may leave alone, so it is one to another region of the same server.
+    # The first of many calls may leave alone. So the first one goes to another region of the same server.
     moved = await client.region(rows[0])
     others = [one for one in await client.administrator.regions(client.table) if one.server == moved.server]
     neighbour = next(one for one in others if one.name != moved.name).start + b"neighbour"
@@ -129,7 +128,7 @@ async def test_a_batch_finds_a_moved_region_without_looking_it_up(client: Client
 
 
 async def test_a_scan_over_many_regions_ends_though_every_fifth_call_of_it_is_lost(client: Client) -> None:
-    """Whoever began such a scan anew after each failure would never get beyond the first regions."""
+    """A caller that began such a scan again after each failure would never get past the first regions."""
     rows = [b"%x00ascanned" % number for number in range(16)]
     for row in rows:
         await client.put(row, None, b"1")
@@ -177,7 +176,7 @@ async def test_a_stream_follows_a_region_that_moves_under_it(client: Client) -> 
 async def streamed(
     client: Client, page_rows: int, start: bytes = b"", then: Callable[[Sequence[bytes]], Awaitable[None]] | None = None
 ) -> list[bytes]:
-    """Return the keys of rows as a stream tells them; `then` is told after each page which have come."""
+    """Return the row keys that a stream delivers. Call `then` after each page with all keys so far."""
     met: list[bytes] = []
     rows = ScanRange(start=start, stop=b"g", columns=COLUMNS)
     with closing(client.driver.stream(client.table, rows, page_rows)) as stream:
@@ -190,8 +189,8 @@ async def streamed(
 
 
 async def test_a_lost_question_for_the_table_leaves_no_doubt_of_the_write(client: Client) -> None:
-    """Nothing of the write had left, so nobody has to find out whether it was carried out."""
-    # The first looks for its HBase regions, the second for the table itself.
+    """The client had not sent the write, so its outcome is certain."""
+    # The first scan looks for the table's regions, the second for the table itself.
     client.proxy.plan = scripted("Scan", [PASS, Step(Action.CUT_REPLY)])
     put = put_of(f"{client.table}_nowhere", b"0000row", None, b"1")
     with pytest.raises(NotAppliedError, match="hbase:meta cannot be read"):

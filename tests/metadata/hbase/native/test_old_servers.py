@@ -1,4 +1,4 @@
-"""Servers that would carry out batched writes without their conditions are found out before they get any."""
+"""Prove that the driver detects servers that would ignore the conditions of batched writes before it sends them any."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def test_an_old_master_is_refused_when_a_store_is_opened(namespace: Namesp
 
 
 async def test_an_old_region_server_among_new_ones_gets_no_batches(namespace: Namespace, doors: Doors) -> None:
-    """While a cluster is upgraded the master is new already: the region server itself is asked, by a harmless batch."""
+    """During an upgrade the master may be new already. So the driver asks the region server, by a harmless batch."""
     async with OldServer(at(namespace.region_server)) as old:
         driver = await doors.driver(old.route)
 

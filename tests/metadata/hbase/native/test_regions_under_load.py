@@ -1,5 +1,6 @@
-"""HBase regions are split, merged and moved, and servers end, while many write: nobody is told anything wrong, and
-nobody is told of trouble that passes within the time an operation has.
+"""Split, merge and move HBase regions and end servers while clients write.
+
+No client receives a wrong result. No client receives an error for trouble that passes within the time of an operation.
 
 Properties: no acknowledged write lost; a version never repeats; an unknown outcome is never reported as known.
 """

@@ -1,4 +1,4 @@
-"""The cluster is found through ZooKeeper, the master or a region server, and told when it cannot be."""
+"""The driver finds the cluster through ZooKeeper, the master or a region server, and reports when it cannot."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is put together byte by byte is what protobuf makes of the same messages."""
+"""Requests that the driver encodes by hand equal those that protobuf encodes from the same messages."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ SPECIFIER = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=REGION.name)
 
 
 def families(cells: dict[bytes, QualifierValue]) -> list[ColumnValue]:
-    """Group cells by family, each at its first place."""
+    """Group cells by family, each family at the place of its first cell."""
     found: dict[bytes, list[QualifierValue]] = {}
     for name, cell in cells.items():
         family, _, cell.qualifier = name.partition(b":")

@@ -1,4 +1,4 @@
-"""A table is read whole from servers, too, that send no cells in blocks: because they refuse to, or do not heed it."""
+"""A table can be read in full from servers that send no cells in blocks, because they refuse or ignore the request."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ FATAL: Final = ExceptionResponse(
 
 
 class Habit(Enum):
-    """What a server does about a connection that asks for cells in blocks."""
+    """The answer of a server to a connection that asks for cells in blocks."""
 
     HEEDS = auto()
     HEEDS_NOT = auto()
@@ -56,7 +56,7 @@ class Habit(Enum):
 
 
 class RegionServer:
-    """A server of one table in one HBase region. `in_blocks` and `others` count the connections there were."""
+    """A server of one table in one HBase region. `in_blocks` and `others` count its connections."""
 
     def __init__(self, habit: Habit) -> None:
         self._habit = habit
@@ -64,7 +64,7 @@ class RegionServer:
         self.tasks: list[asyncio.Task[None]] = []
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin with a connection."""
+        """Start to serve a connection."""
         self.tasks.append(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ class RegionServer:
                 if request.HasField("scan"):
                     start = request.scan.start_row
                 elif self._habit is Habit.CLOSES_SCANNERS:
-                    # So HBase answers whoever goes on with one that it has closed.
+                    # HBase gives this answer when a client continues with a scanner that HBase has closed.
                     writer.write(_answer(call, ScanResponse()))
                     continue
                 wanted = [row for row in ROWS if row[0] >= start]
@@ -100,7 +100,7 @@ class RegionServer:
                 if is_asked and self._habit is Habit.CLOSES_AFTER_EACH_REPLY:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # That is how a client leaves.
+            pass  # A client leaves in this way.
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -141,7 +141,7 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 
 
 class OneRegion:
-    """As much of a cluster as a stream needs, with all rows in one HBase region."""
+    """The parts of a cluster that a stream needs, with all rows in one HBase region."""
 
     def __init__(self, links: Links, server: Server) -> None:
         self._links = links
@@ -156,7 +156,7 @@ class OneRegion:
 
 @asynccontextmanager
 async def stream_of(server: RegionServer) -> AsyncIterator[CellStream]:
-    """Open a stream of all rows, four to a page."""
+    """Open a stream of all rows, with four rows a page."""
     listening = await asyncio.start_server(server.accept, "127.0.0.1", 0)
     links = Links(lambda _: None, lambda one: one, "me")
     try:
@@ -172,7 +172,7 @@ async def stream_of(server: RegionServer) -> AsyncIterator[CellStream]:
 
 
 async def rows_of(server: RegionServer) -> list[tuple[bytes, dict[bytes, bytes | None]]]:
-    """Return the rows that a stream has, with their values."""
+    """Return the rows of a stream, with their values."""
     found = []
     async with stream_of(server) as stream:
         while (block := await Attempts(OPTIONS, "stream").read(stream.next)) is not None:

@@ -1,4 +1,4 @@
-"""What callers share, a timer and the answers of batches, gives each of them its own."""
+"""Callers share a timer and the answers of batches, and each gets its own outcome."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def change(number: int) -> Change:
 
 
 def result(outcome: bool | None) -> RegionActionResult:
-    """Return what a server says of one change: done, refused, or (None) failed."""
+    """Return a server's result for one change: done, refused, or (None) failed."""
     if outcome is None:
         return RegionActionResult(exception=NameBytesPair(name="NotServingRegionException", value=b"gone"))
     return RegionActionResult(result_or_exception=[ResultOrException(index=0)], processed=outcome)

@@ -1,4 +1,4 @@
-"""Streams hand every row out once, in order, in pages of a bounded size, whatever the server forgets meanwhile."""
+"""Streams return every row once, in order, in pages of bounded size, even if the server forgets the scan meanwhile."""
 
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -19,7 +19,7 @@ COLUMNS: Final = (b"o:v", b"o:d")
 
 
 async def fill(driver: NativeDriver, namespace: Namespace, rows: list[bytes], size: int = 1) -> None:
-    """Write rows; each has its key as its version, and so many bytes."""
+    """Write rows. Each has its key as its version, and a value of `size` bytes."""
     puts = [
         ConditionalPut(
             table=namespace.table,
@@ -106,7 +106,7 @@ async def test_a_scanner_that_the_server_forgot_is_taken_up_where_it_stood(names
     with closing(driver.stream(namespace.table, wanted, 4)) as stream:
         async for block in pages(stream):
             met += keys_of(block)
-            # As if its lease had run out.
+            # This is as if the scanner's lease had run out.
             scanner = stream._scanner
             if scanner is not None and scanner._id is not None:
                 scanners.add(scanner._id)

@@ -1,5 +1,7 @@
-"""On three region servers and tables of many HBase regions, these move, servers end one by one and all at once, while
-many write: nobody is told anything wrong, nor of trouble that passes within the time an operation has.
+"""Regions move between three region servers, and servers end one by one and all at once, while clients write.
+
+The tables have many HBase regions. No client receives a wrong result. No client receives an error for trouble that
+passes within the time of an operation.
 
 Properties: no acknowledged write lost; a version never repeats; an unknown outcome is never reported as known.
 """
@@ -21,10 +23,10 @@ from tests.metadata.hbase.native.support.load import Load, Trouble, harm_under_l
 from tests.servers import RunningServers
 
 PATIENT_S: Final = 180.0
-"""More than any trouble here lasts, on a busy machine too."""
+"""More than any fault here lasts, even on a busy machine."""
 
 HANGING_S: Final = 90.0
-"""Of which a third goes by before an unanswered call is given up."""
+"""A third of this passes before the driver gives up an unanswered call."""
 
 HASTY_S: Final = 5.0
 PAUSE_MAX_S: Final = 1.5
@@ -36,7 +38,7 @@ REGION_SERVERS: Final = ("regionserver-1", "regionserver-2", "regionserver-3")
 
 @pytest.fixture
 async def three(servers: RunningServers) -> AsyncIterator[DevServers]:
-    """A cluster of three region servers, made well again after the test."""
+    """Run a cluster of three region servers, and restore it after the test."""
     running = servers.on_three
     running.address("hbase")
     try:
@@ -50,7 +52,7 @@ async def _all_at_once(act: Callable[[str], None]) -> None:
 
 
 async def _move(launcher: DevServers, table: str, load: Load) -> None:
-    """Move every region, twice; each leaves its server both times."""
+    """Move every region twice. Each move takes the region to another server."""
     async with Administrator(launcher.address("hbase")) as administrator:
         for _ in range(2):
             before = await administrator.regions(table)
@@ -64,7 +66,7 @@ async def _move(launcher: DevServers, table: str, load: Load) -> None:
 
 
 async def _kill_a_region_server(launcher: DevServers, table: str, load: Load) -> None:
-    """Kill a region server, whose regions go to the others."""
+    """Kill a region server. Its regions move to the others."""
     async with Administrator(launcher.address("hbase")) as administrator:
         before = await administrator.regions(table)
         busy = before[0].server.port
@@ -72,14 +74,14 @@ async def _kill_a_region_server(launcher: DevServers, table: str, load: Load) ->
         name = next(one.name for one in launcher.status() if one.port == busy)
         await asyncio.to_thread(launcher.kill, name)
         await load.more(600)
-        # Writers of all regions wrote meanwhile, but nobody may have needed the last of them yet.
+        # Clients wrote to all regions meanwhile, but perhaps none used the region that opened last.
         async with asyncio.timeout(PATIENT_S):
             while len(await _open_elsewhere(administrator, table, busy)) < len(before):
                 await load.more(10)
 
 
 async def _open_elsewhere(administrator: Administrator, table: str, port: int) -> list[bytes]:
-    """Return the regions that are open on other servers than that at `port`; none while hbase:meta is nowhere."""
+    """Return the regions that are open on servers other than that at `port`; none while hbase:meta is nowhere."""
     try:
         return [region.name for region in await administrator.regions(table) if region.server.port != port]
     except (ServerFailure, NotAppliedError, OutcomeUnknownError, OSError):
@@ -126,7 +128,7 @@ async def test_writers_to_64_regions_do_not_notice(trouble: Trouble, three: DevS
 @pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_a_region_server_that_hangs_is_left_in_time(three: DevServers) -> None:
-    """Its connections stay open and say nothing: a call that waits for it must leave time for another."""
+    """A hanging server keeps its connections open and sends nothing. A call to it must leave time for another one."""
 
     async def trouble(launcher: DevServers, table: str, load: Load) -> None:
         async with Administrator(launcher.address("hbase")) as administrator:
@@ -140,7 +142,7 @@ async def test_a_region_server_that_hangs_is_left_in_time(three: DevServers) -> 
                 while len(await _open_elsewhere(administrator, table, port)) < len(before):
                     await load.more(10)
             await load.more(300)
-            # On a local disk nothing would keep it from writing to its old log, were it to go on.
+            # On a local disk, nothing would stop a resumed server from writing to its old log.
             await asyncio.to_thread(launcher.kill, name)
 
     options = StoreOptions(operation_timeout_s=HANGING_S, regions=64)
@@ -150,7 +152,7 @@ async def test_a_region_server_that_hangs_is_left_in_time(three: DevServers) -> 
 @pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_only_those_fail_whose_time_passed_while_the_servers_were_away(three: DevServers) -> None:
-    """Kill everything for longer than an operation has: every error comes at its deadline, and within the outage."""
+    """Kill all servers for longer than an operation may take: each error comes at its deadline, within the outage."""
     outages: list[tuple[float, float]] = []
 
     async def trouble(launcher: DevServers, table: str, load: Load) -> None:

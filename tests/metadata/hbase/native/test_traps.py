@@ -1,4 +1,4 @@
-"""What HBase does that surprises, shown on a real server, and that the driver is not surprised."""
+"""Surprising behaviour of HBase, shown on a real server, and proof that the driver copes with it."""
 
 import asyncio
 import random
@@ -82,7 +82,7 @@ async def test_replies_come_in_any_order_and_reach_those_who_asked(namespace: Na
 
 
 async def test_calls_that_nobody_answers_end_by_themselves(namespace: Namespace, doors: Doors) -> None:
-    """A server that was away drops what has expired without a word; the connection is as good as before."""
+    """A server that was paused drops expired calls without an answer. The connection still works."""
     region = (await doors.regions())[0]
     launcher = namespace.servers.launcher
     connection = await open_connection(region)
@@ -121,7 +121,7 @@ async def test_a_call_that_did_not_leave_was_surely_not_carried_out(namespace: N
 
 
 async def test_more_calls_than_a_server_takes_are_carried_out_in_the_end(namespace: Namespace, doors: Doors) -> None:
-    """So many calls of many clients that the server refuses some: none of a store's operations fails for that."""
+    """Many clients send so many calls that the server refuses some. No operation of a store fails for that."""
     region = (await doors.regions())[0]
     look = Look(region, get_of(b"0000row", (b"o:v",)), 0.0)
     came: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Whoever waits for the writes of a table asks each of its HBase regions, also those that came into being unnoticed."""
+"""A caller that waits for the writes of a table asks each of its HBase regions, including unnoticed new ones."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ COLUMN: Final = b"o:~"
 
 
 class Listener(Rewriter):
-    """Stands before a server, and keeps the writes that it is asked for."""
+    """Stands before a server, and records the writes that it receives."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server, lambda _, frame: frame)
@@ -29,7 +29,7 @@ class Listener(Rewriter):
             self.writes.append(request.data)
 
     def asked(self, region: Region) -> int:
-        """Return how many writes to a region came."""
+        """Return the number of writes to a region."""
         return sum(write.count(region.name) for write in self.writes)
 
 

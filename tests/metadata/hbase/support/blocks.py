@@ -1,4 +1,4 @@
-"""Blocks of cells, put together by hand as a region server sends them."""
+"""Blocks of cells, encoded by hand as a region server sends them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ Row = tuple[bytes, Mapping[bytes, bytes]]
 
 
 def cell(row: bytes, column: bytes, value: bytes) -> bytes:
-    """Return a cell that was written in the millisecond 1."""
+    """Return a cell that was written at millisecond 1."""
     family, _, qualifier = column.partition(b":")
     named = bytes([len(family)]) + family + qualifier
     key = len(row).to_bytes(2, "big") + row + named + (1).to_bytes(8, "big") + b"\x04"
@@ -20,6 +20,6 @@ def cell(row: bytes, column: bytes, value: bytes) -> bytes:
 
 
 def block_of(rows: Sequence[Row]) -> CellBlock:
-    """Return a block as a server sends one: rows by their keys, cells by their columns."""
+    """Return a block in the order of a server: rows by their keys, cells by their columns."""
     data = b"".join(cell(key, column, values[column]) for key, values in sorted(rows) for column in sorted(values))
     return CellBlock(data, [len(values) for _, values in sorted(rows)])

@@ -1,1 +1,1 @@
-"""What the tests of this folder share."""
+"""Helpers of the tests in this folder."""

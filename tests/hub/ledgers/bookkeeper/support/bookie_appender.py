@@ -2,8 +2,8 @@
 
     python -m tests.hub.ledgers.bookkeeper.support.bookie_appender ZOOKEEPER
 
-It writes a line for each ledger made, and for what became of each entry, at once, so that what it reported outlives a
-kill -9; it ends with the first entry that is refused.
+It writes a line for each new ledger, and for the outcome of each entry, at once. So its reports survive a kill -9. It
+ends after the first refused entry.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ __all__ = ["bookkeeper_store"]
 async def bookkeeper_store(
     zookeeper: str, options: BookkeeperOptions, root: str = LEDGERS_ROOT
 ) -> AsyncIterator[BookkeeperLedgerStore]:
-    """A store with a ZooKeeper session of its own, both closed at the end."""
+    """A store with a ZooKeeper session of its own. Both are closed at the end."""
     async with session_with(zookeeper) as session:
         store = await BookkeeperLedgerStore.open(session, root, options, SystemClock(), Random())
         try:

@@ -16,16 +16,16 @@ from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 __all__ = ["JavaError", "JavaLedgers", "java_payload", "summary", "uri"]
 
 _SOURCE: Final = Path(__file__).with_name("JavaLedgers.java")
-_START_S: Final = 60.0  # It is compiled first.
+_START_S: Final = 60.0  # This includes the time to compile the Java program.
 _COMMAND_S: Final = 60.0
 
 
 class JavaError(Exception):
-    """What the Java client threw, by the simple name of its class."""
+    """An exception of the Java client, by the simple name of its class."""
 
 
 class JavaLedgers:
-    """The process; words of commands are those of JavaLedgers.java."""
+    """The Java process. The words of commands are those of JavaLedgers.java."""
 
     def __init__(self, launcher: DevServers) -> None:
         command = launcher.java_command("bookkeeper", str(_SOURCE), [uri(launcher, "zk+null")])
@@ -51,7 +51,7 @@ class JavaLedgers:
             stream.close()
 
     async def __call__(self, *words: object) -> str:
-        """Give a command, and return its answer. Raises: JavaError."""
+        """Send a command, and return its answer. Raises: JavaError."""
         return await asyncio.to_thread(self._ask, " ".join(map(str, words)))
 
     def _ask(self, line: str) -> str:
@@ -63,7 +63,7 @@ class JavaLedgers:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # What Java logs to the same stream is passed over.
+            # Skip what Java logs to the same stream.
             if line.startswith(("ok ", "error ")):
                 self._lines.put(line)
         self._lines.put("ended")
@@ -82,7 +82,7 @@ def java_payload(entry: int) -> bytes:
 
 
 def summary(payloads: Iterable[bytes]) -> str:
-    """Return what Java says of a ledger with these entries: the last id, and a hash."""
+    """Return the Java program's summary of a ledger with these entries: the last id, and a hash."""
     digest, last = hashlib.sha1(), -1
     for payload in payloads:
         digest.update(len(payload).to_bytes(4, "big") + payload)
@@ -91,5 +91,5 @@ def summary(payloads: Iterable[bytes]) -> str:
 
 
 def uri(launcher: DevServers, scheme: str) -> str:
-    """Return what names the bookies of the launcher to Java."""
+    """Return the URI by which Java finds the bookies of the launcher."""
     return f"{scheme}://{launcher.address('zookeeper').replace(',', ';')}{LEDGERS_ROOT}"

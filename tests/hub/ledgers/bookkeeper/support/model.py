@@ -1,6 +1,7 @@
-"""Bookies and ledger metadata in memory, which answer late, wrongly in time, or not at all, as a seed decides.
+"""Bookies and ledger metadata in memory. Answers may be late, out of order or missing, as a seed decides.
 
-A model of what the rules of the protocol allow, to try the logic of ledgers against; no proof of how bookies behave.
+The model does what the rules of the protocol allow. It tests the logic of ledgers, and does not prove how bookies
+behave.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class _Bookie:
         self.is_registered = True
         self.refusal: Outcome | None = None
         self.held_back: list[Callable[[], None]] | None = None
-        """Answers that wait for somebody to give them, if it holds them back."""
+        """Answers that wait until the test sends them, if the bookie holds them back."""
 
     def serve(self, request: Request) -> Answer:
         if self.refusal is not None:
@@ -87,7 +88,7 @@ class _Bookie:
 
 
 class ModelBookies:
-    """All bookies. `slow` is the chance that one takes seconds for a request, longer than anybody waits perhaps."""
+    """All bookies. `slow` is the chance that a request takes seconds, perhaps longer than any client waits."""
 
     def __init__(self, names: Collection[str], random: Random, *, slow: float = 0.0, delay_s: float = 0.01) -> None:
         self.bookies = {name: _Bookie() for name in names}
@@ -100,7 +101,7 @@ class ModelBookies:
         return self.bookies[name]
 
     def crash(self, name: str) -> None:
-        """Stop a bookie; what it stored stays."""
+        """Stop a bookie; its stored entries stay."""
         self[name].is_up = False
 
     def start(self, name: str) -> None:
@@ -113,7 +114,7 @@ class ModelBookies:
 
 
 class View:
-    """The bookies as one client sees them: some may be out of its reach."""
+    """The bookies as one client sees them. Some may be unreachable."""
 
     def __init__(self, model: ModelBookies) -> None:
         self._model = model
@@ -133,7 +134,7 @@ class View:
 
 
 class _Exchange:
-    """One request on its way: it arrives or not, it is answered or not, and nobody waits longer than said."""
+    """One request on its way. Request and answer may each get lost, and the client waits at most `timeout_s`."""
 
     def __init__(
         self, model: ModelBookies, view: View, bookie: str, request: Request, timeout_s: float, done: Done
@@ -178,16 +179,16 @@ class _Exchange:
 
 
 class LostCreation(enum.Enum):
-    """What becomes of the creation of a record that is not answered."""
+    """The outcome of the creation of a record that gets no answer."""
 
     DONE = enum.auto()
     NOT_DONE = enum.auto()
     SILENT = enum.auto()
-    """It is done, and nothing tells that its answer does not come."""
+    """The record is created. The client gets no answer and no error."""
 
 
 class ModelMetadata:
-    """Ledger metadata with compare-and-set. `lost` is the chance that the answer to a write gets lost."""
+    """Ledger metadata with compare-and-set. `lost` is the chance that the answer to a write is lost."""
 
     def __init__(self, random: Random, *, lost: float = 0.0, delay_s: float = 0.01) -> None:
         self._random = random
@@ -198,7 +199,7 @@ class ModelMetadata:
         self.gate.set()
         self.records: dict[int, tuple[bytes, int]] = {}
         self.lost_creation: LostCreation | None = None
-        """What becomes of the next creation, which gets no answer; then this is None again."""
+        """The outcome of the next creation, which gets no answer. The model then resets this to None."""
         self._next_id = 0
         self._writes = 0
 
@@ -230,7 +231,7 @@ class ModelMetadata:
         await self._travel()
         await self.gate.wait()
         if self._random.random() < self.lost:
-            # It may happen at any time from now on, or never.
+            # The write may happen at any later time, or never.
             if self._random.random() < 0.7:
                 later = self._random.choice([0.0, 0.0, 0.05, 1.0, 8.0])
                 asyncio.get_running_loop().call_later(later, self._write_late, ledger_id, metadata, version)

@@ -21,11 +21,11 @@ BOTH: Final = Quorums(ensemble=2, write=2, ack=2)
 STRIPES: Final = Quorums(ensemble=3, write=2, ack=2)
 
 _DEADLINE_S: Final = 60
-"""Of virtual time."""
+"""In virtual time."""
 
 
 class Room:
-    """So many bookies, and a store of ledgers on them. `options` are those of `BookkeeperOptions`."""
+    """A number of bookies, and a store of ledgers on them. `options` are those of `BookkeeperOptions`."""
 
     def __init__(self, bookies: int, quorums: Quorums, **options: Any) -> None:
         self.random = Random(7)
@@ -35,7 +35,7 @@ class Room:
         self.store = self.client()
 
     def client(self) -> BookkeeperLedgerStore:
-        """Return another store on the same bookies, by the options that are set now."""
+        """Return another store on the same bookies, with the options that are set now."""
         return BookkeeperLedgerStore(self.cluster(), self.options)
 
     def cluster(self) -> Cluster:
@@ -54,7 +54,7 @@ class Room:
         return next(name for name in self.model.bookies if name not in self.members(ledger_id))
 
     async def filled(self, entries: int) -> int:
-        """Return a new ledger with so many entries, the text of each being "entry N"."""
+        """Return a new ledger with `entries` entries; the text of each is "entry N"."""
         ledger_id = await self.store.create()
         for entry_id in range(entries):
             await self.store.append(ledger_id, entry_id, b"entry %d" % entry_id)

@@ -1,4 +1,4 @@
-"""The other end of a connection, which answers what a test says, when it says so."""
+"""The other end of a connection. It sends the answers of a test, at the times that the test chooses."""
 
 import asyncio
 import struct
@@ -14,7 +14,7 @@ _DEADLINE_S = 20
 
 
 class ScriptedPeer:
-    """Takes connections on loopback and keeps the requests that come."""
+    """Accepts connections on loopback and records the requests that arrive."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[tuple[pb.Request, asyncio.StreamWriter]] = asyncio.Queue()
@@ -31,7 +31,7 @@ class ScriptedPeer:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Listen no more, and end the connections."""
+        """Stop listening, and end the connections."""
         assert self._server is not None
         self._server.close()
         self.hang_up()

@@ -11,7 +11,7 @@ __all__ = ["session_with"]
 
 @asynccontextmanager
 async def session_with(address: str) -> AsyncIterator[BridgedSession]:
-    """A session with the ZooKeeper at `address`, closed at the end."""
+    """Open a session with the ZooKeeper at `address`, and close it at the end."""
     bridge = Bridge(address, BridgeOptions())
     try:
         await bridge.connect()

@@ -1,4 +1,4 @@
-"""A stream of appends to one ledger, and what became of each."""
+"""A stream of appends to one ledger, and the outcome of each."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ _DEADLINE_S = 60.0
 
 
 class Stream:
-    """Appends to a ledger with so many in flight, until it is stopped or something fails."""
+    """Appends to a ledger with a fixed number in flight, until it is stopped or an append fails."""
 
     def __init__(self, store: LedgerStore, ledger_id: int, in_flight: int = 32) -> None:
         self.store = store
@@ -32,7 +32,7 @@ class Stream:
         self._task = asyncio.create_task(self._run())
 
     async def reach(self, count: int) -> None:
-        """Wait until so many more entries are acknowledged than are now."""
+        """Wait until `count` more entries are acknowledged than now."""
         goal = len(self.acknowledged) + count
         await self._until(lambda: len(self.acknowledged) >= goal or bool(self.errors))
         assert not self.errors, self.errors[0]
@@ -44,7 +44,7 @@ class Stream:
         return self.errors[0]
 
     async def stop(self) -> int:
-        """Stop appending, wait for what is under way, and return how many entries were acknowledged."""
+        """Stop appending, wait for the appends under way, and return the number of acknowledged entries."""
         self._stopping = True
         async with asyncio.timeout(_DEADLINE_S):
             await self._task

@@ -1,4 +1,4 @@
-"""What an administrator does to tables and their HBase regions while others work."""
+"""Changes of an administrator to tables and their HBase regions while clients work."""
 
 import asyncio
 from collections.abc import Sequence
@@ -66,14 +66,14 @@ class Administrator:
         return await list_regions(await self.connection(server, DATA), meta_region(server), table, _soon())
 
     async def meta_server(self) -> Server:
-        """Return where hbase:meta is, as the master has it."""
+        """Return the server of hbase:meta, as the master reports it."""
         registry = await self.connection(self._master, REGISTRY)
         found = MetaRegionLocations.FromString(await registry.ask("GetMetaRegionLocations", b"", _soon()))
         name = found.meta_locations[0].server_name
         return Server(name.host_name, name.port)
 
     async def all_regions_answer(self, table: str) -> bool:
-        """Say whether the regions of a table hold every row between them, and each is where hbase:meta says."""
+        """Return whether the regions of a table cover every row, and each region is where hbase:meta says."""
         try:
             regions = await self.regions(table)
             for region in regions:
@@ -104,11 +104,11 @@ class Administrator:
         )
 
     async def move(self, region: Region) -> None:
-        """Move a region to another server of the master's choice; it goes on after this returns."""
+        """Start to move a region to another server of the master's choice. The move continues after this returns."""
         await self._ask("MoveRegion", delimited(b"\x0a", _encoded_specifier(region)))
 
     async def set_read_only(self, table: str, *, is_read_only: bool) -> None:
-        """Let a table take no writes, or take them again, and wait until all its regions do so."""
+        """Make a table read-only or writable, and wait until all its regions are."""
         wanted = TableDescriptorsRequest(table_names=[table_name(table)]).SerializeToString()
         (schema,) = TableDescriptors.FromString(await self._ask("GetTableDescriptors", wanted)).table_schema
         kept = [pair for pair in schema.attributes if pair.first != _READ_ONLY]

@@ -1,7 +1,7 @@
-"""Load on a store while the servers behind it are harmed, and the judgement over everything that it was told.
+"""Load on a store while a test harms its servers, and the check of all that the store reported.
 
-Four sorts of callers at once: clients that create, update and delete single records, each its own; one that writes many
-records in each `apply`; one that lists all topics again and again; and whoever does the harm.
+Four kinds of callers work at once. Clients create, update and delete single records, each its own. One client writes
+many records in each `apply`. One client lists all topics again and again. The test does the harm.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ CLIENTS: Final = 24
 BATCH: Final = 100
 
 Trouble = Callable[[DevServers, str, "Load"], Awaitable[None]]
-"""Does harm to the servers, and to the table of that name, while the load goes on."""
+"""Harms the servers, and the table of that name, while the load continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that was told of trouble: when it began and ended, in seconds of the monotonic clock, and the trouble."""
+    """A failed call: its begin and end, in seconds of the monotonic clock, and its error."""
 
     start: float
     end: float
@@ -54,7 +54,7 @@ class Failure:
 
 
 class WatchedDoor:
-    """A door that keeps the failures of the calls through it."""
+    """A door that records the failures of the calls through it."""
 
     def __init__(self, door: Call) -> None:
         self._door = door
@@ -89,7 +89,7 @@ class WatchedDoor:
         return self._door.topics(store, prefix, start_after)
 
     async def watched(self, call: Awaitable[T]) -> T:
-        """Return what a call returns, and keep its failure."""
+        """Return the result of a call, and record its failure."""
         start = time.monotonic()
         try:
             return await call
@@ -112,7 +112,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Let all of them call, until the end of the block."""
+        """Run all callers until the end of the block."""
         await self._write_batch(0)
         enough = asyncio.Event()
         async with asyncio.TaskGroup() as group, self._work.running(CLIENTS):
@@ -124,11 +124,11 @@ class Load:
                 enough.set()
 
     async def more(self, writes: int, timeout_s: float = 240.0) -> None:
-        """Wait until so many more single writes were acknowledged."""
+        """Wait until `writes` more single writes are acknowledged."""
         await self._work.more(writes, timeout_s)
 
     async def judge(self, afresh: MetadataStore) -> None:
-        """Read everything through `afresh` and hold it against all that was reported."""
+        """Read everything through `afresh` and compare it with all that was reported."""
         await self._work.judge(afresh)
         outcomes = self._work.recorder.outcomes
         print(f"{dict(self.counts)} {len(self.door.failures)} failures")
@@ -139,7 +139,7 @@ class Load:
             assert (found.version, found.value) == (version, self.door.value(number)), f"{topic!r} is another one"
 
     def assert_nobody_noticed(self) -> None:
-        """Raise AssertionError if anybody was told of trouble."""
+        """Raise AssertionError if a caller received an error."""
         assert not self.door.failures, f"{len(self.door.failures)} calls failed, as: {self.door.failures[0]}"
         outcomes = self._work.recorder.outcomes
         assert outcomes["Unknown"] == 0, "nobody but one client writes to a record, so its token tells"
@@ -152,7 +152,7 @@ class Load:
             await self._write_batch(number)
 
     async def _write_batch(self, number: int) -> None:
-        """Write all records of the batch; its caller alone does so, so that no version can be refused."""
+        """Write all records of the batch. No other caller writes them, so the store can refuse no version."""
         operations: list[Operation[Any]] = [
             Write(self.door.key(topic), self.door.value(number), self._held[topic][0] if topic in self._held else NEW)
             for topic in self._batch
@@ -166,7 +166,7 @@ class Load:
                 self.counts["batched writes"] += 1
 
     async def _look_again(self, topic: bytes, number: int) -> None:
-        """Learn what became of a write that failed: it was carried out, or the one before it is still there."""
+        """Read the result of a failed write: either the record has it, or the record before it is unchanged."""
         found: Versioned[Any] | None = None
         while True:
             try:
@@ -182,7 +182,7 @@ class Load:
             assert shown == (None if held is None else (held[0], self.door.value(held[1]))), f"{topic!r} was lost"
 
     async def _list(self, enough: asyncio.Event) -> None:
-        """List all topics: those of the batch are never deleted, so each listing has each of them, once."""
+        """List all topics. The topics of the batch are never deleted, so each listing must have each of them once."""
         while not enough.is_set():
             listed: Counter[bytes] = Counter()
 
@@ -201,7 +201,7 @@ class Load:
 
 
 async def harm_under_load(launcher: DevServers, trouble: Trouble, options: StoreOptions) -> Load:
-    """Put load on new tables, do the harm meanwhile, and judge; return the load for what else is to be said of it."""
+    """Put load on new tables, harm the servers meanwhile, and check. Return the load for further checks."""
     namespace = f"u{uuid.uuid4().hex}"
     url = f"hbase://{launcher.address('zookeeper')}/{namespace}"
     patient = replace(options, operation_timeout_s=max(options.operation_timeout_s, 120.0))
@@ -213,6 +213,6 @@ async def harm_under_load(launcher: DevServers, trouble: Trouble, options: Store
             await trouble(launcher, f"{namespace}:{OWNERSHIP.name}", load)
             await load.more(300)
         await load.judge(afresh)
-    # Whatever is left would be opened anew by each server that restarts later.
+    # Each server that restarts later would open the remaining tables again.
     await drop_tables(url)
     return load

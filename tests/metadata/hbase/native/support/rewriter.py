@@ -1,4 +1,4 @@
-"""Proxies that change what a server answers: as a server of another version would, or one in trouble."""
+"""Proxies that change the replies of a server, so that it seems to have another version or to fail."""
 
 import asyncio
 from collections import Counter
@@ -28,11 +28,11 @@ _NEW: Final = b"2.6.1"
 _OLD: Final = b"2.3.7"
 
 Change: TypeAlias = Callable[[str, bytes], bytes]
-"""Makes of a method, and the frame of the reply to a call of it, the frame that the client gets."""
+"""Takes a method and the frame of the reply to its call, and returns the frame for the client."""
 
 
 class Rewriter:
-    """Stands before a server and changes its replies. `calls` counts the calls that came, by their methods."""
+    """Stands before a server and changes its replies. `calls` counts the calls by method."""
 
     def __init__(self, server: Server, change: Change) -> None:
         self._behind = server
@@ -55,7 +55,7 @@ class Rewriter:
         await end_all(self._tasks)
 
     def route(self, server: Server) -> Server:
-        """Return where clients reach `server`: here, if it is the one behind this."""
+        """Return the address at which clients reach `server`: this proxy, if it stands before that server."""
         return self.address if server.port == self._behind.port else server
 
     def note(self, method: str, request: Request) -> None:
@@ -76,9 +76,9 @@ class Rewriter:
                 )
                 group.create_task(self._forward(server_reader, writer, lambda data: self._replies(wire, methods, data)))
         except* OSError:
-            pass  # That is how either side ends.
+            pass  # Either side ends a connection in this way.
         except* asyncio.CancelledError:
-            pass  # Only __aexit__ cancels, and the task of a connection has nobody to tell.
+            pass  # Only __aexit__ cancels, and no caller waits for the task of a connection.
         finally:
             writer.transport.abort()
             server_writer.transport.abort()
@@ -104,9 +104,10 @@ class Rewriter:
 
 
 class OldServer(Rewriter):
-    """Makes a server one that knows nothing of conditions in batches.
+    """Makes a server one that does not know conditions in batches.
 
-    `batched_puts` counts the batches with a conditional put that came: an old server would carry them out regardless.
+    `batched_puts` counts the batches with a conditional put that arrived. An old server would apply them without the
+    condition.
     """
 
     def __init__(self, server: Server) -> None:
@@ -119,7 +120,7 @@ class OldServer(Rewriter):
 
 
 class FailingServer(Rewriter):
-    """Makes a server answer every read of rows with `failure` while there is one, alone and in a batch."""
+    """Makes a server answer every read of rows with `failure` while it is set, alone and in a batch."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server, self._failed)
@@ -154,7 +155,7 @@ def _aged(method: str, frame: bytes) -> bytes:
 
 
 def _silenced(frame: bytes) -> bytes:
-    """Return the reply to a change of several rows as a server before 2.4.5 gives it, without its outcome."""
+    """Return the reply to a change of several rows as a server before 2.4.5 sends it: without the outcome."""
     header, body = body_of(frame)
     if ResponseHeader.FromString(header).HasField("exception"):
         return frame
@@ -164,7 +165,7 @@ def _silenced(frame: bytes) -> bytes:
 
 
 def _frame(header: bytes, body: bytes | None = None) -> bytes:
-    """Return the frame of a reply; one that tells of an exception has no body."""
+    """Return the frame of a reply. A reply with an exception has no body."""
     content = varint(len(header)) + header
     if body is not None:
         content += varint(len(body)) + body

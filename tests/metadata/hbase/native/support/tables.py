@@ -1,4 +1,4 @@
-"""Dropping the tables of a namespace, which a cluster would otherwise keep open until it is short of memory."""
+"""Drops the tables of a namespace. A cluster would otherwise keep them open until it runs out of memory."""
 
 import functools
 
@@ -11,13 +11,13 @@ __all__ = ["drop_tables"]
 
 
 async def drop_tables(url: str) -> None:
-    """Drop the tables of the store at an `hbase://` URL; harmless where there are none."""
+    """Drop the tables of the store at an `hbase://` URL, if there are any."""
     options = StoreOptions(operation_timeout_s=120.0)
     parsed = MetadataUrl.parse(url)
     driver = await connect(parsed, options)
     try:
         for spec in Tables(parsed.path.strip("/")).specs(1):
-            # A master that has just begun asks for patience.
+            # A master that has just started refuses for a while.
             await Attempts(options, f"drop table {spec.name}").read(functools.partial(driver.drop_table, spec.name))
     finally:
         await driver.close()

@@ -1,4 +1,4 @@
-"""HBase's own RPC as the proxy of the fault tests reads it on its way."""
+"""HBase's own RPC, as the proxy of the fault tests reads it."""
 
 from typing import Final
 
@@ -15,14 +15,14 @@ from tests.faults.support.wires import Reply, Request
 __all__ = ["WRITE", "HBaseWire", "body_of"]
 
 WRITE: Final = "conditional put"
-"""What calls are named that carry at least one, alone or in a batch."""
+"""The name of calls that carry at least one, alone or in a batch."""
 
 _LENGTH_BYTES: Final = 4
 _PREAMBLE_BYTES: Final = 6
 
 
 class HBaseWire:
-    """A connection: a preamble and a header, then calls by number, and replies with the same numbers in any order."""
+    """A connection: a preamble and a header, then numbered calls, and replies with the same numbers in any order."""
 
     def __init__(self) -> None:
         self._from_client = b""
@@ -75,7 +75,7 @@ def body_of(frame: bytes) -> tuple[bytes, bytes]:
     size, start = _varint(frame, _LENGTH_BYTES)
     end = start + size
     if end == len(frame):
-        return frame[start:end], b""  # An exception has no message behind it.
+        return frame[start:end], b""  # No message follows an exception.
     _, body = _varint(frame, end)
     return frame[start:end], frame[body:]
 
