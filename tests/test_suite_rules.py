@@ -69,7 +69,7 @@ def test_no_test_hides_failures() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.stmt) and _hides_failures(node)
     ]
-    assert not hidden, "look at what was gathered, or end tasks with tests.endings.end_all"
+    assert not hidden, "look at what was gathered, or end tasks with tests.support.endings.end_all"
 
 
 def test_long_tests_are_left_out_and_counted(tmp_path: Path) -> None:

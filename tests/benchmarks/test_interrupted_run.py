@@ -9,7 +9,7 @@ import pytest
 
 from hedwig.benchmarks.runs.results import Result
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 INTERRUPTED = 130
 

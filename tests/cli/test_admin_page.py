@@ -9,8 +9,8 @@ import click
 import pytest
 
 from hedwig.cli.main import main
-from tests.checkout import CHECKOUT
 from tests.cli.support.command_tree import EVERY_COMMAND, leaves
+from tests.support.checkout import CHECKOUT
 
 PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 PAGE: Final = (CHECKOUT / "docs" / "reference" / "admin.md").read_text()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from hedwig.exit_codes import ExitCode
-from tests.checkout import CHECKOUT
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran
 from tests.cli.support.terminal import Terminal
+from tests.support.checkout import CHECKOUT
 
 _AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main import main; main()"
 

@@ -9,9 +9,9 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import TopicBusyError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
-from tests.checkout import CHECKOUT
 from tests.cli.support.admin import Admin
 from tests.cli.support.hub_and_admin import HubAndAdmin
+from tests.support.checkout import CHECKOUT
 
 NAME = "\\xff\\\\it's"
 """Not UTF-8, with a backslash and a quote: Python spells each of them differently."""

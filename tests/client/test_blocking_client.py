@@ -23,8 +23,8 @@ from hedwig.errors import (
     UncertainAnswerError,
 )
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
+from tests.support.checkout import CHECKOUT
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S: Final = 30.0

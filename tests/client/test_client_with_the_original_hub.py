@@ -18,7 +18,7 @@ from hedwig.errors import (
     UncertainAnswerError,
 )
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S = 30.0

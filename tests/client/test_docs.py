@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from tests.checkout import CHECKOUT
 from tests.client.support.tls import TlsHub
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = "\n".join((CHECKOUT / page).read_text() for page in ("docs/how-to/client.md", "README.md"))
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)

@@ -16,8 +16,8 @@ from hedwig.hub.options.configuration import Configuration, from_environment
 from hedwig.hub.options.keys import keys, variable
 from hedwig.hub.options.quantities import duration_s
 from hedwig.metadata import MetadataUrl
-from tests.checkout import CHECKOUT
 from tests.docker.support.compose_file import DOCKER, is_one_shot, read_compose_file
+from tests.support.checkout import CHECKOUT
 
 COMPOSE: Final = read_compose_file()
 SERVICES: Final[Mapping[str, Any]] = COMPOSE["services"]

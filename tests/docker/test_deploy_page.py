@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.hub.options.keys import keys
-from tests.checkout import CHECKOUT
 from tests.docker.support.compose_file import DOCKER, read_compose_file
 from tests.hub.support.running import RunningHub
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "docs" / "how-to" / "deploy.md").read_text()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 _TOP: Final = "benchmarks|cli|docker|docs|examples|hedwig|hub|metadata|operations|pipeline|pyspark_hedwig|scripts|tests"
 _PATH: Final = re.compile(rf"(?<![\w/.:$~{{-])((?:{_TOP})/[\w./*-]*[\w*/])(?![\w.*/-]*` of revision)")

@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 WORDS_MAX: Final = 600

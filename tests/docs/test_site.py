@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 
 def test_the_site_is_made_without_a_warning_and_has_the_api(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from examples.package_feed import Graph, Received, difference
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriptionPreferences, Topic
-from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
+from tests.support.checkout import CHECKOUT
 
 _FEED: Final = [sys.executable, str(CHECKOUT / "examples" / "package_feed.py")]
 _FOLLOWED: Final = Topic(b"libs/libc6")

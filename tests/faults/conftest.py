@@ -14,7 +14,7 @@ from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.sickbay import heal
 from tests.metadata.support.gateway import leave_to_long_runs
 from tests.metadata.support.place import KEPT_BACKENDS, BackendRow, Surroundings, as_parameters, marks_of, servers_of
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ from hedwig.metadata.testing.place import Place
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
 from tests.faults.support.network import NETWORKED, Networked
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 VICTIM: Final = "regionserver-1"
 OPTIONS: Final = StoreOptions(operation_timeout_s=300.0, page_rows=20)

@@ -19,7 +19,7 @@ from tests.faults.support.network import Networked
 from tests.faults.support.raw import assert_stored
 from tests.faults.support.recording import Recorder, RecordingClient
 from tests.faults.support.waiting import until
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

@@ -22,7 +22,7 @@ from tests.faults.support.network import NETWORKED
 from tests.faults.support.sickbay import tended
 from tests.faults.support.waiting import until
 from tests.faults.support.workload import Workload
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 GATEWAY: Final = "thrift2"
 REGION_SERVER: Final = "regionserver-1"

@@ -18,10 +18,10 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.metadata.testing.doors import CALLS
 from hedwig.versions import NEW
-from tests.checkout import CHECKOUT
 from tests.faults.support.numbers import number_of
 from tests.faults.support.raw import assert_stored
 from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file
+from tests.support.checkout import CHECKOUT
 
 DOOR: Final = CALLS[0]
 TIMEOUT_S: Final = 120.0

@@ -23,7 +23,7 @@ from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
 from tests.faults.support.workload import Workload
 from tests.faults.test_lost_replies_of_single_writes import OTHERS
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 SERVER: Final = "zookeeper-1"
 DOOR: Final = CALLS[2]

@@ -23,7 +23,7 @@ from tests.faults.support.proxy import PASS, Action, Step, scripted
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.tables import drop_tables
 from tests.metadata.support.place import Surroundings
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

@@ -15,7 +15,7 @@ from hedwig.metadata.testing.place import Place
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.faults.support.network import NETWORKED, Networked
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 SILENT: Final = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1", "hbase+thrift": "thrift2"}
 """The server that the test pauses, by backend."""

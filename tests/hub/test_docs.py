@@ -10,8 +10,8 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import InvalidMessageFilterError
 from hedwig.hub.options.keys import keys
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "docs" / "how-to" / "hub.md").read_text()
 TOPIC: Final = Topic(b"news")

@@ -19,13 +19,13 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.hub.main import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
-from tests.checkout import CHECKOUT
 from tests.cli.support.admin import Admin
 from tests.client.support.tls import make_certificate
 from tests.faults.support.waiting import until_blocking
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.signals import born_with
+from tests.support.checkout import CHECKOUT
+from tests.support.signals import born_with
 
 TOPIC = Topic(b"news")
 READER = SubscriberId(b"reader")

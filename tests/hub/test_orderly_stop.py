@@ -15,10 +15,10 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, Subscribe
 from hedwig.wire import pubsub_pb2 as pb
-from tests.endings import end_all
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_client import WireClient
+from tests.support.endings import end_all
 
 _TOPICS = 40
 _PUBLISHERS = 8

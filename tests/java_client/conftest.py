@@ -13,7 +13,7 @@ from tests.hub.support.running import RunningHub
 from tests.java_client.support.client import JavaClient
 from tests.java_client.support.driver import JavaClientDriver, Value, java_client_driver
 from tests.java_client.support.hubs import Hub, OriginalHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["Connect"]
 

@@ -29,7 +29,7 @@ from hedwig.versions import NEW
 from hedwig.wire import pubsub_pb2 as pb
 from tests.java_hedwig.support.fixture import Stage, read_fixture
 from tests.java_hedwig.support.znodes import make_tree
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

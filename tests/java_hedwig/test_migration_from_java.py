@@ -13,7 +13,7 @@ from tests.cli.support.store_contents import contents
 from tests.java_hedwig.support.fixture import Stage, read_fixture
 from tests.java_hedwig.support.stack import JavaStack
 from tests.java_hedwig.support.znodes import make_tree
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -23,7 +23,7 @@ from tests.java_client.support.client import JavaClient
 from tests.java_client.support.driver import JavaClientDriver, java_client_driver
 from tests.java_hedwig.support.account import Account, JavaSide, OurSide
 from tests.java_hedwig.support.stack import JavaStack
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -11,7 +11,7 @@ from hedwig.metadata.testing.fixtures import *  # noqa: F403
 from hedwig.metadata.testing.place import Effort, Place
 from tests.metadata.support.gateway import leave_to_long_runs
 from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow, Surroundings, as_parameters
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "docs" / "explanation" / "metadata.md").read_text().partition("### The conformance suite")[2]
 TINY: Final = Path(__file__).parent / "tiny"

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "docs" / "explanation" / "metadata.md").read_text()
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)

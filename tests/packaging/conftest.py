@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import CHECKOUT
 from tests.packaging.support.building import build
+from tests.support.checkout import CHECKOUT
 
 __all__: list[str] = []
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from typing import Final
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 FOLDERS: Final = ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "pyspark_hedwig")
 """All but the benchmarks: developers have what those compare with."""

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.checkout import CHECKOUT
 from tests.packaging.support.building import build
+from tests.support.checkout import CHECKOUT
 
 LINKED: Final = sorted(path.name for path in (CHECKOUT / "hedwig").iterdir() if path.is_symlink())
 

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 LOCKS: Final = {"development": ["dev"], "image": ["hub", "cli", "zookeeper", "bookkeeper"]}
 """A lock, and the extras that it is for."""

@@ -21,8 +21,8 @@ import pytest
 
 from hedwig.errors import ConfigurationError, MissingExtraError
 from hedwig.extras import needed
-from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
+from tests.support.checkout import CHECKOUT
 
 PROJECT: Final = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import StoreOptions, format_metadata
 from hedwig.pipeline.main import jobs
-from tests.checkout import CHECKOUT
-from tests.servers import RunningServers
+from tests.support.checkout import CHECKOUT
+from tests.support.servers import RunningServers
 
 DATA = CHECKOUT / "examples" / "data"
 OPTIONS = StoreOptions(operation_timeout_s=120.0, regions=3)

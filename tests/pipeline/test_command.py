@@ -33,9 +33,9 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.main import jobs
 from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.versions import ANY, NEW
-from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
 from tests.pipeline.support.stores import new_store, records, with_store
+from tests.support.checkout import CHECKOUT
 
 
 def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:

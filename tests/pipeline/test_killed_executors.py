@@ -32,7 +32,7 @@ from hedwig.versions import ANY, NEW, Version
 from tests.metadata.support.place import BACKENDS, Surroundings
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.pipeline.support.stores import new_store, records, with_store
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 ROWS: Final = 30_000
 SOME: Final = 6_000

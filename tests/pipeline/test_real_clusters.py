@@ -22,7 +22,7 @@ from tests.cli.support.planted import ranges, set_ranges
 from tests.pipeline.conftest import Run
 from tests.pipeline.support.hub_on_bookies import hub_on_bookies
 from tests.pipeline.support.stores import new_store, with_store
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 HUB = HubInfo(host="127.0.0.1", port=4081, ssl_port=5081)
 

@@ -20,7 +20,7 @@ from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, write_snapshot
 from tests.metadata.support.place import BACKENDS, BackendRow, Surroundings
 from tests.pipeline.conftest import Run
 from tests.pipeline.support.stores import check_pauses, new_store, records, with_store
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 ROWS = {row.label: row for row in BACKENDS if row.label in ("hbase", "hbase+thrift", "zookeeper")}
 

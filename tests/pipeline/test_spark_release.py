@@ -11,8 +11,8 @@ import pytest
 
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.spark_release import RELEASE
-from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
+from tests.support.checkout import CHECKOUT
 
 PROJECT = CHECKOUT / "pyproject.toml"
 

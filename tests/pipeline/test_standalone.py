@@ -27,7 +27,7 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Versioned
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.pipeline.support.stores import records, with_store
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 ROWS: Final = 12_000
 TASKS: Final = 2

@@ -18,10 +18,10 @@ import pyspark
 import pytest
 
 from hedwig.metadata import StoreOptions, format_metadata
-from tests.checkout import CHECKOUT
 from tests.pipeline.support.hub_on_bookies import hub_on_bookies
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
-from tests.servers import RunningServers
+from tests.support.checkout import CHECKOUT
+from tests.support.servers import RunningServers
 
 DOCUMENT: Final = CHECKOUT / "docs" / "how-to" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"

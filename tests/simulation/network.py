@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, TypeVarTuple, cast
 
-from tests.virtual_time import VirtualLoop, VirtualTime
+from tests.support.virtual_time import VirtualLoop, VirtualTime
 
 __all__ = ["PLACE", "Network", "NetworkedTime", "SpinningError"]
 

@@ -14,7 +14,7 @@ from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection, create, exists, get
 from tests.faults.support.proxy import Action, Proxy, Step, scripted
 from tests.faults.support.wires import ZooKeeperWire
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 from tests.zookeeper.support.silence import kazoo_threads, nobody_listens, paused, unanswered
 
 CLOCK: Final = SystemClock()

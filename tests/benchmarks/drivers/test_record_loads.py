@@ -13,7 +13,7 @@ from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Operation, Workload, topic_name
 from hedwig.benchmarks.machine.cpu_time import cpu_s_between, cpu_s_of
 from tests.benchmarks.support.known_records import KnownRecords
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010

@@ -9,7 +9,7 @@ from hedwig.benchmarks.load.arrivals import Arrivals
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.suites.hub.sizes import DELIVER, MEASUREMENTS, PLACES, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 
 def test_every_message_reaches_every_subscriber_once_and_in_order(tmp_path: Path) -> None:

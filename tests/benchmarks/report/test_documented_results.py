@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.document import parts, section
 from hedwig.benchmarks.runs.results import Result
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 KEPT = CHECKOUT / "benchmarks" / "results"
 DOCUMENT = KEPT / "README.md"

@@ -35,7 +35,7 @@ from tests.benchmarks.support.recorded_results import (
     changed,
     three_backends,
 )
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 _VOID = frozenset({"meta", "img", "br"})
 

@@ -20,7 +20,7 @@ from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned
 from tests.benchmarks.support.known_store import KnownStore
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010

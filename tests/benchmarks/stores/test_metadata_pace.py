@@ -10,7 +10,7 @@ from hedwig.benchmarks.stores.fill import fill_aloud
 from hedwig.benchmarks.stores.fill_rate import FillRate, Seconds
 from hedwig.benchmarks.suites.metadata.lines import filling
 from tests.benchmarks.support.known_store import KnownStore
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 HOURS_S = 10_000
 

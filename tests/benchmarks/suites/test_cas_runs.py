@@ -22,8 +22,8 @@ from hedwig.benchmarks.suites.cas.servers import given_servers
 from hedwig.benchmarks.suites.cas.sizes import OPERATIONS, SMOKE_CAS, cas_cases
 from hedwig.metadata import open_metadata
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
-from tests.servers import RunningServers
+from tests.support.checkout import CHECKOUT
+from tests.support.servers import RunningServers
 
 INTERRUPTED = 130
 

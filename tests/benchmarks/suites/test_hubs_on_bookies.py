@@ -15,7 +15,7 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
 from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 INTERRUPTED = 130
 ON = ("cluster-4.3", "original")

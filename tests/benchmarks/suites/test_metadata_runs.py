@@ -28,7 +28,7 @@ from hedwig.benchmarks.suites.metadata.sizes import SMOKE, Stage, Step, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from hedwig.metadata import open_metadata
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 INTERRUPTED = 130
 (STAGE,) = stages(workload_files(), ORDER, SMOKE, 1)

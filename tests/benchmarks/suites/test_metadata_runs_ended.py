@@ -25,8 +25,8 @@ from hedwig.metadata import open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
-from tests.signals import born_with
+from tests.support.checkout import CHECKOUT
+from tests.support.signals import born_with
 
 INTERRUPTED = 130
 FEW = ("claim", "consume", "recreate")

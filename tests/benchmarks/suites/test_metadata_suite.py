@@ -13,7 +13,7 @@ from hedwig.benchmarks.stores.servers import RESTARTED
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.sizes import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 FILES = workload_files()
 UNSYNCED_ALONE = MetadataSizes(topics=(), unsynced_topics=(10_000, 100_000))

@@ -12,7 +12,7 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, SMOKE, cases
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 LATENCIES = ("service", "response")
 

@@ -14,7 +14,7 @@ from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.stored_sizes import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 SIZES = STORED_SIZES["smoke"]
 (TOPICS,) = SIZES.topics

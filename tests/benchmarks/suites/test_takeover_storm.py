@@ -14,7 +14,7 @@ from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
 from tests.benchmarks.support.processes import processes_over
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 TOPICS = 400
 USED = 40

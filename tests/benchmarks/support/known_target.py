@@ -7,7 +7,7 @@ from types import MappingProxyType
 from hedwig.benchmarks.load.load import Load, Observer
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Operation, Workload
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 __all__ = ["KnownTarget", "measured"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.runs.results import Measurement, Result
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["COMMITTED", "OUT_OF_TIME", "THREE_BACKENDS", "changed", "three_backends", "wall"]
 

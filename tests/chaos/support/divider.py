@@ -10,7 +10,7 @@ from enum import Flag, auto
 from types import TracebackType
 from typing import Final, Self
 
-from tests.endings import end_all
+from tests.support.endings import end_all
 
 __all__ = ["Divider", "Way"]
 

@@ -16,10 +16,10 @@ from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.servers.java import find_java, jvm_flags
 from hedwig.cli.dev.servers.log4j import write_log4j
 from tests.chaos.support.workload import Workload
-from tests.endings import end_all
 from tests.hub.support.delivery_history import Acknowledged, Outcome, Publish, Session, Unknown
 from tests.java_client.support.client import JavaClient, JavaSubscription
 from tests.java_client.support.driver import SOURCE, DriverError, JavaClientDriver, JavaError, Received, Value
+from tests.support.endings import end_all
 
 __all__ = ["JavaLoad", "java_load"]
 

@@ -17,9 +17,9 @@ from tests.chaos.support.history import ChaosHistory
 from tests.chaos.support.recorded_client import RecordedClient
 from tests.chaos.support.visits import Do, Told, Visit, Visits, acknowledged_of, missing
 from tests.chaos.support.workload import options_of
-from tests.endings import end_all
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN
 from tests.hub.support.delivery_history import Session
+from tests.support.endings import end_all
 
 __all__ = ["Visitors"]
 

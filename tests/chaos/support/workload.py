@@ -13,9 +13,9 @@ from hedwig.errors import HedwigError, ServiceError
 from hedwig.model import SubscriberId, Topic
 from tests.chaos.support.history import ChaosHistory
 from tests.chaos.support.recorded_client import RecordedClient
-from tests.endings import end_all
 from tests.faults.support.waiting import until
 from tests.hub.support.delivery_history import Acknowledged, Outcome, Publish, Refused, Session, Unknown
+from tests.support.endings import end_all
 
 __all__ = ["REDIRECTS_MAX", "Workload", "names_of", "options_of"]
 

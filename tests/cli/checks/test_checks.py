@@ -23,7 +23,7 @@ from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.screen import shown_on_terminal
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 def _verdicts(ran: Ran) -> dict[str, str]:

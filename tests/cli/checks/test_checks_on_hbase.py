@@ -15,7 +15,7 @@ from hedwig.metadata import StoreOptions, format_metadata
 from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES
 from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import DEADLINE_S, Admin
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -26,7 +26,7 @@ from tests.cli.support.screen import shown_on_terminal
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_channel import WireChannel
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 SESSION_S: Final = 4
 

@@ -12,7 +12,7 @@ from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.agreement import check_agreement
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.terminal import COLUMNS, Terminal
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _HOST = "127.0.91.7"
 """An address of loopback that nobody else uses, so that the admin endpoint can have its usual port."""

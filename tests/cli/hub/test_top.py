@@ -24,7 +24,7 @@ from tests.cli.support.command_tree import example_of
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.terminal import LINES, Terminal
 from tests.hub.support.admin_client import AdminClient
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.fixture(scope="module")

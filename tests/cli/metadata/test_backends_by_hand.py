@@ -11,7 +11,7 @@ import pytest
 from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.package_graph import check_package_graph
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tests.cli.support.planted import (
     set_ranges,
 )
 from tests.cli.support.store_contents import contents
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 OK: Final = 0
 WARNING: Final = 1

@@ -25,7 +25,7 @@ from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _OLD_MS: Final = 2 * 3600 * 1000
 _ROUNDS: Final = 4

@@ -38,7 +38,7 @@ from tests.cli.support.command_tree import example_of
 from tests.cli.support.planted import DEAD, ranges, set_ranges
 from tests.cli.support.store_contents import contents
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 HOUR_S: Final = 3600
 

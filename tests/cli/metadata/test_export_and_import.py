@@ -14,7 +14,7 @@ from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.store_contents import contents, fill
 from tests.cli.support.terminal import Terminal
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 def _zookeeper(servers: RunningServers) -> str:

@@ -18,7 +18,7 @@ from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill
 from tests.hub.support.admin_client import AdminClient
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _NAMED: Final = (FREEZE, MIGRATION, STANDALONE)
 

@@ -22,7 +22,7 @@ from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.support.wires import ZooKeeperWire
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.servers import UNSYNCED, RunningServers
+from tests.support.servers import UNSYNCED, RunningServers
 
 __all__: list[str] = []
 

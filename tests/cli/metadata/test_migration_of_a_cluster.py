@@ -13,7 +13,7 @@ from tests.cli.support.admin import Admin
 from tests.cli.support.store_contents import contents
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

@@ -11,7 +11,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from tests.cli.support.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.support.store_contents import contents, fill
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

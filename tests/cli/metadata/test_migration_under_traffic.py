@@ -14,7 +14,7 @@ from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill
 from tests.cli.support.traffic import READER, TOPICS, Traffic
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__: list[str] = []
 

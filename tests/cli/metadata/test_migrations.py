@@ -20,7 +20,7 @@ from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import HubNotServingError
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _KILLS: Final = 6
 

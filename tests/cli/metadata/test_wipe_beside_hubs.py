@@ -12,7 +12,7 @@ from hedwig.exit_codes import ExitCode
 from tests.cli.support.admin import Admin, Ran
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _WIPE = ("metadata", "format", "--wipe")
 

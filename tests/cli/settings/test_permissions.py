@@ -18,7 +18,7 @@ from kazoo.security import make_acl, make_digest_acl
 from hedwig.exit_codes import ExitCode
 from hedwig.operations.checks.verdicts import CheckExit
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _PROGRAM: Final = (sys.executable, "-c", "from hedwig.cli.main import main; main()")
 _KEEPER: Final = ("keeper", "secret")

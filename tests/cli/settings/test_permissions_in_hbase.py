@@ -24,9 +24,9 @@ from hedwig.operations.checks.verdicts import CheckExit
 from hedwig.outcomes import ForbiddenError
 from tests.cli.support.admin import Admin, Ran, wait_until
 from tests.cli.support.store_contents import contents, fill
-from tests.hbase_rights import GATEWAY_USER, KEEPER, RIGHTS_ARE_CHECKED, grant, revoke
 from tests.hub.support.running import RunningHub
-from tests.servers import UNSYNCED
+from tests.support.hbase_rights import GATEWAY_USER, KEEPER, RIGHTS_ARE_CHECKED, grant, revoke
+from tests.support.servers import UNSYNCED
 
 _HEAP_MB: Final = {"zookeeper": 128, "hbase-master": 256, "regionserver": 384, "thrift2": 192}
 _READS: Final[Sequence[tuple[str, ...]]] = (

@@ -15,7 +15,7 @@ from typing import Any, Final
 from click.testing import CliRunner
 
 from hedwig.cli.main import main
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["DEADLINE_S", "PROGRAM_TELLING_ITS_PEAK", "Admin", "Ran", "wait_until"]
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tests.checkout import CHECKOUT
 from tests.cli.support.admin import Admin, Ran
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["check_package_graph"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.checkout import CHECKOUT
 from tests.cli.support.admin import Admin, wait_until
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["COLUMNS", "LINES", "Terminal"]
 

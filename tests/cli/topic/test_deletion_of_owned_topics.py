@@ -13,7 +13,7 @@ from hedwig.versions import NEW
 from tests.cli.support.admin import Admin
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.hub.support.admin_client import AdminClient
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.fixture(scope="module")

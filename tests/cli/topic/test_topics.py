@@ -24,7 +24,7 @@ from hedwig.model import (
 )
 from hedwig.versions import ANY, NEW
 from tests.cli.support.admin import Admin
-from tests.endings import end_all
+from tests.support.endings import end_all
 
 NEWS = Topic(b"news")
 HUB = HubInfo(host="hub.example", port=4080, ssl_port=9876, epoch=7)

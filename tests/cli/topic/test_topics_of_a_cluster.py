@@ -16,7 +16,7 @@ from tests.cli.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.command_tree import example_of
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.fixture(scope="module")

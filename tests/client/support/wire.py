@@ -21,7 +21,7 @@ from hedwig.wire import (
     encode_frame,
     encode_response,
 )
-from tests.endings import end_all
+from tests.support.endings import end_all
 
 __all__ = ["Wire"]
 

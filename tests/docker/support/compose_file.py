@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["DOCKER", "is_one_shot", "read_compose_file"]
 

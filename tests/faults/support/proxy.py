@@ -17,8 +17,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from tests.endings import end_all
 from tests.faults.support.wires import Request, Wire
+from tests.support.endings import end_all
 
 __all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "mute_from", "scripted"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["Worker", "set_off", "workers"]
 

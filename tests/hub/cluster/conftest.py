@@ -8,7 +8,7 @@ import pytest
 
 from tests.hub.cluster.support.deployment import Deployment
 from tests.metadata.support.place import BACKENDS, Surroundings
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 _ROWS = {row.label: row for row in BACKENDS}
 

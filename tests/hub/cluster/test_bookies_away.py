@@ -27,7 +27,7 @@ from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.place import BACKENDS, Surroundings
-from tests.servers import UNSYNCED, RunningServers
+from tests.support.servers import UNSYNCED, RunningServers
 
 _BOOKIES = ["bookie-1", "bookie-2", "bookie-3"]
 _ZOOKEEPER_ROW = next(row for row in BACKENDS if row.label == "zookeeper")

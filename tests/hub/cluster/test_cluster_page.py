@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 PAGE: Final = (CHECKOUT / "docs" / "how-to" / "cluster.md").read_text()
 

@@ -18,10 +18,10 @@ from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import HedwigError
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
-from tests.endings import end_all
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
-from tests.servers import UNSYNCED
+from tests.support.endings import end_all
+from tests.support.servers import UNSYNCED
 
 TOPICS: Final = [Topic(b"topic-%d" % number) for number in range(200)]
 AWAY_S: Final = 15.0

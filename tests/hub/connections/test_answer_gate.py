@@ -3,8 +3,8 @@
 import asyncio
 
 from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
-from tests.endings import end_all
 from tests.hub.support.wire_client import eventually
+from tests.support.endings import end_all
 
 
 class _Line:

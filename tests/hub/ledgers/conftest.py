@@ -10,7 +10,7 @@ from hedwig.hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.support.faulty_disk import FaultyDisk
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["OpenAnyStore", "OpenStore"]
 

@@ -22,7 +22,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 RECORD: Final = LedgerMetadata(
     quorums=Quorums(ensemble=1, write=1, ack=1),

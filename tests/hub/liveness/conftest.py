@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev import DevServers
 from hedwig.hub.liveness import LivenessOptions
 from tests.hub.liveness.support.hubs import SESSION_S, Hubs
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.fixture

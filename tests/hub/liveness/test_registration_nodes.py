@@ -12,11 +12,11 @@ from hedwig.hub.liveness.live_hub import Endpoint, decode_load, encode_load
 from hedwig.hub.topics.ownership import Liveness
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, BridgeOptions
-from tests.checkout import CHECKOUT
 from tests.faults.support.proxy import Proxy
 from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
 from tests.hub.liveness.support.hubs import SESSION_S, Hubs, czxid_of, hub_at
+from tests.support.checkout import CHECKOUT
 
 VECTORS = CHECKOUT / "tests" / "java_hedwig" / "support" / "java-hedwig-4.3.2.json"
 

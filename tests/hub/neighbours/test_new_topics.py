@@ -25,11 +25,11 @@ from hedwig.wire import (
     encode_frame,
     encode_request,
 )
-from tests.endings import end_all
 from tests.hub.neighbours.support.clients import BOUNDLESS, KIB, SETTINGS, open_channel
 from tests.hub.neighbours.support.good_topic import GoodTopic
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_channel import WireChannel
+from tests.support.endings import end_all
 
 NOBODY: Final = SubscriberId(b"nobody")
 CONSUME: Final = Consume(subscriber=NOBODY, seq_id=MessageSeqId(1))

@@ -23,7 +23,7 @@ from tests.hub.support.locked_metadata import locked
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_channel import WireChannel
 from tests.hub.support.wire_client import eventually
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 FRAME_S: Final = 2.0
 

@@ -23,7 +23,7 @@ from hedwig.hub.options.keys import keys, variable
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
 from hedwig.hub.process import start_hub
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 EXAMPLE = CHECKOUT / "hub" / "hub.toml.example"
 

@@ -12,7 +12,6 @@ from hedwig.errors import ServiceError
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import CreateOrAttach, Delivery
-from tests.endings import end_all
 from tests.faults.support.waiting import until
 from tests.hub.support.delivery_history import (
     Acknowledged,
@@ -25,6 +24,7 @@ from tests.hub.support.delivery_history import (
     Unknown,
 )
 from tests.hub.support.wire_channel import WireChannel
+from tests.support.endings import end_all
 
 __all__ = ["CrashWorkload"]
 

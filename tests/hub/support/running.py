@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["HubNotServingError", "RunningHub"]
 

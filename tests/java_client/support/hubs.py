@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from kazoo.client import KazooClient
 
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["Hub", "OriginalHub"]
 

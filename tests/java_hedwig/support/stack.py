@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev import DevServers, ServerState
 from hedwig.model import HubInfo
 from tests.java_hedwig.support.hub_client import HubClient
-from tests.servers import UNSYNCED
+from tests.support.servers import UNSYNCED
 
 __all__ = ["HUB_PROPERTIES", "REGION_PATH", "JavaStack", "eventually"]
 

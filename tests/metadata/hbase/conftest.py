@@ -9,7 +9,7 @@ import happybase
 import pytest
 
 from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @dataclass(frozen=True)

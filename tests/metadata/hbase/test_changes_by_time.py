@@ -29,7 +29,7 @@ from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW
 from tests.metadata.hbase.conftest import Namespace
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 HUB: Final = HubInfo(host="hub-1", port=4080, epoch=1)
 OPTIONS: Final = StoreOptions(regions=3, page_rows=5)

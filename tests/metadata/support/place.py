@@ -23,8 +23,8 @@ from tests.metadata.hbase.native.support.tables import drop_tables
 from tests.metadata.support.probe_hbase import HBaseProbe
 from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
 from tests.metadata.support.probe_zookeeper import ZooKeeperProbe
-from tests.servers import RunningServers
 from tests.simulation.metadata_model import ModelWay, open_model, open_tables
+from tests.support.servers import RunningServers
 
 __all__ = [
     "BACKENDS",

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["Prefix"]
 

@@ -23,7 +23,7 @@ from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.faults.support.proxy import Action, Exchange, Plan, Proxy, Step, scripted
 from tests.faults.support.wires import ZooKeeperWire
 from tests.metadata.zookeeper.conftest import Prefix
-from tests.servers import UNSYNCED
+from tests.support.servers import UNSYNCED
 
 NEWS: Final = Topic(b"news/of/today")
 READER: Final = SubscriberId(b"hub")

@@ -6,7 +6,7 @@ from kazoo.client import KazooClient
 from hedwig.errors import ConfigurationError
 from hedwig.metadata import format_metadata
 from tests.metadata.zookeeper.conftest import Prefix
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.mark.parametrize("below", ["", "/hedwig", "/table/hedwig/standalone"])

@@ -9,7 +9,7 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import ANY, NEW
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 from tests.zookeeper.support.silence import kazoo_threads, nobody_listens, paused, unanswered
 
 

@@ -15,7 +15,7 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots.preflight import check_folder, check_readable, check_source
 from hedwig.pipeline.source.plan import ScanConfig, plan
 from tests.pipeline.support.stores import new_store
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 @pytest.mark.parametrize("place", ["./a", "/a b/ä", "hdfs://n/a", "s3a://b/a-1", "file:///a", "hbase://zk/h", "a:b"])

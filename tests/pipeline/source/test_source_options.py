@@ -11,7 +11,7 @@ from hedwig.pipeline.source import source_options
 from hedwig.pipeline.source.apply import ApplyConfig
 from hedwig.pipeline.source.plan import NameRange, ScanConfig
 from hedwig.pipeline.source.source_options import OnConflict, SourceOptions
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "how-to" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}

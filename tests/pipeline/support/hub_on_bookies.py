@@ -20,7 +20,7 @@ from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.hub.support.running import RunningHub
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["HubOnBookies", "hub_on_bookies"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 __all__ = ["kazoo_threads", "nobody_listens", "paused", "unanswered"]
 

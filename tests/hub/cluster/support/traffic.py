@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import ServiceError, SubscriptionClosedError
 from hedwig.model import SubscriberId, Topic
-from tests.endings import end_all
+from tests.support.endings import end_all
 
 __all__ = ["Traffic"]
 

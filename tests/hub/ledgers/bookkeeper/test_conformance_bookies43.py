@@ -26,7 +26,7 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
-from tests.servers import UNSYNCED
+from tests.support.servers import UNSYNCED
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -19,7 +19,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.support.java_ledgers import JavaError, JavaLedgers, java_payload, summary, uri
 from tests.hub.ledgers.support.contents import fill, payload, read_all
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 STRIPES = Quorums(ensemble=3, write=2, ack=2)
 PASSWORD = b"pass \xff"

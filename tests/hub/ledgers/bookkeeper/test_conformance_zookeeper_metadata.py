@@ -31,7 +31,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.versions import Versioned
 from hedwig.zookeeper import Request
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 CLOCK = SystemClock()
 

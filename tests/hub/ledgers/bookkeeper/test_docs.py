@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from tests.checkout import CHECKOUT
-from tests.servers import RunningServers
+from tests.support.checkout import CHECKOUT
+from tests.support.servers import RunningServers
 
 PAGE = CHECKOUT / "docs" / "reference" / "bookkeeper.md"
 

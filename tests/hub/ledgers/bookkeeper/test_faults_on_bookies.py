@@ -21,12 +21,12 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
-from tests.checkout import CHECKOUT
 from tests.faults.support.sickbay import heal
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.support.stream import Stream
 from tests.hub.ledgers.support.contents import payload, read_all
-from tests.servers import UNSYNCED
+from tests.support.checkout import CHECKOUT
+from tests.support.servers import UNSYNCED
 
 BOOKIES = 4
 TWO_OF_THREE = Quorums(ensemble=3, write=3, ack=2)

@@ -17,7 +17,7 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata, View
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 QUORUMS = [(1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (4, 3, 2), (3, 3, 3), (5, 3, 2)]
 

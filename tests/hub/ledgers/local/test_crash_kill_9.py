@@ -13,10 +13,10 @@ import pytest
 
 from hedwig.errors import LedgerStoreLockedError, NoSuchLedgerError
 from hedwig.hub.ledgers import LocalLedgerStore
-from tests.checkout import CHECKOUT
 from tests.faults.support.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.support.contents import payload, read_all
+from tests.support.checkout import CHECKOUT
 
 
 def _start(task: str, path: Path, log: Path) -> "subprocess.Popen[bytes]":

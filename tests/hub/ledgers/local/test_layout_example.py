@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from tests.checkout import CHECKOUT
+from tests.support.checkout import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "reference" / "local-ledgers.md"
 EXAMPLE = re.compile(r"^    (\d+)  +([0-9a-f ]+)$", re.MULTILINE)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import CHECKOUT
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.support.contents import fill, payload, read_all
+from tests.support.checkout import CHECKOUT
 
 
 def _descriptors() -> int:

@@ -19,8 +19,8 @@ from hedwig.cli.dev import ServerStatus
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Registration
 from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.model import HubInfo
-from tests.checkout import CHECKOUT
 from tests.faults.support.waiting import until
+from tests.support.checkout import CHECKOUT
 
 __all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "is_leader", "proven_until"]
 

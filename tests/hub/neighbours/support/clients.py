@@ -7,10 +7,10 @@ from typing import Final
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery
 from hedwig.wire import pubsub_pb2 as pb
-from tests.checkout import CHECKOUT
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_channel import WireChannel
 from tests.hub.support.wire_client import raw_request
+from tests.support.checkout import CHECKOUT
 
 __all__ = [
     "BOUNDLESS",

@@ -14,7 +14,7 @@ from hedwig.metadata.hbase.native import NativeDriver, connect
 from hedwig.metadata.hbase.native.cluster.links import Route
 from hedwig.metadata.hbase.native.wire.regions import Region
 from tests.metadata.hbase.native.support.administrator import Administrator
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 OPTIONS = StoreOptions(regions=3)
 

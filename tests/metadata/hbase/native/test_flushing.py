@@ -13,7 +13,7 @@ from hedwig.model import LedgerRanges, Topic
 from hedwig.outcomes import AbortedError
 from hedwig.versions import NEW
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 
 def _files(servers: RunningServers, table: str) -> list[Path]:

@@ -22,7 +22,7 @@ from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step, scri
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.wire import HBaseWire
 from tests.metadata.support.place import reached_at
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 OPTIONS: Final = StoreOptions(operation_timeout_s=60.0, regions=12)
 COLUMNS: Final = (b"o:v",)

@@ -15,7 +15,7 @@ from hedwig.metadata import StoreOptions
 from tests.faults.support.sickbay import heal
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.load import Load, Trouble, harm_under_load
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0, regions=4)
 MASTER: Final = "hbase-master"

@@ -20,7 +20,7 @@ from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from tests.faults.support.sickbay import heal
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.load import Load, Trouble, harm_under_load
-from tests.servers import RunningServers
+from tests.support.servers import RunningServers
 
 PATIENT_S: Final = 180.0
 """More than any fault here lasts, even on a busy machine."""

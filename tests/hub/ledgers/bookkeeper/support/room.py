@@ -12,7 +12,7 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata, View
-from tests.virtual_time import VirtualTime
+from tests.support.virtual_time import VirtualTime
 
 __all__ = ["BOTH", "STRIPES", "TWO_OF_THREE", "Room", "outcome", "run", "until"]
 

@@ -17,9 +17,9 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
 )
 from hedwig.metadata.hbase.native.wire.codec import varint
 from hedwig.metadata.hbase.native.wire.regions import Server
-from tests.endings import end_all
 from tests.faults.support.wires import Request
 from tests.metadata.hbase.native.support.wire import WRITE, HBaseWire, body_of
+from tests.support.endings import end_all
 
 __all__ = ["FailingServer", "OldServer", "Rewriter"]
 

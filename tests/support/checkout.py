@@ -5,4 +5,4 @@ from typing import Final
 
 __all__ = ["CHECKOUT"]
 
-CHECKOUT: Final = Path(__file__).parents[1]
+CHECKOUT: Final = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.checkout import CHECKOUT
-from tests.side_by_side import WHOLE
+from tests.support.checkout import CHECKOUT
+from tests.support.side_by_side import WHOLE
 
 __all__ = ["needs_server", "starts_something"]
 

@@ -1,0 +1,1 @@
+"""Helpers of every folder of tests."""
