@@ -15,7 +15,7 @@ from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.report.files import write_report
 from hedwig.benchmarks.report.tables import show_result
-from hedwig.benchmarks.runs.results import OF_A_RUN, Result
+from hedwig.benchmarks.runs.results import Result, file_of_run
 from hedwig.benchmarks.suites.suite import Run, Suite
 from hedwig.errors import HedwigError, MissingExtraError
 
@@ -53,32 +53,33 @@ def _measure(
     folder: AbstractContextManager[str | Path]
     if suite.has_directory:
         directory = path or _RESULTS / new
-        path, folder = directory / OF_A_RUN, nullcontext(directory)
+        path, folder = file_of_run(directory), nullcontext(directory)
     else:
         path, folder = path or _RESULTS / f"{new}.json", _data_folder(data)
     result: Result | None = None
-    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place:
         try:
-            prepare = suite.options(**asked)
-            run = Run(directory=Path(place), stack=stack)
-            machine = environment(run.directory)
-            plan = prepare(run)
-            result = Result(
-                program=suite.program,
-                started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
-                environment=machine,
-                terms=({"label": label} if label else {}) | dict(plan.terms),
-            )
-            if (resume or suite.has_directory) and path.exists():
-                result = suite.gone_on(result, Result.read(path), suite.file_option)
-            run.result = result
-            plan.carry_out(result, path)
+            with ExitStack() as stack:
+                prepare = suite.options(**asked)
+                run = Run(directory=Path(place), stack=stack)
+                machine = environment(run.directory)
+                plan = prepare(run)
+                result = Result(
+                    program=suite.program,
+                    started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                    environment=machine,
+                    terms=({"label": label} if label else {}) | dict(plan.terms),
+                )
+                if (resume or suite.has_directory) and path.exists():
+                    result = suite.gone_on(result, Result.read(path), suite.file_option)
+                run.result = result
+                plan.carry_out(result, path)
         except (HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(_INTERRUPTED)
-    _end(result, path, as_json=as_json)
+    _end(suite, result, path, as_json=as_json)
 
 
 def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
@@ -97,7 +98,7 @@ def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
         ) from exc
 
 
-def _end(result: Result, path: Path, *, as_json: bool) -> None:
+def _end(suite: Suite, result: Result, path: Path, *, as_json: bool) -> None:
     """Print the result of a run, write its report, say where both are, and end the process if it was interrupted.
 
     A run with a directory of its own has its report there. Any other report goes beside the result, named after it.
@@ -106,7 +107,7 @@ def _end(result: Result, path: Path, *, as_json: bool) -> None:
     click.echo(f"written to {path}", err=True)
     if result.measurements:
         # An interrupted run gets a report too, which says that it was interrupted.
-        is_in_own = path.name == OF_A_RUN
+        is_in_own = suite.has_directory
         place = path.parent if is_in_own else path.with_name(f"{path.stem.removesuffix('.json')}-report")
         try:
             page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], place)

@@ -66,10 +66,10 @@ def show(results: tuple[Path, ...], as_json: bool, as_markdown: bool, into: Path
         if into is not None:
             write_into(into, [(path.name, result) for path, result in zip(results, found, strict=True)])
             return
+        if as_json:
+            click.echo(json.dumps([result.to_json() for result in found], indent=1))
+            return
+        for result in found:
+            show_result(result, as_markdown=as_markdown)
     except BenchmarkError as exc:
         raise click.ClickException(str(exc)) from exc
-    if as_json:
-        click.echo(json.dumps([result.to_json() for result in found], indent=1))
-        return
-    for result in found:
-        show_result(result, as_markdown=as_markdown)

@@ -317,12 +317,15 @@ def factors_chart(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a panel: positions and values. `is_stepped`: each value holds for its whole second."""
+    """A line of a panel: positions and values.
+
+    step: each value holds around its position (`mid`), or from there on (`post`); None: the points are joined.
+    """
 
     colour: str
     points: Sequence[tuple[float, float]]
     is_dashed: bool = False
-    is_stepped: bool = False
+    step: Literal["mid", "post"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,8 +366,11 @@ def panels_chart(
                     "linewidth": 1.2,
                     "color": line.colour,
                 }
-                draw = axes.step if line.is_stepped else axes.plot
-                draw([x for x, _ in line.points], [y or panel.nothing for _, y in line.points], **shape)
+                xs, ys = [x for x, _ in line.points], [y or panel.nothing for _, y in line.points]
+                if line.step is None:
+                    axes.plot(xs, ys, marker=".", markersize=3, **shape)  # A line of one point shows too.
+                else:
+                    axes.step(xs, ys, where=line.step, **shape)
             axes.set_xlim(min(places), max(places))
             _scale_panel(axes, panel)
             axes.set_title(panel.text, fontsize=9, fontweight="bold", loc="left")

@@ -71,15 +71,21 @@ class Sweep:
 
 
 def sweep_charts(
-    sweeps: Sequence[Sweep], measurements: Sequence[Measurement], palette: Palette, subtitle: str, *, side: Side
+    sweeps: Sequence[Sweep],
+    measurements: Sequence[Measurement],
+    palette: Palette,
+    subtitle: str,
+    *,
+    side: Side,
+    completed: Callable[[list[Curve]], list[Curve]] = list,
 ) -> list[Chart]:
-    """Return the charts of the rows that have measurements."""
+    """Return the charts of the rows that have measurements. `completed` adds to curves what no measurement has."""
     charts = [
         curves_chart(
             each.name,
             each.title,
             subtitle,
-            curves_of([one for one in measurements if each.of(one)], each.x, each.y, side=side),
+            completed(curves_of([one for one in measurements if each.of(one)], each.x, each.y, side=side)),
             palette,
             Axis(label=each.x_label, form=short_count),
             Axis(label=each.y_label, is_log=each.is_log, form=each.form),

@@ -74,6 +74,8 @@ def _together(results: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]
 def _fit(first: Result, second: Result) -> bool:
     if any(difference.forbids for difference in term_differences(first, second)):
         return False
+    if first.terms.get("label") != second.terms.get("label"):
+        return False  # The part says how its numbers came about, once for all.
     return not _cases(first) & _cases(second)
 
 

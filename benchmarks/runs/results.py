@@ -20,17 +20,17 @@ from hedwig.histograms import Histogram
 __all__ = [
     "FILLED_ANEW",
     "LEFT_BEHIND",
-    "OF_A_RUN",
     "WARM_UP",
     "Measurement",
     "Result",
     "alike",
     "failure_words",
+    "file_of_run",
     "is_measured",
 ]
 
 _FORMAT: Final = 1
-OF_A_RUN: Final = "result.json"
+_OF_A_RUN: Final = "result.json"
 """The name of the result file in the directory of a run."""
 _COMPRESSED: Final = ".xz"
 """The suffix of compressed files, such as the results that are kept for good."""
@@ -288,8 +288,7 @@ class Result:
         Raises: BenchmarkError - it is not there, or is not a result of a known version.
         """
         if path.is_dir():
-            plain, compressed = path / OF_A_RUN, path / f"{OF_A_RUN}{_COMPRESSED}"
-            path = compressed if compressed.exists() and not plain.exists() else plain
+            path = file_of_run(path)
         try:
             content = path.read_bytes()
             values = json.loads(lzma.decompress(content) if path.suffix == _COMPRESSED else content)
@@ -305,6 +304,12 @@ class Result:
             )
         except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as exc:
             raise BenchmarkError(f"cannot read {path} as a result: {type(exc).__name__}: {exc}") from exc
+
+
+def file_of_run(directory: Path) -> Path:
+    """Return the file of a run's result in its directory: the compressed one, if that alone is there."""
+    plain, compressed = directory / _OF_A_RUN, directory / f"{_OF_A_RUN}{_COMPRESSED}"
+    return compressed if compressed.exists() and not plain.exists() else plain
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -326,7 +331,7 @@ def _way_out(path: Path, error: OSError) -> str:
     advice = "make room on its disk" if error.errno in _FULL else "see that it can be written"
     if not path.is_file():
         return f"{advice}, and begin again"
-    return f"{advice}; what it had before is whole, and can be gone on with (--run, or --output with --resume)"
+    return f"{advice}; what it had before is whole, and can be gone on with (--resume, or --run)"
 
 
 def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:

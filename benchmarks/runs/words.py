@@ -6,7 +6,7 @@ from hedwig.benchmarks.load.cases import EMBEDDED
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Among, Choice, Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement
 
-__all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words"]
+__all__ = ["case_words", "count", "driver_title", "load_words", "ms", "short_count", "side_words"]
 
 _TITLES: Final = {
     "sqlite": "SQLite",
@@ -81,8 +81,3 @@ def ms(us: float) -> str:
     """Return a time in milliseconds."""
     value = us / _THOUSAND
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def mib(size: float) -> str:
-    """Return a number of mebibytes in the unit that fits."""
-    return f"{size / 1024:,.3g} GiB" if size >= 1024 else f"{count(size)} MiB"

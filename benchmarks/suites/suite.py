@@ -74,6 +74,8 @@ class Suite:
 
     options: a function that has the command's options as click's decorators, and its help as docstring.
         It checks what the user asked for, starts nothing, and returns the function that prepares the run.
+        The command itself takes `label`, `as_json`, `path`, `data` and `resume`, as `suites/options.py` has them; the
+        first two are needed.
     tables, charts: how its results are shown.
     figures: the figures to compare, if those are not rates and times.
     file_option: the option that names the file or the directory of a run.

@@ -120,7 +120,10 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
         self._transport.write(b"".join(chain.from_iterable(out.values())))
 
     def forget(self, number: int) -> None:
-        """Give up a call, if it is not over yet. Its answer will be dropped, and `done` is not called."""
+        """Give up a call, if it is not over yet. Its answer will be dropped.
+
+        `done` is not called, unless the connection has ended: then the event loop calls it soon.
+        """
         if number in self._calls:
             self._take(number)
             self._freed()
@@ -201,14 +204,14 @@ class RpcConnection(asyncio.Protocol, Generic[A]):
             self._end(str(exc))
             return
         # A faulty other end may answer a call before its frame has left. That frame must not leave afterwards.
-        calls, may_be_early = self._calls, bool(self._out)
+        calls = self._calls
         for number, answer in answers:
             call = calls.pop(number, None)
             if call is None:
                 self._unclaimed(number, answer)
                 continue
             self._bytes -= call.size
-            if may_be_early:
+            if self._out:
                 self._out.pop(number, None)
             call.done(answer)
         self._freed()

@@ -131,7 +131,9 @@ def metadata_sections(result: Result) -> list[Section]:
 
 def _of_stage(stage: _Stage, palette: Palette) -> list[Section]:
     growth = [replace(each, name=f"{each.name}-{stage.name}") for each in _GROWTH]
-    growth_charts = sweep_charts(growth, stage.measurements, palette, stage.words, side=_driver)
+    growth_charts = sweep_charts(
+        growth, stage.measurements, palette, stage.words, side=_driver, completed=stage.with_losses
+    )
     contended = [
         each
         for each in stage.measurements
@@ -209,6 +211,7 @@ def _memory(stage: _Stage, palette: Palette) -> Chart | None:
     At a wall there was no full collection. A hollow point there is the heap in use at that time.
     """
     curves: list[Curve] = []
+    has_live = False
     for backend in stage.backends():
         own = [each for each in stage.measurements if each.driver == backend]
         live = _by_topics(own, _LIVE, statistics.median)
@@ -217,13 +220,18 @@ def _memory(stage: _Stage, palette: Palette) -> Chart | None:
         if lost is not None and lost.wall is not None:
             walls.append(Wall(lost.workload.topics, wall_kind(lost.wall)))
             used = [server["heap_used_bytes"] for server in lost.reported.get(MEMORY, ())]
-            if live and used and None not in used:
+            if used and None not in used:
                 in_use = sum(used) / _MIB
                 live.append(Point(lost.workload.topics, in_use, in_use, in_use, is_hollow=True))
-        curves.append(Curve(side=backend, points=live, walls=walls))
-        curves.append(Curve(side=backend, points=_by_topics(own, _RESIDENT, max), is_dotted=True, has_marks=False))
+        resident = _by_topics(own, _RESIDENT, max)
+        if live:
+            has_live = True
+            curves.append(Curve(side=backend, points=live, walls=walls))
+            curves.append(Curve(side=backend, points=resident, is_dotted=True, has_marks=False))
+        else:
+            curves.append(Curve(side=backend, points=resident, walls=walls))
     said = f"{stage.words}; dotted: resident; hollow: heap in use at a wall"
-    title = "Live heap of the store after a full collection"
+    title = "Live heap of the store after a full collection" if has_live else "Resident memory of the store"
     topics, size = Axis(label="topics", form=short_count), Axis(label="MiB")
     return curves_chart(f"memory-{stage.name}", title, said, curves, palette, topics, size)
 

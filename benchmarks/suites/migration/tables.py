@@ -37,10 +37,6 @@ def migration_tables(measurements: Sequence[Measurement]) -> list[Table]:
     return tables
 
 
-def _size(measurement: Measurement) -> tuple[int, int]:
-    return measurement.workload.topics, measurement.workload.subscribers
-
-
 def _line(rounds: Sequence[Measurement]) -> list[str]:
     good = [each for each in rounds if each.wall is None]
     walls = dict.fromkeys(each.wall for each in rounds if each.wall is not None)

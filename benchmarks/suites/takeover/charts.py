@@ -76,20 +76,20 @@ def _storm(measurement: Measurement, name: str, stores: list[str]) -> Chart | No
             Panel(
                 text="published a second; attempts that failed and were repeated, dashed",
                 lines=[
-                    Line(colour=_PUBLISHED, points=counts("finished"), is_stepped=True),
-                    Line(colour=_FAILED, points=counts("failed"), is_dashed=True, is_stepped=True),
+                    Line(colour=_PUBLISHED, points=counts("finished"), step="mid"),
+                    Line(colour=_FAILED, points=counts("failed"), is_dashed=True, step="mid"),
                 ],
             ),
             Panel(
                 text="p99 of what was acknowledged in each second, ms, from when it was due",
-                lines=[Line(colour=_PUBLISHED, points=times, is_stepped=True)],
+                lines=[Line(colour=_PUBLISHED, points=times, step="mid")],
                 is_log=True,
             ),
             Panel(
                 text="% of the lost topics served again; delivered to again, dashed",
                 lines=[
-                    Line(colour=_SERVED, points=shares("served"), is_stepped=True),
-                    Line(colour=_PUBLISHED, points=shares("delivered"), is_dashed=True, is_stepped=True),
+                    Line(colour=_SERVED, points=shares("served"), step="post"),
+                    Line(colour=_PUBLISHED, points=shares("delivered"), is_dashed=True, step="post"),
                 ],
             ),
         ],

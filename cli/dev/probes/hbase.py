@@ -22,6 +22,7 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
 )
 from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.regions import Server
+from hedwig.outcomes import NotAppliedError
 
 __all__ = ["HBaseServerName", "ask_for_tables", "live_servers", "meta_port", "own_name", "read_meta"]
 
@@ -78,8 +79,11 @@ def _call(port: int, service: str, method: str, request: Message) -> bytes:
 
 async def _ask(port: int, service: str, method: str, request: bytes) -> bytes:
     deadline = Deadline.after(SystemClock(), PROBE_TIMEOUT_S)
-    async with asyncio.timeout(PROBE_TIMEOUT_S):
-        connection = await Connection.open(Server(LOOPBACK, port), service, _USER, lambda _: None)
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            connection = await Connection.open(Server(LOOPBACK, port), service, _USER, lambda _: None)
+    except TimeoutError as exc:
+        raise NotAppliedError(f"no connection within {PROBE_TIMEOUT_S:g} s") from exc
     try:
         return await connection.ask(method, request, deadline)
     finally:

@@ -10,12 +10,18 @@ from hedwig.clock import Deadline, SystemClock
 from hedwig.extras import needed
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
-__all__ = ["read_tables_of_thrift1", "thrift2_has_table"]
+__all__ = ["check_client", "read_tables_of_thrift1", "thrift2_has_table"]
 
 _PURPOSE: Final = "HBase's Thrift gateways need"
 _MS: Final = round(PROBE_TIMEOUT_S * 1000)
 _THRIFT1: Final = "service Hbase { list<binary> getTableNames() }"
 """As much of the first gateway's Hbase.thrift as is asked for."""
+
+
+def check_client() -> None:
+    """Return if gateways can be asked here. Raises MissingExtraError."""
+    with needed("thrift", _PURPOSE):
+        import thriftpy2  # noqa: F401 (whether it can be)
 
 
 def thrift2_has_table(port: int, namespace: str, table: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:

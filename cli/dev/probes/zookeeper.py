@@ -7,24 +7,32 @@ from typing import Any
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.asking import answer
-from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S
+from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S, four_letter_word
 from hedwig.clock import Deadline, SystemClock
 from hedwig.extras import needed
 
-__all__ = ["children_of", "create_absent"]
+__all__ = ["check_serving", "children_of", "create_absent"]
 
 _SESSION_TIMEOUT_S = 6.0
 _PURPOSE = "servers that register in ZooKeeper need"
 
 
+def check_serving(port: int) -> None:
+    """Ask for the server's mode: it has one only while it serves, in a quorum only while that has a leader."""
+    if "Mode: " not in four_letter_word(port, "srvr"):
+        raise NotReadyError("it serves no requests yet")
+
+
 def children_of(port: int, path: str) -> list[str]:
     """Return the names of a node's children; none if there is no such node."""
+    check_serving(port)  # A session with a server that does not answer takes kazoo long to begin, and to end.
     (found,) = answer(_ask(port, methodcaller("get_children_async", path)))
     return found if isinstance(found, list) else []
 
 
 def create_absent(port: int, nodes: Mapping[str, str]) -> None:
     """Create the nodes that are absent, in this order, each with its content."""
+    check_serving(port)
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NodeExistsError
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from google.protobuf.message import DecodeError
+
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.hbase import ask_for_tables, live_servers, meta_port, own_name, read_meta
@@ -150,7 +152,7 @@ def _answers_of(who: str) -> Iterator[None]:
         yield
     except ServerFailure as exc:
         raise NotReadyError(f"{who} answers {exc.java_class}") from exc
-    except (NotReadyError, OSError) as exc:
+    except (DecodeError, NotReadyError, OSError) as exc:
         raise NotReadyError(f"{who} does not answer: {exc}") from exc
 
 

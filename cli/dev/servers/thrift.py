@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.thrift import read_tables_of_thrift1, thrift2_has_table
+from hedwig.cli.dev.probes.thrift import check_client, read_tables_of_thrift1, thrift2_has_table
 from hedwig.cli.dev.servers.hbase import MASTER, REGION_SERVER, write_hbase_configuration
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
 from hedwig.cli.dev.state import ServerRecord
@@ -33,6 +33,7 @@ class GatewayKind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
+        check_client()
         directory = write_hbase_configuration(site, record, {})
         arguments = ["start", "-p", str(record.port), "--bind", LOOPBACK, "--infoport", "-1"]
         return Launch(self.main_class, arguments, class_directory=directory)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.probes.sockets import four_letter_word
+from hedwig.cli.dev.probes.zookeeper import check_serving
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
 
@@ -59,10 +58,8 @@ class ZooKeeperKind:
         return Launch("org.apache.zookeeper.server.quorum.QuorumPeerMain", [str(path)], logging)
 
     def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
-        """Ask for its mode. It has one only while it serves, and in a quorum only while that has a leader."""
-        answer = four_letter_word(record.port, "srvr")
-        if "Mode: " not in answer:
-            raise NotReadyError("it serves no requests yet")
+        """Ask for its mode."""
+        check_serving(record.port)
 
 
 ZOOKEEPER = Service("zookeeper", (ZooKeeperKind(),))

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
-from hedwig.benchmarks.runs.results import Measurement, Result, alike, failure_words
+from hedwig.benchmarks.runs.results import Measurement, Result, alike, failure_words, file_of_run
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.suites.hub.tables import rows
 from hedwig.histograms import Histogram
@@ -74,10 +75,23 @@ def test_a_compressed_result_is_that_of_its_directory_and_smaller(tmp_path: Path
     for name in ("result.json.xz", "plain.json"):
         written.write(tmp_path / name)
     assert Result.read(tmp_path).to_json() == written.to_json()
+    assert file_of_run(tmp_path).name == "result.json.xz", "a run in this directory is resumed"
     assert (tmp_path / "result.json.xz").stat().st_size < (tmp_path / "plain.json").stat().st_size
     (tmp_path / "result.json.xz").write_bytes(b"no archive")
     with pytest.raises(BenchmarkError, match=r"cannot read .*result\.json\.xz as a result: LZMAError"):
         Result.read(tmp_path)
+
+
+def test_a_result_of_another_program_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    replace(_result(_round(1, 0.010)), program="hedwig-bench other").write(path)
+    for command in (["show"], ["report", "-o", str(tmp_path / "page")]):
+        run = CliRunner().invoke(main, [*command, str(path)])
+        *_, last = run.output.splitlines()
+        assert (run.exit_code, last) == (
+            1,
+            "Error: it is a result of hedwig-bench other, which this program does not know",
+        )
 
 
 def test_a_pipe_gets_a_result_and_stays_a_pipe(tmp_path: Path) -> None:

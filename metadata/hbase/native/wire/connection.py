@@ -115,7 +115,7 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
 
     def close(self) -> None:
         """End the connection from this side; calls in flight are aborted."""
-        self._is_closed = self.ended is None
+        self._is_closed = self._is_closed or self.ended is None
         self._end("it was closed")
 
     # Called by the event loop.
