@@ -26,7 +26,12 @@ def check_serving(port: int) -> None:
 def children_of(port: int, path: str) -> list[str]:
     """Return the names of a node's children; none if there is no such node."""
     check_serving(port)  # A session with a server that does not answer takes kazoo long to begin, and to end.
+    with needed("zookeeper", _PURPOSE):
+        from kazoo.exceptions import NoNodeError
+
     (found,) = answer(_ask(port, methodcaller("get_children_async", path)))
+    if isinstance(found, Exception) and not isinstance(found, NoNodeError):
+        raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(found).__name__}")
     return found if isinstance(found, list) else []
 
 
