@@ -54,6 +54,7 @@ async def test_a_process_that_is_only_stopped_is_not_replaced_before_its_session
     """Once it continues, it finds itself replaced, claims nothing, and registers only after its successor has ended."""
     former = await hubs.start_apart(1, tmp_path / "former")
     (registered,) = former.events("registered")
+    await until(lambda: former.events("proven"), "it is at work")
     former.pause()
     successor = await hubs.start(1)
     registered_at = boot_time_s()
