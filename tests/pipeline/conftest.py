@@ -14,6 +14,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata.testing.bulk_contents import fill
 from hedwig.pipeline.main import jobs
 from hedwig.pipeline.source.datasource import register
+from tests.pipeline.support.spark_classes import share_spark_classes
 from tests.pipeline.support.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.pipeline.support.stores import new_store, with_store
 
@@ -29,6 +30,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _classes(pytestconfig: pytest.Config) -> None:
+    share_spark_classes(pytestconfig.cache.mkdir("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two threads in which a task may fail twice."""
@@ -37,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
@@ -69,9 +75,9 @@ def run(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Run:
 
     def run_job(*arguments: object, code: ExitCode = ExitCode.DONE) -> Any:
         capfd.readouterr()
-        found = jobs.run_line([*map(str, arguments), "--json"])
+        actual = jobs.run_line([*map(str, arguments), "--json"])
         out, err = capfd.readouterr()
-        assert found == code, err
+        assert actual == code, err
         if code is ExitCode.DONE or out:
             return json.loads(out)
         lines = [line for line in err.splitlines() if line.startswith("error: ")]

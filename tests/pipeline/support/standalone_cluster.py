@@ -54,17 +54,17 @@ class StandaloneCluster:
 
     def executors(self, host: str) -> list[int]:
         """Return the processes that run tasks for the worker at `host`."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
+        pids = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                words = place.read_bytes().decode(errors="replace").split("\0")
+                words = path.read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
             if any(_EXECUTOR in word for word in words) and f"spark://Worker@{host}" in " ".join(words):
-                pid = int(place.parent.name)
+                pid = int(path.parent.name)
                 if self._is_ours(pid):
-                    found.append(pid)
-        return found
+                    pids.append(pid)
+        return pids
 
     def stop(self) -> None:
         """End the cluster, with its executors."""
@@ -84,7 +84,7 @@ class StandaloneCluster:
             "SPARK_HOME": str(_SPARK_HOME),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC {os.environ['SPARK_SUBMIT_OPTS']}",
             "SPARK_NO_DAEMONIZE": "1",
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -99,10 +99,10 @@ class StandaloneCluster:
 
     def _said(self, name: str, pattern: re.Pattern[str]) -> str:
         deadline = time.monotonic() + _START_S
-        while (found := pattern.search(self._log(name).read_text())) is None:
+        while (match := pattern.search(self._log(name).read_text())) is None:
             assert time.monotonic() < deadline, f"{name} did not come up: {self._log(name).read_text()[-2000:]}"
             time.sleep(0.1)
-        return found[1]
+        return match[1]
 
     def _alive_workers(self, page: str) -> int:
         with urllib.request.urlopen(f"{page}/json/", timeout=10) as answer:

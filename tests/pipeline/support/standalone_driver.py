@@ -8,6 +8,7 @@ attempt writes the same: a consume pointer 20,000 beyond the one read, or the ro
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -81,28 +82,28 @@ def _slowly(
 
 def main() -> None:
     """Write the rows, and report that it is done."""
-    wish = json.loads(sys.argv[1])
-    builder = SparkSession.builder.master(wish["master"]).appName("tests of the pipeline")
+    job = json.loads(sys.argv[1])
+    builder = SparkSession.builder.master(job["master"]).appName("tests of the pipeline")
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC {os.environ['SPARK_SUBMIT_OPTS']}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH),
-        **wish["settings"],
+        **job["settings"],
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     register(spark)
-    is_new = wish["policy"] == "create"
-    frame = _new_rows(spark, wish["rows"]) if is_new else _moved_rows(spark, wish["url"], Path(wish["marks"], "held"))
-    slow = frame.mapInArrow(_slowly(wish["marks"], wish["slow"], wish["pause_s"]), frame.schema)
-    options = {"policy": wish["policy"], "batchRows": str(_BATCH), "connections": "1", "onConflict": "report"}
-    writer = slow.write.format("hedwig").options(url=wish["url"], table="subscriptions", **options)
+    is_new = job["policy"] == "create"
+    frame = _new_rows(spark, job["rows"]) if is_new else _moved_rows(spark, job["url"], Path(job["marks"], "held"))
+    slow = frame.mapInArrow(_slowly(job["marks"], job["slow"], job["pause_s"]), frame.schema)
+    options = {"policy": job["policy"], "batchRows": str(_BATCH), "connections": "1", "onConflict": "report"}
+    writer = slow.write.format("hedwig").options(url=job["url"], table="subscriptions", **options)
     writer.mode("append").save()
     print("done", flush=True)
     spark.stop()
