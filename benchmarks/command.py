@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.load.interrupts import interrupt_on_signals
 from hedwig.benchmarks.machine.environment import environment
 from hedwig.benchmarks.report.files import write_report
 from hedwig.benchmarks.report.tables import show_result
@@ -47,7 +47,9 @@ def _measure(
     Args: path - the result's file, or the run's directory if the suite keeps each run in a directory.
     """
     if resume and path is None:
-        raise click.UsageError(f"--resume goes on with the file that {suite.file_option} names: give that too")
+        raise click.UsageError(
+            f"--resume continues the file that {suite.file_option} names: give {suite.file_option} too"
+        )
     started = datetime.now(UTC)
     new = f"{suite.name}-{started:%Y%m%dT%H%M%SZ}"
     folder: AbstractContextManager[str | Path]
@@ -57,11 +59,11 @@ def _measure(
     else:
         path, folder = path or _RESULTS / f"{new}.json", _data_folder(data)
     result: Result | None = None
-    with interrupt_when_told_to_end(), folder as place:
+    with interrupt_on_signals(), folder as run_directory:
         try:
             with ExitStack() as stack:
                 prepare = suite.options(**asked)
-                run = Run(directory=Path(place), stack=stack)
+                run = Run(directory=Path(run_directory), stack=stack)
                 machine = environment(run.directory)
                 plan = prepare(run)
                 result = Result(
@@ -92,9 +94,9 @@ def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
             data.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
     except OSError as exc:
-        place = tempfile.gettempdir() if data is None else data
+        parent = tempfile.gettempdir() if data is None else data
         raise click.ClickException(
-            f"no data can be kept in {place}: {exc.strerror or exc}; name a folder that can be written to with --data"
+            f"cannot write data in {parent}: {exc.strerror or exc}; name a writable folder with --data"
         ) from exc
 
 
@@ -108,11 +110,11 @@ def _end(suite: Suite, result: Result, path: Path, *, as_json: bool) -> None:
     if result.measurements:
         # An interrupted run gets a report too, which says that it was interrupted.
         is_in_own = suite.has_directory
-        place = path.parent if is_in_own else path.with_name(f"{path.stem.removesuffix('.json')}-report")
+        report_folder = path.parent if is_in_own else path.with_name(f"{path.stem.removesuffix('.json')}-report")
         try:
-            page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], place)
+            page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], report_folder)
         except (BenchmarkError, MissingExtraError) as exc:
-            click.echo(f"{exc}; this makes it again: hedwig-bench report {path} -o {place}", err=True)
+            click.echo(f"{exc}; to make the report again, run hedwig-bench report {path} -o {report_folder}", err=True)
         else:
             click.echo(f"report: {page}", err=True)
     if not result.is_complete:

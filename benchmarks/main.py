@@ -57,19 +57,19 @@ main.add_command(report)
 @click.option(
     "--into",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Put the Markdown into a document, in place of what stands between its marks.",
+    help="Write the Markdown into this document, and replace the text between its marks.",
 )
 def show(results: tuple[Path, ...], as_json: bool, as_markdown: bool, into: Path | None) -> None:
     """Print results again."""
     try:
-        found = [Result.read(path) for path in results]
+        loaded = [Result.read(path) for path in results]
         if into is not None:
-            write_into(into, [(path.name, result) for path, result in zip(results, found, strict=True)])
+            write_into(into, [(path.name, result) for path, result in zip(results, loaded, strict=True)])
             return
         if as_json:
-            click.echo(json.dumps([result.to_json() for result in found], indent=1))
+            click.echo(json.dumps([result.to_json() for result in loaded], indent=1))
             return
-        for result in found:
+        for result in loaded:
             show_result(result, as_markdown=as_markdown)
     except BenchmarkError as exc:
         raise click.ClickException(str(exc)) from exc

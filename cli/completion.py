@@ -30,6 +30,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh, in ~/.zshrc:     eval "$(hedwig-admin completion zsh)"
     fish:                 hedwig-admin completion fish > ~/.config/fish/completions/hedwig-admin.fish
     """
-    found: type[ShellComplete] | None = _Fish if shell == "fish" else get_completion_class(shell)
-    assert found is not None
-    sys.stdout.write(found(ctx.find_root().command, {}, "hedwig-admin", COMPLETION_VARIABLE).source())
+    completion_class: type[ShellComplete] | None = _Fish if shell == "fish" else get_completion_class(shell)
+    assert completion_class is not None
+    sys.stdout.write(completion_class(ctx.find_root().command, {}, "hedwig-admin", COMPLETION_VARIABLE).source())

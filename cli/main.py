@@ -37,10 +37,10 @@ _MODULES: Final = {
 def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
 
-    publish, subscribe, consume and unsubscribe talk to a hub; topic, subscription and metadata read and change the
-    store, and ask the hub that owns a topic; message and ledger look at what is stored; hub is about the hubs of a
-    cluster; check, top and console are about all of it. Without --metadata the store is a file in the user's data
-    directory, made when it is first used.
+    publish, subscribe, consume and unsubscribe talk to a hub. topic, subscription and metadata read and change the
+    store, and ask the hub that owns a topic. message and ledger show what is stored. hub manages the hubs of a cluster.
+    check, top and console cover all of these. Without --metadata the store is a file in the user's data directory; its
+    first use creates it.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
     unavailable, 130 interrupted; of check 0 ok, 1 warning, 2 critical, 3 unknown.

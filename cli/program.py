@@ -123,8 +123,8 @@ def _line(error: Exception, settings: Settings) -> str:
             return f"{what}; {remedy(error)}, or name another"
         case OSError() if has_no_room(error):
             return (
-                f"{command} failed on standard output: {error.strerror}; the result is not whole, make "
-                "room and look what was done before you try again"
+                f"{command} failed on standard output: {error.strerror}; the result is incomplete: make "
+                "room, and check what was done before you try again"
             )
         case _:
             hint = "above is where" if settings.debug else "run with --debug to see where"

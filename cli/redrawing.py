@@ -35,8 +35,8 @@ def watch_option() -> click.Option:
         ["--watch"],
         type=click.FloatRange(min=0.1),
         metavar="[SECONDS]",
-        help="Show it again every so often, until Ctrl-C: drawn anew on a terminal, else as NDJSON lines, unless -o is "
-        f"given.  [without a number: {_SECONDS:g}]",
+        help="Repeat every SECONDS, until Ctrl-C. A terminal is redrawn; elsewhere the results are NDJSON, unless -o "
+        f"is given.  [without a number: {_SECONDS:g}]",
         expose_value=False,
         callback=keep,
     )

@@ -80,11 +80,11 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """Return the names and what is said of each; nothing if the text is no such list."""
+    """Return the names with their descriptions; nothing if the text is no such list."""
     entries: list[tuple[str, str]] = []
     for item in text.rstrip(".").split("; "):
-        if found := _ENTRY.fullmatch(item):
-            entries.append((found[1], f"{found[2]}." if found[2] else ""))
+        if match := _ENTRY.fullmatch(item):
+            entries.append((match[1], f"{match[2]}." if match[2] else ""))
         elif entries:  # A semicolon in a sentence.
             names, said = entries[-1]
             entries[-1] = (names, f"{said.rstrip('.')}; {item}.")

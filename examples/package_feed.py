@@ -116,7 +116,7 @@ class Feed:
     ) -> None:
         self.graph = graph
         self.live, self.others = graph.followed(followed)
-        self.told: dict[Topic, list[Received]] = {topic: [] for topic in graph.versions}
+        self.published: dict[Topic, list[Received]] = {topic: [] for topic in graph.versions}
         self.received: dict[Dependency, list[Received]] = {each: [] for each in (*self.live, *self.others)}
         self.received_count = 0
         self.earlier_count = 0
@@ -167,10 +167,10 @@ class Feed:
 
     async def _publish_all(self, advance: Callable[[], None]) -> None:
         async def publish(topic: Topic) -> None:
-            told = self.told[topic]
-            body = b"%b %b %b update %d" % (self._run, topic, self.graph.versions[topic], len(told) + 1)
+            published = self.published[topic]
+            body = b"%b %b %b update %d" % (self._run, topic, self.graph.versions[topic], len(published) + 1)
             seq_id = await self._client.publish(topic, body)
-            told.append((seq_id.local, body))
+            published.append((seq_id.local, body))
 
         # The hub may store publishes in flight in any order. To keep an order, wait for the answer to the one before.
         for _ in range(self._updates):
@@ -202,7 +202,7 @@ class Feed:
                 return  # The check says what is missing.
 
     async def _catch_up(self, dependency: Dependency) -> None:
-        last, _ = self.told[dependency.topic][-1]
+        last, _ = self.published[dependency.topic][-1]
         # ATTACH, not CREATE_OR_ATTACH: if the hub had forgotten the subscription, a new one would hide that.
         subscription = await self._client.subscribe(dependency.topic, dependency.subscriber, mode=CreateOrAttach.ATTACH)
         async with subscription:
@@ -245,17 +245,17 @@ class Feed:
     def problems(self) -> Iterator[str]:
         """Compare the messages of subscribers with the answers to publishers; yield a line for each difference."""
         for dependency, received in self.received.items():
-            wrong = difference(self.told[dependency.topic], received)
+            wrong = difference(self.published[dependency.topic], received)
             if wrong is not None:
                 yield f"'{show_name(dependency.subscriber)}' on '{show_name(dependency.topic)}': {wrong}"
 
 
-def difference(told: Sequence[Received], received: Sequence[Received]) -> str | None:
-    """Return how `received` differs from each of `told` once and in order; None if it does not."""
-    if list(told) == list(received):
+def difference(published: Sequence[Received], received: Sequence[Received]) -> str | None:
+    """Return how `received` differs from `published`, each once and in order; None if it does not."""
+    if list(published) == list(received):
         return None
-    missing = sorted(local for local, body in set(told) - set(received))
-    unknown = sorted(local for local, body in set(received) - set(told))
+    missing = sorted(local for local, body in set(published) - set(received))
+    unknown = sorted(local for local, body in set(received) - set(published))
     twice = sorted(local for (local, body), count in Counter(received).items() if count > 1)
     for what, positions in (("not received", missing), ("never published", unknown), ("received twice", twice)):
         if positions:
@@ -390,7 +390,7 @@ def _report(feed: Feed, timing: Timing, hub_memory: str) -> bool:
     click.echo(f"peak memory: client {_peak_memory(os.getpid())}, hub {hub_memory}")
     if feed.earlier_count:
         click.echo(f"{feed.earlier_count:,} messages of earlier runs, not counted")
-    expected = sum(len(feed.told[each.topic]) for each in feed.received)
+    expected = sum(len(feed.published[each.topic]) for each in feed.received)
     problems = list(feed.problems())
     for problem in problems[:_PROBLEMS_SHOWN]:
         click.echo(f"wrong: {problem}", err=True)
@@ -408,8 +408,10 @@ def _report(feed: Feed, timing: Timing, hub_memory: str) -> bool:
 
 
 @click.command(epilog="Example: python examples/package_feed.py --limit 1000")
-@click.option("--hub", metavar="HOST:PORT", help="A hub that runs; without, one is started for the feed.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only N subscribers, and what they depend on.")
+@click.option("--hub", metavar="HOST:PORT", help="A running hub; without it, the feed starts its own.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="Read at most N subscribers, and the packages they depend on."
+)
 @click.option("--follow", default="libs/libc6", show_default=True, help="The topic whose subscribers receive.")
 @click.option("--updates", type=click.IntRange(1), default=1, show_default=True, help="Updates of each package.")
 @click.option(
@@ -418,15 +420,15 @@ def _report(feed: Feed, timing: Timing, hub_memory: str) -> bool:
 @click.option(
     "--patience", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds to wait for a message."
 )
-@click.option("--keep", is_flag=True, help="Keep the data directory of the hub that was started.")
+@click.option("--keep", is_flag=True, help="Keep the data directory of the feed's own hub.")
 def main(
     hub: str | None, limit: int | None, follow: str, updates: int, in_flight: int, patience: float, keep: bool
 ) -> None:
-    """Feed the updates of Debian's packages to all that depend on them; exit with 1 if one is not told."""
+    """Send the updates of Debian's packages to all that depend on them; exit with 1 if one misses an update."""
     try:
         asyncio.run(_run(hub, limit, Topic(follow.encode()), updates, in_flight, patience, keep))
     except KeyboardInterrupt:
-        click.echo("interrupted; what was subscribed and published stays in a hub that goes on", err=True)
+        click.echo("interrupted; a hub given with --hub keeps the subscriptions and messages", err=True)
         sys.exit(128 + signal.SIGINT)
     except asyncio.CancelledError:
         sys.exit(128 + signal.SIGTERM)
@@ -446,7 +448,7 @@ async def _run(
     graph = Graph.read(limit)
     if not any(each.topic == follow for each in graph.dependencies):
         raise click.ClickException(
-            f"nobody in this graph depends on '{show_name(follow)}'; follow another, or raise --limit"
+            f"no package in this graph depends on '{show_name(follow)}'; follow another, or raise --limit"
         )
     # The graph lives as long as the feed. Without this, the garbage collector looks through all of it again and again.
     # That took half of the feed's processor time while it subscribed, and takes a quarter with this.
@@ -464,7 +466,7 @@ async def _run(
 
     if hub is not None:
         feed = await feed_through(HubAddress.parse(hub))
-        sys.exit(not _report(feed, timing, "not known, since it is not ours"))
+        sys.exit(not _report(feed, timing, "not known, since the feed did not start it"))
     directory = Path(tempfile.mkdtemp(prefix="package-feed-"))
     click.echo(f"the hub's data and log: {directory}", err=True)
     is_right = False
@@ -472,12 +474,12 @@ async def _run(
         async with own_hub(directory) as (address, process_id):
             feed = await feed_through(address)
             is_right = _report(feed, timing, _peak_memory(process_id))
-            click.echo("the hub stops now, which takes longer the more topics it has to release", err=True)
+            click.echo("the hub stops now; the more topics it must release, the longer that takes", err=True)
     finally:
         if is_right and not keep:
             shutil.rmtree(directory)
         else:
-            click.echo(f"kept for you to look at: {directory}", err=True)
+            click.echo(f"the hub's data and log stay in {directory}", err=True)
     sys.exit(not is_right)
 
 

@@ -137,7 +137,7 @@ def _usage_line(error: click.ClickException, name: str, help_on: Callable[[str],
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # If standard error is closed too, there is no other place to report it.
+    with suppress(OSError):  # If standard error is closed too, there is nowhere else to report it.
         click.echo(line, err=True)
 
 

@@ -74,14 +74,14 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        found: int = self._counts.total_count
-        return found
+        total: int = self._counts.total_count
+        return total
 
     @property
     def max_us(self) -> int:
         """Return the largest time; 0 if nothing was counted."""
-        found: int = self._counts.get_max_value()
-        return found
+        largest: int = self._counts.get_max_value()
+        return largest
 
     @property
     def mean_us(self) -> float:
@@ -102,8 +102,8 @@ class Histogram:
         asked = list(percentiles)
         if not self.count:
             return dict.fromkeys(asked, 0)
-        found: dict[float, int] = self._counts.get_percentile_to_value_dict(asked)
-        return found
+        times_us: dict[float, int] = self._counts.get_percentile_to_value_dict(asked)
+        return times_us
 
     def _middle_us(self, index: int) -> int:
         lowest: int = self._counts.get_value_from_index(index)

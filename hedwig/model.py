@@ -46,7 +46,7 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidArgumentError(f"{what} is Unicode text, which {text!r} is not") from exc
+        raise InvalidArgumentError(f"{what} must be Unicode text, not {text!r}") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class LedgerRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPreferences:
-    """The wishes of a subscriber, which are set once and change rarely.
+    """The preferences of a subscriber, which are set once and change rarely.
 
     `options` are application options that filters read. `message_bound` skips all but the newest N messages.
     `message_window_size` limits delivered, unconsumed messages. None means that the subscriber set no value.

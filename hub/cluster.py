@@ -18,7 +18,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hedwig.hub.membership import Member
-from hedwig.hub.options.cluster_options import place_of
+from hedwig.hub.options.cluster_options import hosts_and_path
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.topics.balance import Balance
 from hedwig.metadata import MetadataStore
@@ -66,11 +66,11 @@ class Cluster:
                 self._options.frame_bytes_max,
                 PAYLOAD_BYTES_MAX,
             )
-        place = self._options.bookkeeper.zookeeper
-        if place:
-            hosts, self._root = place_of("bookkeeper.zookeeper", place)
+        url = self._options.bookkeeper.zookeeper
+        if url:
+            hosts, self._root = hosts_and_path("bookkeeper.zookeeper", url)
         else:
-            hosts, _ = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
+            hosts, _ = hosts_and_path("cluster.zookeeper", self._options.cluster.zookeeper)
             self._root = _LEDGERS_ROOT
         timeout_s = self._options.operation_timeout_s
         bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=self._clock))
@@ -88,13 +88,13 @@ class Cluster:
         while True:
             deadline = Deadline.after(self._clock, self._options.operation_timeout_s)
             try:
-                (found,) = await session.send(deadline, exists(self._root))
+                (stat,) = await session.send(deadline, exists(self._root))
             except LedgerStoreUnavailableError as exc:
                 if not is_waiting:
                     raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
-                _log.info("whether BookKeeper is set up is not known: %s", exc)
+                _log.info("cannot tell whether BookKeeper is set up: %s", exc)
             else:
-                if found is not None:
+                if stat is not None:
                     break
                 if not is_waiting:
                     is_waiting = True
@@ -116,7 +116,7 @@ class Cluster:
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
             ConfigurationError - a BookKeeper that is not known here is set up.
         """
-        hosts, prefix = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
+        hosts, prefix = hosts_and_path("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster
         self.liveness = ClusterLiveness(
             address,

@@ -77,14 +77,14 @@ class Freezing:
             and await anext(self._metadata.topics(), None) is not None
         ):
             raise ConfigurationError(
-                f"{self._url} is being filled from {state.source}, which has not come to its end, so no hub may start "
-                "on it: give the command hedwig-admin metadata migrate again; or, if all of it is to go: hedwig-admin "
-                f"metadata format --wipe --metadata {self._url}"
+                f"{self._url} has an unfinished migration from {state.source}, so no hub may start on it: repeat "
+                "hedwig-admin metadata migrate; to delete all of it: hedwig-admin metadata format --wipe --metadata "
+                f"{self._url}"
             )
-        found = await read_freeze(self._store)
-        if found is not None and found.state is FreezeState.MOVED:
+        freeze = await read_freeze(self._store)
+        if freeze is not None and freeze.state is FreezeState.MOVED:
             raise ConfigurationError(
-                f"{found.what}, so no hub may start on {self._url}: set the option metadata to {found.target}; to go "
+                f"{freeze.what}, so no hub may start on {self._url}: set the option metadata to {freeze.target}; to go "
                 f"back to what this store held then: hedwig-admin metadata thaw --metadata {self._url}"
             )
 
@@ -109,7 +109,7 @@ class Freezing:
             except MetadataError as exc:
                 _log.warning("cannot tell whether the metadata are frozen: %s", exc)
             except Exception:
-                _log.exception("whether the metadata are frozen could not be looked up; it is tried again")
+                _log.exception("cannot tell whether the metadata are frozen; the hub tries again")
             if self._is_unknown or self.why is not None:
                 await self._clock.sleep(_LOOK_S)
 
@@ -131,13 +131,13 @@ class Freezing:
             if was_open and incarnation.why_over is None:
                 # Store the consume pointers first, so that consumed messages are not delivered again.
                 await incarnation.subscribing.pointers.flush()
-            found = await read_freeze(self._store)
-            if found is None or not found.forbids_writes:
+            record = await read_freeze(self._store)
+            if record is None or not record.forbids_writes:
                 raise NotFrozenError(
-                    f"{self._url} is not frozen, so this hub is not, either; hedwig-admin metadata migrate does both"
+                    f"{self._url} is not frozen, so the hub is not either; hedwig-admin metadata migrate freezes both"
                 )
             try:
-                self._follow(found)
+                self._follow(record)
                 await self._gate.settle()
             except BaseException:
                 if was_open:
@@ -170,17 +170,17 @@ class Freezing:
         assert self._metadata is not None, "it was attached"
         return self._metadata.named_records
 
-    def _follow(self, found: Freeze | None) -> None:
-        if found != self._seen:
-            self._seen, self._seen_at = found, self._clock.monotonic()
+    def _follow(self, freeze: Freeze | None) -> None:
+        if freeze != self._seen:
+            self._seen, self._seen_at = freeze, self._clock.monotonic()
         self._is_unknown = False
         was = self.why
-        if found is None or not found.forbids_writes:
+        if freeze is None or not freeze.forbids_writes:
             self._gate.open()
             if was is not None:
                 _log.warning("the metadata are not frozen any more")
             return
-        self._gate.close(f"{found.what}; {_ADVICE[found.state]}")
+        self._gate.close(f"{freeze.what}; {_ADVICE[freeze.state]}")
         self._wake.set()
         if was != self.why:
             _log.warning("nothing is written: %s", self.why)
@@ -202,11 +202,11 @@ class Freezing:
             )
             done = await replace_freeze(self._store, seen, lifted, self._random)
             if done is not None:
-                _log.warning("nobody has seen to the freeze for %g s: it is lifted", seen.lease_s)
+                _log.warning("no migration has renewed the freeze for %g s: the hub lifts it", seen.lease_s)
             self._follow(done if done is not None else await read_freeze(self._store))
 
 
 _ADVICE: Final = {
     FreezeState.FROZEN: "try again soon",
-    FreezeState.MOVED: "this hub has to be restarted with the option metadata set to that",
+    FreezeState.MOVED: "restart this hub with the option metadata set to that",
 }

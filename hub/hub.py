@@ -108,7 +108,7 @@ class Hub:
         self.unsent = Unsent(options)
         self.answer_turns = AnswerTurns()
         self._limits = ConnectionLimits.fit(options.channels_max)
-        self.places = Slots(self._limits.connections, clock.monotonic)
+        self.slots = Slots(self._limits.connections, clock.monotonic)
         loop = asyncio.get_running_loop()
         self.frames = UnfinishedFrames(loop, options.frame_s, options.receive_bytes_max)
         self._is_closing = False
@@ -280,8 +280,8 @@ class Hub:
         return counted | {
             "metadata_conflicts": self.metadata.conflicts,
             "left_ledgers": self.deletions.left,
-            "refused_connections": self.places.refused,
-            "displaced_connections": self.places.displaced,
+            "refused_connections": self.slots.refused,
+            "displaced_connections": self.slots.displaced,
             "failed_handshakes": self._secure.failed if self._secure is not None else 0,
             "late_frames": self.frames.late,
             "displaced_frames": self.frames.displaced,
@@ -334,14 +334,14 @@ class Hub:
         if self._is_deaf or self.failed.done():
             _log.debug("%s: refused: the hub is closing", channel.peer)
             return False
-        return self.places.take(channel)
+        return self.slots.take(channel)
 
     def opened(self, channel: Channel) -> None:
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
 
     def heard(self, channel: Channel) -> None:
-        self.places.heard(channel)
+        self.slots.heard(channel)
 
     def may_answer(self) -> bool:
         return self.incarnation.why_over is not None or self.shape.is_proven()
@@ -364,8 +364,8 @@ class Hub:
         self.incarnation.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:
-        self.places.leave(channel)
-        if not self.places:
+        self.slots.leave(channel)
+        if not self.slots:
             self._all_gone.set()
 
     # ------------------------------------------------------------------------------------------------ the end
@@ -468,7 +468,7 @@ class Hub:
         """Close each connection once what was sent on it has left; cut off a peer that does not read."""
         for channel in list(self.channels):
             channel.close()
-        if self.places:
+        if self.slots:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_S):

@@ -80,7 +80,7 @@ class ExitCode(IntEnum):
 @click.option("--metadata", metavar="URL", help="The metadata store.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any option of the hub; may be repeated.")
 @click.option("--replace-standalone", is_flag=True, help="Take the metadata over from another standalone hub.")
-@click.option("--check-config", is_flag=True, help="Check the options, write them with where each is from, and end.")
+@click.option("--check-config", is_flag=True, help="Check the options, print each with its origin, and end.")
 @click.option(
     "--log-level",
     type=click.Choice(_LEVELS, case_sensitive=False),
@@ -91,7 +91,7 @@ class ExitCode(IntEnum):
     help="What to log, to standard error.",
 )
 @click.option(
-    "--first-steps", "is_first", is_flag=True, help="Keep the data where hedwig-admin looks, and say what to try."
+    "--first-steps", "is_first", is_flag=True, help="Keep the data where hedwig-admin looks, and print what to try."
 )
 def _hedwig_hub(
     config: Path | None,
@@ -135,18 +135,18 @@ def _hedwig_hub(
 
 
 def _from_flags(flags: Mapping[str, str | None], settings: Iterable[str]) -> list[Given]:
-    found = []
+    values = []
     for name, text in flags.items():
         flag, key = _FLAGS[name]
         if text is not None:
-            found.append(from_setting(f"{key}={text}", f"flag {flag}"))
-    flagged = {given.key: given.origin for given in found}
+            values.append(from_setting(f"{key}={text}", f"flag {flag}"))
+    flagged = {given.key: given.origin for given in values}
     for setting in settings:
         given = from_setting(setting, "flag --set")
         if given.key in flagged:
             raise ConfigurationError(f"{given.key} is given by {flagged[given.key]} and by --set; leave one out")
-        found.append(given)
-    return found
+        values.append(given)
+    return values
 
 
 def _check(configuration: Configuration) -> None:

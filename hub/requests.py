@@ -50,7 +50,7 @@ _FAIR_SHARE: Final = 64 * 1024
 """Bytes of requests that a channel may always have waiting, and one request more, whatever other channels have."""
 
 
-_Place = tuple[Channel, Topic, SubscriberId]
+_Attachment = tuple[Channel, Topic, SubscriberId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Requests:
         """The requests that are running."""
         self.unanswered_bytes = 0
         """The approximate bytes of all requests that are not answered yet."""
-        self._under_way: dict[_Place, deque[tuple[Request, int]] | None] = {}
-        """The places that have a request under way, each with the requests that wait behind it."""
+        self._under_way: dict[_Attachment, deque[tuple[Request, int]] | None] = {}
+        """The attachments that have a request under way, each with the requests that wait behind it."""
         self.is_read_only = options.read_only
         self.published = 0
         self.refused = 0
@@ -123,26 +123,26 @@ class Requests:
         A SUBSCRIBE may have to begin anew, behind requests that came later. But once a CLOSESUBSCRIPTION is confirmed,
         no earlier request of its channel may attach the subscriber any more.
         """
-        if (place := _place_of(channel, request)) is not None:
-            if place in self._under_way:
-                behind = self._under_way[place]
+        if (attachment := _attachment_of(channel, request)) is not None:
+            if attachment in self._under_way:
+                behind = self._under_way[attachment]
                 if behind is None:
-                    behind = self._under_way[place] = deque()
+                    behind = self._under_way[attachment] = deque()
                 behind.append((request, size))
                 return
-            self._under_way[place] = None
+            self._under_way[attachment] = None
         self._with_topic(channel, request, size, _Attempt(_TRIES))
 
     def _over(self, channel: Channel, request: Request) -> None:
         """Record that a request is answered, or needs no answer any more, and start the one that waits behind it."""
-        place = _place_of(channel, request)
-        if place is None:
+        attachment = _attachment_of(channel, request)
+        if attachment is None:
             return
-        if behind := self._under_way[place]:
+        if behind := self._under_way[attachment]:
             # Not at once: each request may be over immediately, and the calls would nest.
             asyncio.get_running_loop().call_soon(self._with_topic, channel, *behind.popleft(), _Attempt(_TRIES))
         else:
-            del self._under_way[place]
+            del self._under_way[attachment]
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
         """Answer any request with `error`, but ignore a CONSUME."""
@@ -301,8 +301,8 @@ class Requests:
             except HedwigError as exc:
                 self._refuse(channel, size, request.txn_id, attempt.outcome(exc))
             except Exception:
-                _log.exception("%s: a request could not be carried out", channel.peer)
-                error = ServiceDownError("the hub failed to carry the request out; its log says why")
+                _log.exception("%s: a request failed", channel.peer)
+                error = ServiceDownError("the hub failed to answer the request; its log says why")
                 self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             else:
                 if was_answered is None:
@@ -361,7 +361,7 @@ def _makes_its_topic(action: Action) -> bool:
     return False
 
 
-def _place_of(channel: Channel, request: Request) -> _Place | None:
+def _attachment_of(channel: Channel, request: Request) -> _Attachment | None:
     """Return the channel and the subscription that a request attaches or ends; None if it does neither."""
     match request.action:
         case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):

@@ -83,8 +83,8 @@ class Retention:
         starts = self._subscribing.starts
         with starts.watch(topic.name) as watch:
             needs = _Needs(topic.log.last_id)
-            async for _, found in self._manager.read_subscriptions(topic.name):
-                data = found.value
+            async for _, record in self._manager.read_subscriptions(topic.name):
+                data = record.value
                 consumed = data.state.consumed.local if data.state is not None else 0
                 needs.add(consumed, data.preferences.message_bound if data.preferences is not None else None)
             async with starts.deletion(topic.name):

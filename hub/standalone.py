@@ -167,12 +167,12 @@ async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsE
     A local disk has no fencing. Until a replaced hub runs this check, it may acknowledge messages that its successor
     never sees. So replace only hubs that are gone. This check stops those that were still running.
     """
-    found = await store.standalone_hub()
-    if found is None or found.starts <= hub.epoch:
+    record = await store.standalone_hub()
+    if record is None or record.starts <= hub.epoch:
         return None
     return StandaloneHubExistsError(
-        f"this hub was replaced by the standalone hub {found.hub_id} at {found.address}, which has its metadata now; "
-        "what this one stored is still in its data directory",
-        found.hub_id,
-        found.address,
+        f"the standalone hub {record.hub_id} at {record.address} has replaced this hub, and has its metadata now; "
+        "the messages that this hub stored are still in its data directory",
+        record.hub_id,
+        record.address,
     )

@@ -138,8 +138,8 @@ class StoreFreeze:
 
     async def is_moved(self) -> bool:
         """Say whether this migration has marked the store as moved, so that nobody writes to it ever again."""
-        found = await read_freeze(self._records)
-        return found is not None and found.state is FreezeState.MOVED and found.migration == self._migration
+        freeze = await read_freeze(self._records)
+        return freeze is not None and freeze.state is FreezeState.MOVED and freeze.migration == self._migration
 
     async def begin(self) -> None:
         """Freeze the store for all users that read the record from now on.
@@ -148,12 +148,12 @@ class StoreFreeze:
 
         Raises: FreezeLostError - another migration has frozen the store, and is at work.
         """
-        found = await read_freeze(self._records)
-        if found is not None and found.state is FreezeState.FROZEN and found.migration != self._migration:
-            found = await self._outlive(found)
-        if found is not None and found.state is FreezeState.MOVED:
-            self._before = found
-        await self._become(found, FreezeState.FROZEN)
+        freeze = await read_freeze(self._records)
+        if freeze is not None and freeze.state is FreezeState.FROZEN and freeze.migration != self._migration:
+            freeze = await self._outlive(freeze)
+        if freeze is not None and freeze.state is FreezeState.MOVED:
+            self._before = freeze
+        await self._become(freeze, FreezeState.FROZEN)
 
     async def keep(self) -> None:
         """Renew the freeze until cancelled. Raises FreezeLostError - another process lifted it."""
@@ -196,17 +196,17 @@ class StoreFreeze:
         done = await replace_freeze(self._records, expected, wanted, self._random)
         if done is None:
             raise FreezeLostError(
-                "the freeze was lifted, or somebody else froze the store: it may have been written to since"
+                "another process lifted the freeze, or froze the store itself; hubs may have written to the store since"
             )
         self._mine = done
 
-    async def _outlive(self, found: Freeze) -> Freeze | None:
+    async def _outlive(self, freeze: Freeze) -> Freeze | None:
         """Wait for one lease of the other migration, within which it renews the record if it is at work."""
-        await self._clock.sleep(found.lease_s)
+        await self._clock.sleep(freeze.lease_s)
         now = await read_freeze(self._records)
-        if now is not None and now.state is FreezeState.FROZEN and now != found:
+        if now is not None and now.state is FreezeState.FROZEN and now != freeze:
             raise FreezeLostError(
-                f"another migration, to {now.target}, is at work with the store frozen; let it come to its end first"
+                f"another migration, to {now.target}, is running and has frozen the store; let it end first"
             )
         return now
 

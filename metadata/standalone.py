@@ -149,14 +149,14 @@ class _Registration:
     async def run(self) -> int:
         for _ in range(_TRIES_MAX):
             raw = await self._records.read(RECORD_NAME)
-            found = None if raw is None else _Record.decode(raw, self._store)
-            if found is not None and found.token == self._token:
-                return found.hub.starts
-            self._check_free(found)
-            mine = _Record.after(found, self._hub_id, self._address, self._token)
+            record = None if raw is None else _Record.decode(raw, self._store)
+            if record is not None and record.token == self._token:
+                return record.hub.starts
+            self._check_free(record)
+            mine = _Record.after(record, self._hub_id, self._address, self._token)
             if await self._write(raw, mine.encode()):
                 return mine.hub.starts
-        raise MetadataUnavailableError(f"others were faster {_TRIES_MAX} times; try again")
+        raise MetadataUnavailableError(f"other hubs were faster {_TRIES_MAX} times; try again")
 
     def failure(self, reason: str) -> MetadataUnavailableError:
         """Return the error of a registration that did not finish: definite only if no try is in doubt."""
@@ -169,10 +169,10 @@ class _Registration:
             f"registering the standalone hub {self._hub_id} in {self._store}: not done; {reason}"
         )
 
-    def _check_free(self, found: _Record | None) -> None:
-        if found is None or self._replace or found.hub.hub_id == self._hub_id:
+    def _check_free(self, record: _Record | None) -> None:
+        if record is None or self._replace or record.hub.hub_id == self._hub_id:
             return
-        other = found.hub
+        other = record.hub
         raise StandaloneHubExistsError(
             f"{self._store} belongs to the standalone hub {other.hub_id}, last started at {other.address}, and this "
             f"hub is {self._hub_id}; start with the data directory of {other.hub_id} or, if that hub is gone for good, "

@@ -169,7 +169,7 @@ class MetadataStore:
             many names in one reply.
         """
         if parts < 1 or rows_min < 1:
-            raise InvalidArgumentError("the records of a store are cut into one range at least, of one record at least")
+            raise InvalidArgumentError("ask for at least 1 range of at least 1 record")
         return await self._backend.table(kind).key_ranges(parts, prefix, rows_min)
 
     async def scan_range(self, keys: KeyRange) -> AsyncGenerator[list[ScannedRecord], None]:
@@ -215,7 +215,7 @@ class MetadataStore:
         Raises: InvalidArgumentError - less than an hour: younger remnants may still have to stop a write on its way.
         """
         if older_than_s < _TOMBSTONE_AGE_S:
-            raise InvalidArgumentError(f"remnants of deleted records are kept for {_TOMBSTONE_AGE_S:g} s at least")
+            raise InvalidArgumentError(f"a store keeps remnants of deleted records for at least {_TOMBSTONE_AGE_S:g} s")
         return await self._backend.sweep(older_than_s, dry_run=dry_run)
 
     async def describe(self) -> Mapping[str, Any]:

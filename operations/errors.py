@@ -39,7 +39,7 @@ def explain(error: HedwigError, url: str) -> str:
         case UncertainStateError() | UncertainAnswerError():
             return f"{text}; it may or may not have been done: look before you try again"
         case MetadataForbiddenError():
-            return f"{text}; have whoever keeps {url} let you, or name another store"
+            return f"{text}; ask the owner of {url} for permission, or name another store"
         case MetadataUnavailableError():
             return f"{text}; see that the store at {url} is up, or give a longer --timeout"
         case CouldNotConnectError():
@@ -51,16 +51,16 @@ def explain(error: HedwigError, url: str) -> str:
         case LocalProtocolError():
             return f"{text}; nothing was sent: send less in one message"
         case TopicBusyError():
-            return f"{text}; --force-attach takes it from whoever has it open"
+            return f"{text}; --force-attach takes it from the client that has it open"
         case _:
             return text
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do about a file that cannot be read or written. Callers offer another file or place as well."""
+    """Return what to do about a file that cannot be read or written. Callers also offer another path."""
     match error.errno:
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return "have whoever keeps it let you"
+            return "ask its owner for permission"
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return "make room"
         case errno.ENOENT:

@@ -70,8 +70,8 @@ class Job:
                 if not has_ended(spark):
                     raise
                 raise JobError(
-                    "Spark's Java process has ended: it was killed, perhaps for want of memory on the machine; with "
-                    f"room for it, or another --conf spark.driver.memory=SIZE, {self.again}"
+                    "Spark's Java process has ended: it was killed, and the machine may be short of memory; free some, "
+                    f"or give another --conf spark.driver.memory=SIZE, then {self.again}"
                 ) from exc
 
     def progress(
@@ -117,8 +117,8 @@ class Job:
 
     def write(self, result: Mapping[str, Any]) -> None:
         """Write the result to standard output."""
-        told = {"warnings": self.warnings} if self.as_json else {}
-        write_result({**result, **told, "seconds": self.seconds}, as_json=self.as_json)
+        warnings = {"warnings": self.warnings} if self.as_json else {}
+        write_result({**result, **warnings, "seconds": self.seconds}, as_json=self.as_json)
         self.warnings = []
 
     def give_up(self) -> None:
@@ -188,7 +188,7 @@ class JobGroup(Program):
 
     def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
         obj.give_up()
-        return _told(error, obj)
+        return _line_about(error, obj)
 
     def line_about_interrupt(self, error: BaseException, obj: Any) -> tuple[str, int]:
         obj.give_up()
@@ -199,7 +199,7 @@ class JobGroup(Program):
         return bool(obj.debug)
 
 
-def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
+def _line_about(error: Exception, job: Job) -> tuple[str, ExitCode]:
     """Return the line about the error that ended a job, and the exit code."""
     # These two come first: `explain` imports packages that may be missing, or names that another Spark may lack.
     if isinstance(error, MissingExtraError | OtherSparkError):

@@ -63,11 +63,11 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
         case OperationError():
             return text, error.code
         case UncertainStateError():
-            text += f"; it may or may not have been done: {again}; what was written stays"
+            text += f"; it may or may not have been done: {again}; rows that were written stay"
         case CorruptRecordError():
             text += "; hedwig-admin metadata check names all such records, and --on-corrupt skip passes over them"
         case MetadataForbiddenError():
-            text += "; have whoever keeps the store let you"
+            text += "; ask the owner of the store for permission"
         case MetadataUnavailableError():
             text += f"; see that the store is up, then {again}"
     return text, exit_code_of(error)
@@ -98,10 +98,10 @@ def in_one_line(text: str) -> str:
 
 def _class_of(module: str, name: str) -> type[HedwigError] | None:
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        kind = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return None
-    return found if isinstance(found, type) and issubclass(found, HedwigError) else None
+    return kind if isinstance(kind, type) and issubclass(kind, HedwigError) else None
 
 
 def _made(kind: type[HedwigError], text: str, code: str) -> HedwigError:

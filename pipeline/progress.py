@@ -113,9 +113,9 @@ class _Watching:
             return None
         store = java.sc().statusStore()
         stages = store.activeStages()
-        found = [stages.apply(index) for index in range(stages.size())]
-        waits = self._waits(found)
-        running = found if waits else [stage for stage in found if stage.numCompleteTasks() or stage.numActiveTasks()]
+        active = [stages.apply(index) for index in range(stages.size())]
+        waits = self._waits(active)
+        running = active if waits else [stage for stage in active if stage.numCompleteTasks() or stage.numActiveTasks()]
         if self._files is not None:
             self._files.look(store, running)
         if not running:
@@ -193,11 +193,11 @@ class _HandedOn:
         """Return the sum over all queries; 0 while nothing is known."""
         store = self._spark._jsparkSession.sharedState().statusStore()
         queries = store.executionsList()
-        found = 0
+        total = 0
         for query in (queries.apply(index) for index in range(queries.size())):
             number = int(query.executionId())
             if number in self._ended:
-                found += self._ended[number]
+                total += self._ended[number]
                 continue
             if query.submissionTime() < self._since_ms:
                 self._ended[number] = 0  # Do not ask for it again: each request to Spark is a round trip.
@@ -205,10 +205,10 @@ class _HandedOn:
             # Spark may have dropped the query from its store.
             with suppress(Py4JError):
                 rows = self._of(store, number)
-                found += rows
+                total += rows
                 if query.completionTime().isDefined():
                     self._ended[number] = rows
-        return found
+        return total
 
     @staticmethod
     def _of(store: Any, number: int) -> int:
@@ -217,11 +217,11 @@ class _HandedOn:
         steps = [nodes.apply(index) for index in range(nodes.size())]
         if not any(step.name() == _WRITING for step in steps):
             return 0
-        told = store.executionMetrics(number)
+        values = store.executionMetrics(number)
         for step in steps:
             metrics = step.metrics()
             for metric in (metrics.apply(index) for index in range(metrics.size())):
-                if metric.name() == _MADE and (value := told.get(metric.accumulatorId())).isDefined():
+                if metric.name() == _MADE and (value := values.get(metric.accumulatorId())).isDefined():
                     return int(value.get().replace(",", ""))
         return 0
 

@@ -25,13 +25,13 @@ def check_spark() -> None:
     import pyspark
     import pyspark.version
 
-    found = pyspark.version.__version__
-    if found.split(".")[:2] == RELEASE.split("."):
+    release = pyspark.version.__version__
+    if release.split(".")[:2] == RELEASE.split("."):
         return
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         advice = f"take the spark-submit of Spark {RELEASE}, and a cluster of that release"
     else:
         advice = "in the checkout of hedwig: pip install '.[spark]'"
     raise OtherSparkError(
-        f"this is PySpark {found}, imported from {Path(pyspark.__file__).parent}, and jobs need {RELEASE}; {advice}"
+        f"this is PySpark {release}, imported from {Path(pyspark.__file__).parent}, and jobs need {RELEASE}; {advice}"
     )

@@ -81,7 +81,7 @@ make_venv() {
     "$python" -m venv --clear "$VENV" || fail "$python could not make $VENV: see its message above"
 }
 
-# Print what an installation depends on. The folder is part of it: an environment that was moved points to its old place.
+# Print what an installation depends on. The folder is part of it: an environment that was moved points to its old folder.
 fingerprint() {
     {
         pwd -P
@@ -93,7 +93,7 @@ fingerprint() {
 
 pip_install() {
     $VENV/bin/python -m pip install --quiet --disable-pip-version-check --no-input "$@" </dev/null ||
-        fail "pip could not install what ${*: -1} asks for: see its message above"
+        fail "pip could not install ${*: -1}: see its message above"
 }
 
 # Install the project, editable, unless this was done for the same inputs.
@@ -169,7 +169,7 @@ environment_java() {
     command -v mvn >/dev/null || packages+=(maven)
     [ ${#packages[@]} -gt 0 ] || return 0
     system_packages "a JDK (17 or later) or Maven, for the servers that tests start," "${packages[@]}"
-    have_jdk || fail "the JDK that is found first is older than 17; name a later one: JAVA_HOME=/path/to/jdk $0"
+    have_jdk || fail "the first JDK in JAVA_HOME or PATH is older than 17; name a later one: JAVA_HOME=/path/to/jdk $0"
 }
 
 environment_terminal() {

@@ -126,8 +126,8 @@ def _draw_curves(axes: "Axes", curves: Sequence[Curve], palette: Palette, x: Axi
         values += [point.low for point in points if point.low > 0 or not y.is_log]
         _draw_curve(axes, curve, points, palette, size)
     ends = [point.x for curve in curves for point in curve.points]
-    places = sorted({*ends, *(wall.x for curve in curves for wall in curve.walls)})
-    _scale_x(axes, places, x)
+    positions = sorted({*ends, *(wall.x for curve in curves for wall in curve.walls)})
+    _scale_x(axes, positions, x)
     walled = [curve for curve in curves if curve.walls]
     _scale_y(axes, values or [1.0], y, below=_STRIP * len(walled) + (0.05 if walled else 0.0))
     axes.tick_params(labelsize=10.5 * size)
@@ -141,7 +141,7 @@ def _draw_curves(axes: "Axes", curves: Sequence[Curve], palette: Palette, x: Axi
             "clip_on": False,
         }
         axes.plot([wall.x for wall in curve.walls], [height] * len(curve.walls), "x", transform=across, **marks)
-        first, is_right = curve.walls[0].x, curve.walls[0].x > places[len(places) // 2]
+        first, is_right = curve.walls[0].x, curve.walls[0].x > positions[len(positions) // 2]
         axes.annotate(
             ", ".join(dict.fromkeys(wall.kind for wall in curve.walls)),
             (first, height),
@@ -172,8 +172,8 @@ def _draw_curve(axes: "Axes", curve: Curve, points: Sequence[Point], palette: Pa
         axes.plot([point.x], [point.y], ink.marker, color=ink.colour, clip_on=False, **marks)
 
 
-def _scale_x(axes: "Axes", places: Sequence[float], x: Axis) -> None:
-    low, high = places[0], places[-1]
+def _scale_x(axes: "Axes", positions: Sequence[float], x: Axis) -> None:
+    low, high = positions[0], positions[-1]
     if x.is_log:
         margin = max((high / low) ** 0.06, 1.15)
         axes.set_xscale("log")
@@ -181,7 +181,7 @@ def _scale_x(axes: "Axes", places: Sequence[float], x: Axis) -> None:
     else:
         margin = (high - low) * 0.03 or 1.0
         axes.set_xlim(low - margin, high + margin)
-    ticks = x.ticks or [(place, short_count(place)) for place in places]
+    ticks = x.ticks or [(position, short_count(position)) for position in positions]
     axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.minorticks_off()
 
@@ -284,7 +284,7 @@ def factors_chart(
     sizes = ", ".join(short_count(topics) for topics in ladder)
     height = 1.75 + 0.36 * len(rows)
     title = f"{driver_title(second)} against {driver_title(first)}"
-    said = f"{subtitle}\nhollow: within the noise, or not told; small to large dots: {sizes} topics"
+    said = f"{subtitle}\nhollow: within the noise, or undecided; small to large dots: {sizes} topics"
     with picture(f"factors-{name}", title, said, 8.6, height) as shown:
         axes = shown.axes(0.45, 0.3, 0.52, height - 1.4)
         axes.set_xscale("log")
@@ -299,12 +299,12 @@ def factors_chart(
             text = f"{driver_title(side)} better"
             axes.set_title(text, loc=align, color=colour, fontsize=10.5, fontweight="bold")
         for each in factors:
-            place = ladder.index(each.topics)
-            y = rows.index(each.case) + (place - (len(ladder) - 1) / 2) * 0.5 / max(1, len(ladder) - 1)
+            index = ladder.index(each.topics)
+            y = rows.index(each.case) + (index - (len(ladder) - 1) / 2) * 0.5 / max(1, len(ladder) - 1)
             ink = palette.ink(second if each.factor > 1 else first)
             axes.hlines(y, each.low, each.high, color=ink.colour, linewidth=1.1, alpha=0.6)
             face = ink.colour if each.is_sure else "white"
-            marks: dict[str, Any] = {"markersize": 4.5 + 3.0 * (place + 1) / len(ladder), "markerfacecolor": face}
+            marks: dict[str, Any] = {"markersize": 4.5 + 3.0 * (index + 1) / len(ladder), "markerfacecolor": face}
             axes.plot([each.factor], [y], ink.marker, color=ink.colour, **marks)
         ticks = [tick for tick in ladder_ticks(1.01, widest) if not tick % 1] or [2.0]
         ticks = [*(1 / tick for tick in reversed(ticks)), 1.0, *ticks]
@@ -353,8 +353,8 @@ def panels_chart(
     Args: marks - moments, with what happened then; ticks - positions, with what is written there below the last panel;
         sides - names and colours.
     """
-    places = [x for panel in panels for line in panel.lines for x, _ in line.points]
-    if not places:
+    seconds = [x for panel in panels for line in panel.lines for x, _ in line.points]
+    if not seconds:
         return None
     foot = 2.2 if ticks else 0.6
     with picture(name, title, subtitle, 9.9, foot + 1.45 * len(panels) + 0.75) as shown:
@@ -371,7 +371,7 @@ def panels_chart(
                     axes.plot(xs, ys, marker=".", markersize=3, **shape)  # A line of one point shows too.
                 else:
                     axes.step(xs, ys, where=line.step, **shape)
-            axes.set_xlim(min(places), max(places))
+            axes.set_xlim(min(seconds), max(seconds))
             _scale_panel(axes, panel)
             axes.set_title(panel.text, fontsize=9, fontweight="bold", loc="left")
             for at, text in marks:

@@ -103,8 +103,8 @@ class Picture:
 
     def name_side(self, text: str, colour: str) -> None:
         """Write a side's name in its colour at the top, to the left of the names before."""
-        place: dict[str, Any] = {"ha": "right", "va": "top", "fontweight": "bold", "fontsize": 10}
-        written = self.figure.text(self._sides, 1 - 0.62 / self.height, text, color=colour, **place)
+        style: dict[str, Any] = {"ha": "right", "va": "top", "fontweight": "bold", "fontsize": 10}
+        written = self.figure.text(self._sides, 1 - 0.62 / self.height, text, color=colour, **style)
         self._sides -= written.get_window_extent().width / self.figure.bbox.width + 0.02
 
     def chart(self) -> Chart:

@@ -134,8 +134,8 @@ def _points(histogram: Histogram) -> list[Point]:
     deepest = min(_DEEPEST, max(0.0, math.log10(histogram.count / _BEYOND)))
     depths = [step / _STEPS for step in range(int(deepest * _STEPS) + 1)]
     by_depth = {depth: 100 * (1 - 10**-depth) for depth in depths}
-    found = histogram.percentiles_us(by_depth.values())
-    values = {depth: found[percentile] / 1000 for depth, percentile in by_depth.items()}
+    times_us = histogram.percentiles_us(by_depth.values())
+    values = {depth: times_us[percentile] / 1000 for depth, percentile in by_depth.items()}
     return [Point(depth, value, value, value) for depth, value in values.items()]
 
 
@@ -170,11 +170,11 @@ def case_sections(
     charts: list[Chart | None] = []
     for name in dict.fromkeys(group[0].workload.name for group in closed):
         rounds_of = [group for group in closed if group[0].workload.name == name]
-        found = [{each.name: each for each in figures(group, own=own, are_times_first=False)} for group in rounds_of]
-        usual = [each for each in next(filter(None, found), {}) if not each.endswith(", ms")]
-        for place, figure in enumerate(usual or ["walls"], 1):
+        by_name = [{each.name: each for each in figures(group, own=own, are_times_first=False)} for group in rounds_of]
+        usual = [each for each in next(filter(None, by_name), {}) if not each.endswith(", ms")]
+        for position, figure in enumerate(usual or ["walls"], 1):
             bars = []
-            for group, of_group in zip(rounds_of, found, strict=True):
+            for group, of_group in zip(rounds_of, by_name, strict=True):
                 case, side = case_words(group[0].workload), side_words(group[0])
                 bar = Bar(group=case, label=side, side=ink_of(group[0]), value=None)
                 if figure in of_group:
@@ -185,7 +185,7 @@ def case_sections(
                     bars.append(replace(bar, note=wall_kind(wall_of(group) or "no figure of this kind")))
             slug = name.replace(" ", "-").replace("/", "-")
             title, said = f"{name}: {figure}", "medians of the rounds; thin lines: lowest to highest"
-            charts.append(bars_chart(f"{what}-{slug}-{place}", title, said, bars, palette, count))
+            charts.append(bars_chart(f"{what}-{slug}-{position}", title, said, bars, palette, count))
     offered = [group for group in groups if group[0].workload.is_open_loop]
     latencies = [
         percentile_chart(

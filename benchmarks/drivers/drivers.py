@@ -188,14 +188,14 @@ class JavaDriver:
                     subscriptions=max(2, workload.operations),
                 )
             case _:
-                raise BenchmarkError(f"the Java client's program does not do {', '.join(kinds)}")
+                raise BenchmarkError(f"the Java client's program cannot run {', '.join(kinds)}")
 
 
 def _said_last(error: Exception) -> str:
     """Return why the program ended: the first line of its output that names an exception, else its last line."""
     lines = [line.strip() for note in getattr(error, "__notes__", ()) for line in note.splitlines() if line.strip()]
-    told = [line for line in lines if "Exception" in line] or lines[-1:]
-    return f": {told[0]}" if told else ""
+    chosen = [line for line in lines if "Exception" in line] or lines[-1:]
+    return f": {chosen[0]}" if chosen else ""
 
 
 def _roles(subject: Subject, generators: list[int]) -> dict[str, list[int]]:

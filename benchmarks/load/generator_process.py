@@ -98,7 +98,7 @@ class GeneratorProcess:
             except queue.Empty:
                 raise BenchmarkError(f"the load generator did not say {what!r} in time") from None
             if not line:
-                raise BenchmarkError("the load generator ended without a word")
+                raise BenchmarkError("the load generator ended without an error message")
             said = json.loads(line)
             if "error" in said:
                 raise BenchmarkError(f"the load generator failed: {said['error']}")

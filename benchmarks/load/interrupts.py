@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-__all__ = ["interrupt_later", "interrupt_when_told_to_end"]
+__all__ = ["interrupt_later", "interrupt_on_signals"]
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTS: Final = (signal.SIGINT, *_ENDING)
 
 
 @contextmanager
-def interrupt_when_told_to_end() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP do what Ctrl-C does, so that a run that they end leaves no servers behind.
 
     Signals that are ignored stay ignored: a run that was started with nohup is to outlive its terminal.

@@ -51,10 +51,10 @@ def _end_with_listener() -> None:
 
 
 def hear() -> Mapping[str, Any]:
-    """Return the next line. Raises EOFError - the process that started this one has gone."""
+    """Return the next line. Raises EOFError - the parent process has ended."""
     line = sys.stdin.readline()
     if not line:
-        raise EOFError("the process that started this one has gone")
+        raise EOFError("the parent process has ended")
     heard: Mapping[str, Any] = json.loads(line)
     return heard
 

@@ -18,23 +18,23 @@ _ZIPF_EXPONENT: Final = 0.99
 
 
 def draws(count: int, salt: str, *, is_zipf: bool) -> Callable[[int], int]:
-    """Return a function that gives a random number from 0 to `count` - 1 for each place, independent of all others.
+    """Return a function that gives a random number from 0 to `count` - 1 for each position, independent of all others.
 
     The same salt gives the same numbers, in whichever order the caller asks. All numbers are equally likely.
     With `is_zipf`, the number n is as likely as the rank n + 1 of Zipf's law.
     """
     numbers, weights = range(count), _zipf_weights(count) if is_zipf else None
-    # One stream for all places: a new stream for each stretch of them would cost more than the stretch.
+    # One stream for all positions: a new stream for each stretch of them would cost more than the stretch.
     choices = random.Random(salt).choices
     drawn = array("q", choices(numbers, cum_weights=weights, k=AHEAD))
 
-    def at(place: int) -> int:
+    def at(position: int) -> int:
         try:
-            return drawn[place]
+            return drawn[position]
         except IndexError:
-            while place >= len(drawn):
+            while position >= len(drawn):
                 drawn.extend(choices(numbers, cum_weights=weights, k=_AT_ONCE))
-            return drawn[place]
+            return drawn[position]
 
     return at
 

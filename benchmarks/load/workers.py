@@ -12,7 +12,7 @@ from hedwig.benchmarks.load.workloads import Operation
 __all__ = ["CarryOut", "Workers"]
 
 CarryOut: TypeAlias = Callable[[int, int, Operation, int], Awaitable[None]]
-"""Runs an operation. Its arguments are the place of the caller, and the operation's number, kind and topic."""
+"""Runs an operation. Its arguments are the index of the caller, and the operation's number, kind and topic."""
 
 
 class Workers:
@@ -49,14 +49,14 @@ class Workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
 
-    async def _work(self, place: int) -> None:
-        assert self._observer is not None, "nobody would be told"
+    async def _work(self, caller: int) -> None:
+        assert self._observer is not None, "no observer is set"
         while True:
             while self._waiting:
                 number, operation, topic = self._waiting.popleft()
                 error: str | None = None
                 try:
-                    await self._carry_out(place, number, operation, topic)
+                    await self._carry_out(caller, number, operation, topic)
                 except Exception as exc:
                     error = str(exc) if isinstance(exc, BenchmarkError) else type(exc).__name__
                 self._observer.answered(number, error)

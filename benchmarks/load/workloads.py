@@ -111,7 +111,7 @@ class Workload:
         warm-up by time, and ends earlier if its operations are done.
     warmup_share: in a closed loop with a number of operations, the share of them that does not count: the first ones.
     among, keys, wide: which topics of a store the operations go to.
-    sample, first: with TURNS, only `sample` topics are used, from place `first` on in the order; 0: all topics.
+    sample, first: with TURNS, only `sample` topics are used, from position `first` on in the order; 0: all topics.
     seed: decides the order of topics and of operations.
 
     Raises: ValueError - a value is out of its range.
@@ -145,15 +145,17 @@ class Workload:
         if min(self.subscribers, self.consume_every, self.operations, self.rate_per_s, self.keys, self.wide) < 0:
             raise ValueError("subscribers, consume_every, operations, rate_per_s, keys and wide must not be negative")
         if (self.among is Among.CONTENDED) != bool(self.keys) or (self.among is Among.WIDE) != bool(self.wide):
-            raise ValueError("keys are of contended topics, wide of wide ones, and of no others")
+            raise ValueError("contended topics and no others need keys, wide topics and no others need wide")
         if min(self.sample, self.first) < 0 or self.first + self.sample > self.topics:
-            raise ValueError("a sample is of the topics that there are")
+            raise ValueError("first and sample must not be negative, nor exceed the topics together")
         if self.sample and self.choice is not Choice.TURNS:
-            raise ValueError("a sample is taken in turns")
+            raise ValueError(f"a sample needs the choice {Choice.TURNS.value}")
         if not self.operations and not 0 <= self.warmup_s < self.seconds:
-            raise ValueError("a warm-up must be shorter than the whole")
+            raise ValueError("a warm-up must be shorter than the load")
         if not 0 <= self.warmup_share < 1 or (self.warmup_share and not self.is_bounded):
-            raise ValueError("a share to warm up with is of the operations of a closed loop, and less than all of them")
+            raise ValueError(
+                "warmup_share must be from 0 to below 1, and needs a closed loop with a number of operations"
+            )
         if self.message_bytes < 16:
             raise ValueError("message_bytes must be at least 16: a message carries its number")
         if not self.mix or min(self.mix.values()) <= 0:
@@ -174,7 +176,7 @@ class Workload:
     def topic_chooser(self, round_number: int = 0) -> Callable[[int], int]:
         """Return a function that gives the topic of an operation by its number, without end.
 
-        It gives the topic's place among the topics that may be chosen: all of them, or those with an owner.
+        It gives the topic's index among the topics that may be chosen: all of them, or those with an owner.
         With TURNS the seed decides the order. Otherwise the draws differ for each name, load and round, so that a load
         does not find in memory what the load before it has just used. The draws do not depend on the driver or the
         backend, so that all backends get the same topics in a round.

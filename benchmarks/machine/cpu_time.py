@@ -75,10 +75,10 @@ class CpuTimes:
     def _moment(self, at_ns: int, window_ns: int) -> list[float | None]:
         """Return what each role had used at a moment, by interpolation between the looks before and after it."""
         looks = list(self._looks)
-        place = bisect.bisect_left(looks, at_ns, key=_moment_of)
-        if place in (0, len(looks)):
+        index = bisect.bisect_left(looks, at_ns, key=_moment_of)
+        if index in (0, len(looks)):
             return [None] * len(self._roles)
-        (before_ns, used_before), (after_ns, used_after) = looks[place - 1 : place + 1]
+        (before_ns, used_before), (after_ns, used_after) = looks[index - 1 : index + 1]
         if min(at_ns - before_ns, after_ns - at_ns) > _OFF_MAX * window_ns:
             return [None] * len(self._roles)
         share = (at_ns - before_ns) / (after_ns - before_ns)

@@ -31,8 +31,8 @@ def flags_of(pid: int) -> list[str]:
 
 def flags_of_servers(servers: DevServers) -> dict[str, list[str]]:
     """Return the flags of the running machines by kind of server, without the paths where they write."""
-    found = {server.kind: flags_of(server.pid) for server in servers.status() if server.pid is not None}
-    return {kind: [flag for flag in flags if not flag.startswith(_WHERE)] for kind, flags in found.items() if flags}
+    by_kind = {server.kind: flags_of(server.pid) for server in servers.status() if server.pid is not None}
+    return {kind: [flag for flag in flags if not flag.startswith(_WHERE)] for kind, flags in by_kind.items() if flags}
 
 
 def note_flags(environment: dict[str, Any], where: str, flags: Mapping[str, list[str]]) -> None:

@@ -42,7 +42,7 @@ def find_jcmd() -> Path:
     """Return the path of jcmd. Raises BenchmarkError - Java is here without it; DevError - there is no Java."""
     jcmd = Path(find_java()).resolve().with_name("jcmd")
     if not jcmd.exists():
-        raise BenchmarkError(f"there is no jcmd beside {find_java()}: what lives in a heap needs a JDK, not a JRE")
+        raise BenchmarkError(f"there is no jcmd beside {find_java()}: install a JDK, since a JRE cannot read a heap")
     return jcmd
 
 
@@ -59,7 +59,7 @@ def used_heap_bytes(pid: int) -> int:
     """Return how much of its heap a machine uses, garbage included. Raises BenchmarkError - no answer in time."""
     parts = _GENERATION.findall(_ask(pid, "GC.heap_info", _TELL_S))
     if not parts:
-        raise BenchmarkError(f"the virtual machine {pid} says nothing of its heap that we understand")
+        raise BenchmarkError(f"the virtual machine {pid} reports its heap in an unknown form")
     return sum(int(used) for _, used in parts) * _KIB
 
 
@@ -86,10 +86,10 @@ def has_full_heap(pids: Iterable[int]) -> bool:
 
 def fullness(heap_info: str) -> str | None:
     """Return how full the old generation is, as the serial collector reports it, if it is full; else None."""
-    found = _OLD_GENERATION.search(heap_info)
-    if found is None or int(found[2]) < _FULL_SHARE * int(found[1]):
+    match = _OLD_GENERATION.search(heap_info)
+    if match is None or int(match[2]) < _FULL_SHARE * int(match[1]):
         return None
-    total, used = (int(each) // _KIB for each in found.groups())
+    total, used = (int(each) // _KIB for each in match.groups())
     return f"{used:,} of {total:,} MiB in its old generation after a collection"
 
 
@@ -114,9 +114,9 @@ def out_of_memory(log: Path) -> list[str]:
 def _ask(pid: int, command: str, seconds_max: float) -> str:
     asked = [str(find_jcmd()), str(pid), command]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=seconds_max)
+        ran = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=seconds_max)
     except subprocess.TimeoutExpired:
-        raise BenchmarkError(f"the virtual machine {pid} did not do {command} within {seconds_max:g} s") from None
-    if told.returncode:
-        raise BenchmarkError(f"the virtual machine {pid} did not do {command}: {(told.stderr or told.stdout).strip()}")
-    return told.stdout
+        raise BenchmarkError(f"the virtual machine {pid} did not run {command} within {seconds_max:g} s") from None
+    if ran.returncode:
+        raise BenchmarkError(f"the virtual machine {pid} did not run {command}: {(ran.stderr or ran.stdout).strip()}")
+    return ran.stdout

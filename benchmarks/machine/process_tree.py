@@ -29,17 +29,17 @@ class TreeMemory(Periodic):
 def _descendants(pid: int) -> list[int]:
     """Return a process and its descendants, without processes that have become orphans."""
     children: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
             # The second field is the program's name, which may contain any text; the others follow its parenthesis.
-            parent = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            parent = int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
         except (OSError, IndexError):
             continue
-        children.setdefault(parent, []).append(int(place.name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found
+        children.setdefault(parent, []).append(int(process.name))
+    pids = [pid]
+    for each in pids:
+        pids += children.get(each, [])
+    return pids
 
 
 def _held_bytes(pid: int) -> int:

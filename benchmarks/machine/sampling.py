@@ -29,12 +29,12 @@ class Usage:
 
 def usage_of(pid: int) -> Usage | None:
     """Return the usage of a process now, None if it has ended."""
-    place = Path("/proc", str(pid))
+    directory = Path("/proc", str(pid))
     try:
         # The second field is the program's name, which may contain any text; the others follow its parenthesis.
-        stat = (place / "stat").read_text().rpartition(")")[2].split()
-        resident = int((place / "statm").read_text().split()[1])
-        io = dict(line.split(": ") for line in (place / "io").read_text().splitlines())
+        stat = (directory / "stat").read_text().rpartition(")")[2].split()
+        resident = int((directory / "statm").read_text().split()[1])
+        io = dict(line.split(": ") for line in (directory / "io").read_text().splitlines())
     except (OSError, IndexError):
         return None
     return Usage(
@@ -61,14 +61,14 @@ class Sampler(Periodic):
         super().__init__("sampler", _INTERVAL_S)
 
     def _sample(self) -> None:
-        found: dict[str, Usage] = {}
+        usages: dict[str, Usage] = {}
         for role, pids in self._processes.items():
             parts = [usage for pid in pids if (usage := usage_of(pid)) is not None]
             # A role with an ended process has no total any more: the total would seem to shrink.
             if parts and len(parts) == len(pids):
-                found[role] = _sum(parts)
-                self._rss_bytes_max[role] = max(found[role].rss_bytes, self._rss_bytes_max.get(role, 0))
-        self._samples.add((time.monotonic_ns(), found))
+                usages[role] = _sum(parts)
+                self._rss_bytes_max[role] = max(usages[role].rss_bytes, self._rss_bytes_max.get(role, 0))
+        self._samples.add((time.monotonic_ns(), usages))
         if (flushes := self._flushes()) is not None:
             self._flushed.add((time.monotonic_ns(), flushes))
 
@@ -95,12 +95,12 @@ class Sampler(Periodic):
 
         width_s: each entry covers this many seconds, under the number of the first one.
         """
-        found: dict[int, dict[str, Any]] = {}
+        by_second: dict[int, dict[str, Any]] = {}
         for at_ns, usages in self._samples:
             second = (at_ns - start_ns) // _SECOND_NS
             if second >= 0:
-                found[second - second % width_s] = {role: asdict(usage) for role, usage in usages.items()}
-        return found
+                by_second[second - second % width_s] = {role: asdict(usage) for role, usage in usages.items()}
+        return by_second
 
     def _seen(self, role: str) -> list[tuple[int, Usage]]:
         return [(at, usages[role]) for at, usages in self._samples if role in usages]

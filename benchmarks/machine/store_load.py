@@ -61,13 +61,13 @@ class StoreLoad(Periodic):
 
     def _changes(self, counter: str) -> list[tuple[int, float]]:
         """Return the samples of a counter; of HBase's, which rarely update, only the first of equal values."""
-        found: list[tuple[int, float]] = []
+        changes: list[tuple[int, float]] = []
         for at_ns, counters in self._samples:
             if counter in counters and not (
-                counter.startswith("hbase") and found and found[-1][1] == counters[counter]
+                counter.startswith("hbase") and changes and changes[-1][1] == counters[counter]
             ):
-                found.append((at_ns, counters[counter]))
-        return found
+                changes.append((at_ns, counters[counter]))
+        return changes
 
     def _sample(self) -> None:
         counters: dict[str, float] = {}
@@ -96,7 +96,7 @@ class StoreLoad(Periodic):
         counters["claims"] = claims
 
 
-def _got(place: str) -> str:
-    with urllib.request.urlopen(f"http://{place}", timeout=_ASK_S) as answer:
+def _got(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}", timeout=_ASK_S) as answer:
         text: bytes = answer.read()
     return text.decode()

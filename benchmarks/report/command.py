@@ -24,8 +24,8 @@ __all__ = ["report"]
 def report(results: tuple[Path, ...], output: Path) -> None:
     """Make a report of results: a page in HTML that needs no other file, and its pictures.
 
-    RESULT is a result file, or the directory of a run. Results of one program that hold for the same terms, such as one
-    for each backend, become one. The same results make the same bytes.
+    RESULT is a result file, or the directory of a run. Results of one program with the same terms are merged, such as
+    one result for each backend. The same results make the same bytes.
     """
     try:
         for path in write_report([(path.name, _measured(path)) for path in results], output):
@@ -38,5 +38,5 @@ def _measured(path: Path) -> Result:
     """Return the result at `path`. Raises BenchmarkError - there is none, or nothing was measured."""
     result = Result.read(path)
     if not result.measurements:
-        raise BenchmarkError(f"{path} has no measurements: the run was ended before there were any")
+        raise BenchmarkError(f"{path} has no measurements: the run ended before it measured anything")
     return result

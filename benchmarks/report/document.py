@@ -35,5 +35,5 @@ def parts(document: Path) -> tuple[str, str, str]:
     before, begin, rest = text.partition(_BEGIN)
     shown, end, after = rest.partition(_END)
     if not begin or not end:
-        raise BenchmarkError(f"{document} has no place for results: the lines {_BEGIN.strip()} and {_END.strip()}")
+        raise BenchmarkError(f"{document} has no marks for results: add the lines {_BEGIN.strip()} and {_END.strip()}")
     return before + begin, shown, end + after

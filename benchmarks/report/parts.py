@@ -40,13 +40,13 @@ def _part(names: str, result: Result, *, is_only: bool) -> list[Section]:
     suite = suite_of(result.program)
     terms = "Equal terms: what holds for every number below" if is_only else f"{result.program}: {names}"
     tables = [each for each in suite.tables(result.measurements) if each.lines]
-    found = [
+    sections = [
         Section(title=terms, facts=facts(names, result)),
         *suite.charts(result),
         Section(title="All figures", tables=tables, is_folded=True),
         *details(result),
     ]
-    return [section for section in found if section.facts or section.charts or section.tables]
+    return [section for section in sections if section.facts or section.charts or section.tables]
 
 
 def _together(results: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
@@ -55,20 +55,20 @@ def _together(results: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]
     Merged results hold for the same terms and have no case in common. Two runs of one case are to be compared, not
     mixed.
     """
-    found: list[tuple[str, Result]] = []
+    combined: list[tuple[str, Result]] = []
     for name, result in results:
-        for index, (names, other) in enumerate(found):
+        for index, (names, other) in enumerate(combined):
             if _fit(other, result):
                 merged = replace(
                     other,
                     measurements=[*other.measurements, *result.measurements],
                     is_complete=other.is_complete and result.is_complete,
                 )
-                found[index] = (f"{names} and {name}", merged)
+                combined[index] = (f"{names} and {name}", merged)
                 break
         else:
-            found.append((name, result))
-    return found
+            combined.append((name, result))
+    return combined
 
 
 def _fit(first: Result, second: Result) -> bool:
@@ -89,11 +89,11 @@ def _cases(result: Result) -> set[str]:
 def _named_apart(sections: Sequence[Section]) -> list[Section]:
     """Return the sections with charts renamed so that no two share a name, since each chart becomes a file."""
     used: dict[str, int] = {}
-    found = []
+    renamed = []
     for section in sections:
         charts: list[Chart] = []
         for chart in section.charts:
             used[chart.name] = used.get(chart.name, 0) + 1
             charts.append(replace(chart, name=f"{chart.name}-{used[chart.name]}") if used[chart.name] > 1 else chart)
-        found.append(replace(section, charts=charts))
-    return found
+        renamed.append(replace(section, charts=charts))
+    return renamed

@@ -19,15 +19,15 @@ _REACHED: Final = " is reached: "
 def facts(names: str, result: Result) -> list[tuple[str, str]]:
     """Return the facts that hold for all numbers of a result, each with its name."""
     machine = result.environment
-    found = [("Result", f"{names}: {result.program}, started {result.started}")]
+    rows = [("Result", f"{names}: {result.program}, started {result.started}")]
     if not result.is_complete:
-        found.append(("Not finished", "the run was ended early; what it had measured by then is here"))
+        rows.append(("Not finished", "the run was ended early; what it had measured by then is here"))
     if label := result.terms.get("label"):
-        found.append(("Label", str(label)))
-    found += _durabilities(result.terms)
-    found += [(_title(name), _word(value)) for name, value in result.terms.items() if name not in _APART]
+        rows.append(("Label", str(label)))
+    rows += _durabilities(result.terms)
+    rows += [(_title(name), _word(value)) for name, value in result.terms.items() if name not in _APART]
     gib = machine["memory_bytes"] / _GIB
-    found.append(
+    rows.append(
         (
             "Machine",
             f"{machine['cpus']} processors ({machine['cpu']}), {gib:.0f} GiB, {machine['disk_syncs_per_s']:,.0f} "
@@ -35,17 +35,17 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
         )
     )
     libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
-    found.append(
+    rows.append(
         (
             "Versions",
             f"{machine['python']}, SQLite {machine['sqlite']}, Java: {machine['java'] or 'none'}; {libraries}",
         )
     )
     dirty = " with changes" if machine["is_dirty"] else ""
-    found.append(("Commit", f"{(machine['commit'] or 'none')[:_SHORT]}{dirty}{later_words(machine)}"))
+    rows.append(("Commit", f"{(machine['commit'] or 'none')[:_SHORT]}{dirty}{later_words(machine)}"))
     rounds = result.terms.get("rounds", result.terms.get("sizes", {}).get("rounds"))
-    found.append(("Seed", f"{result.terms.get('seed', 'none')}; rounds: {rounds if rounds is not None else 'unknown'}"))
-    return found
+    rows.append(("Seed", f"{result.terms.get('seed', 'none')}; rounds: {rounds if rounds is not None else 'unknown'}"))
+    return rows
 
 
 def details(result: Result) -> list[Section]:
@@ -72,19 +72,19 @@ def _durabilities(terms: Mapping[str, Any]) -> list[tuple[str, str]]:
     How a backend is reached takes many words, so it has a line of its own. A clause that one kind of stage has shown
     is not repeated for the next.
     """
-    found: list[tuple[str, str]] = []
-    told: set[str] = set()
+    rows: list[tuple[str, str]] = []
+    shown: set[str] = set()
     for name in (name for name in _STAGES if name in terms):
-        clauses = [clause for clause in str(terms[name]).split("; ") if clause not in told]
-        told.update(clauses)
+        clauses = [clause for clause in str(terms[name]).split("; ") if clause not in shown]
+        shown.update(clauses)
         own = [clause for clause in clauses if _REACHED not in clause]
-        rest = "; all else as above" if found else ""
-        found.append((f"Durability and heaps, {name}", "; ".join(own) + rest))
+        rest = "; all else as above" if rows else ""
+        rows.append((f"Durability and heaps, {name}", "; ".join(own) + rest))
         for clause in clauses:
             backend, reached, how = clause.partition(_REACHED)
             if reached:
-                found.append((f"How {backend} is reached", how))
-    return found
+                rows.append((f"How {backend} is reached", how))
+    return rows
 
 
 def _pairs(values: Any) -> Iterator[list[str]]:

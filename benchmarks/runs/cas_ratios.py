@@ -73,7 +73,7 @@ def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
         each for each in measurements if each.workload.name == Operation.UPDATE and each.wall is None and each.count
     ]
     depths = sorted({each.workload.in_flight for each in done})
-    found = [
+    ratios = [
         (
             "the native driver's best rate ÷ the gateway driver's best",
             ratio(_best(done, _NATIVE), _by_round(_best(done, _GATEWAY)), lambda each: each.rate_per_s),
@@ -83,20 +83,20 @@ def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
             ratio(_best(done, _NATIVE), _by_round(_best(done, _JAVA)), lambda each: each.rate_per_s),
         ),
     ]
-    found += [
+    ratios += [
         (
             f"operations for each second of the client's processor, native ÷ java, {depth:,} in flight",
             ratio(_at(done, _NATIVE, depth), _by_round(_at(done, _JAVA, depth)), per_core),
         )
         for depth in depths
     ]
-    found.append(
+    ratios.append(
         (
             "median time of one caller, native ÷ java",
             percentile_ratio(_at(done, _NATIVE, 1), _by_round(_at(done, _JAVA, 1)), "service", 50),
         )
     )
-    return [(what, value) for what, value in found if value != "–"]
+    return [(what, value) for what, value in ratios if value != "–"]
 
 
 def _at(done: Iterable[Measurement], driver: str, in_flight: int) -> list[Measurement]:

@@ -16,8 +16,8 @@ _SHOWN: Final = (50.0, 99.0, 99.9)
 
 def median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
     """Return the median of a value over rounds, a dash if no round has it."""
-    found = [each for measurement in good if (each := value(measurement)) is not None]
-    return form.format(statistics.median(found)) if found else "–"
+    values = [each for measurement in good if (each := value(measurement)) is not None]
+    return form.format(statistics.median(values)) if values else "–"
 
 
 def median_value(good: Sequence[Measurement], name: str, form: str) -> str:
@@ -36,6 +36,6 @@ def spread(values: Sequence[float], form: str) -> str:
 
 def percentiles(histogram: Histogram) -> str:
     """Return the percentiles that tables show and the maximum, in ms; leave out percentiles with too few times."""
-    found = histogram.percentiles_us(_SHOWN)
-    shown = [ms(us) if is_enough(histogram.count, percentile) else "–" for percentile, us in found.items()]
+    times_us = histogram.percentiles_us(_SHOWN)
+    shown = [ms(us) if is_enough(histogram.count, percentile) else "–" for percentile, us in times_us.items()]
     return " / ".join([*shown, ms(histogram.max_us)])

@@ -23,8 +23,8 @@ from hedwig.cli.main import main
 try:
     main()
 finally:
-    with open("/proc/self/status") as status, open(peak, "w") as told:
-        told.write(next(line.split()[1] for line in status if line.startswith("VmHWM:")))
+    with open("/proc/self/status") as status, open(peak, "w") as output:
+        output.write(next(line.split()[1] for line in status if line.startswith("VmHWM:")))
 """
 """The process reports its own peak. The peak that wait4 reports for a child begins with the memory of its parent."""
 _LOOK_EVERY_S: Final = 0.01

@@ -116,15 +116,15 @@ def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> D
     gets the same. are_side_by_side: the rounds alternated on one machine, so they are compared in pairs.
     """
     in_rounds = differ_in_rounds(first.rounds, second.rounds) if are_side_by_side else None
-    found = in_rounds or differ(first.rounds, second.rounds)
-    return over_all(found, second.value / first.value) if first.is_percentile and first.value else found
+    difference = in_rounds or differ(first.rounds, second.rounds)
+    return over_all(difference, second.value / first.value) if first.is_percentile and first.value else difference
 
 
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
     """Return the difference of a figure of two sides measured apart, and a word for the second side."""
-    found = difference_of(first, second, are_side_by_side=False)
+    difference = difference_of(first, second, are_side_by_side=False)
     words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
-    return found, words.get(found.verdict, found.verdict.value)
+    return difference, words.get(difference.verdict, difference.verdict.value)
 
 
 _TIMES: Final = ("slower", "faster")
@@ -166,7 +166,7 @@ def percentile_figures(
         Figure(
             name=f"{what or name} p{percentile:g}, ms",
             value=total[percentile] / 1000,
-            rounds=tuple(found[percentile] / 1000 for found in by_round),
+            rounds=tuple(times_us[percentile] / 1000 for times_us in by_round),
             form=form,
             words=_TIMES,
             is_more_worse=True,

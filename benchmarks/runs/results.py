@@ -155,24 +155,24 @@ class Measurement:
 
     def notes(self) -> list[str]:
         """Return the sentences that a reader of the numbers must know."""
-        found: list[str] = []
+        notes: list[str] = []
         if self.wall is not None:
-            found.append(self.wall)
-        found += [str(self.reported[name]) for name in _NOTED if name in self.reported]
+            notes.append(self.wall)
+        notes += [str(self.reported[name]) for name in _NOTED if name in self.reported]
         if (failures := failure_words([self])) is not None:
-            found.append(failures)
+            notes.append(failures)
         if self.is_offered_load_reached is False:
-            found.append(f"offered load not reached: {self._not_reached()}")
+            notes.append(f"offered load not reached: {self._not_reached()}")
         elif self.missed:
-            found.append(f"{self.missed:,} of {self.offered:,} operations did not begin in time")
+            notes.append(f"{self.missed:,} of {self.offered:,} operations did not begin in time")
         if waiting := self.callers_without_answer:
             words = f"{waiting:,} of {self.workload.in_flight:,} callers had no answer in all of the window"
-            found.append(f"about {words}, and are not in the times" if self.lacks_waits else words)
+            notes.append(f"about {words}, and are not in the times" if self.lacks_waits else words)
         if self.unexpected_deliveries:
-            found.append(f"{self.unexpected_deliveries:,} deliveries too many")
+            notes.append(f"{self.unexpected_deliveries:,} deliveries too many")
         if (self.generator_cores or 0.0) > _BUSY * self.generator_processes and self.driver != "java":
-            found.append(f"the generator was busy: {self.generator_cores:.2f} processors")
-        return found
+            notes.append(f"the generator was busy: {self.generator_cores:.2f} processors")
+        return notes
 
     def _not_reached(self) -> str:
         growth = queue_growth(self.workload, self.series)
@@ -331,7 +331,7 @@ def _way_out(path: Path, error: OSError) -> str:
     advice = "make room on its disk" if error.errno in _FULL else "see that it can be written"
     if not path.is_file():
         return f"{advice}, and begin again"
-    return f"{advice}; what it had before is whole, and can be gone on with (--resume, or --run)"
+    return f"{advice}; the earlier result is whole: continue it with --resume, or --run"
 
 
 def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:

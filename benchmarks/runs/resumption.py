@@ -29,7 +29,7 @@ def resumed(result: Result, before: Result, other: str) -> Result:
     Raises: BenchmarkError - they cannot be one run.
     """
     if before.program != result.program or before.terms != result.terms:
-        raise BenchmarkError(f"the run to go on with had other terms: give the same options, or another {other}")
+        raise BenchmarkError(f"the earlier run had other terms: give the same options, or another {other}")
     note_resumption(before, result.environment, other)
     before.measurements = [each for each in before.measurements if each.wall is None]
     before.is_complete = False
@@ -44,8 +44,8 @@ def note_resumption(before: Result, environment: Mapping[str, Any], other: str) 
     """
     if differences := list(_machine_differences(before.environment, environment)):
         raise BenchmarkError(
-            f"the run to go on with was begun on another machine: {'; '.join(differences)}: go on with it there, or "
-            f"give another {other}"
+            f"the earlier run began on another machine: {'; '.join(differences)}: resume it there, or give "
+            f"another {other}"
         )
     versions = {name: environment[name] for name in _VERSIONS if name in environment}
     resumed: list[dict[str, Any]] = before.environment.setdefault(_RESUMED, [])
@@ -58,9 +58,9 @@ def note_resumption(before: Result, environment: Mapping[str, Any], other: str) 
 def later_words(environment: Mapping[str, Any]) -> str:
     """Return the other versions that a run was resumed with, or nothing; it ends a line on what the run began with."""
     # An older version recorded only the commits.
-    found = [f"at {commit[:_SHORT]}" for commit in environment.get("resumed_on", []) if commit]
-    found += ["; ".join(_later(environment, each)) for each in environment.get(_RESUMED, [])]
-    return "".join(f", gone on with {words}" for words in found)
+    versions = [f"at {commit[:_SHORT]}" for commit in environment.get("resumed_on", []) if commit]
+    versions += ["; ".join(_later(environment, each)) for each in environment.get(_RESUMED, [])]
+    return "".join(f", gone on with {words}" for words in versions)
 
 
 def _later(environment: Mapping[str, Any], later: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hedwig.benchmarks.runs.start_times import StartTimes
 
 __all__ = ["carry_out"]
 
-_TOLD: Final = ("bytes_per_", "operations_per_s")
+_SHOWN: Final = ("bytes_per_", "operations_per_s")
 
 
 def carry_out(
@@ -50,14 +50,14 @@ def carry_out(
                 measurement.on = case.on
                 result.measurements.append(measurement)
                 result.write(path)
-                click.echo(f"    {_told(measurement)}", err=True)
+                click.echo(f"    {_line(measurement)}", err=True)
         result.is_complete = True
     except KeyboardInterrupt:
         click.echo("interrupted; what was measured is kept", err=True)
     result.write(path)
 
 
-def _told(measurement: Measurement) -> str:
-    told = {name: value for name, value in measurement.values.items() if name.startswith(_TOLD)}
-    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in told.items()]
+def _line(measurement: Measurement) -> str:
+    shown = {name: value for name, value in measurement.values.items() if name.startswith(_SHOWN)}
+    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in shown.items()]
     return "; ".join([f"{measurement.rate_per_s:,.0f}/s", *grown, *measurement.notes()])

@@ -51,8 +51,8 @@ SERIES_WIDTH: Final = "series_width_s"
 class MetadataCases:
     """Runs cases on servers that are up; an error becomes the measurement's wall. `with` ends the clients."""
 
-    def __init__(self, places: StoreServers, python: str) -> None:
-        self._places = places
+    def __init__(self, stores: StoreServers, python: str) -> None:
+        self._stores = stores
         self._command = (python, *CLIENT_COMMAND)
         self._clients = ClientPool(self._start)
         self._used = 0
@@ -71,20 +71,20 @@ class MetadataCases:
         beside: a backend whose own servers may be busy.
         `busy_cores`: processors that were still used when the wait was given up; only then.
         """
-        servers = self._places.servers() if beside is None else self._places.idle(beside)
+        servers = self._stores.servers() if beside is None else self._stores.idle(beside)
         if not servers:
             return {}
         settling = settle(servers)
         busy = {"busy_cores": settling.cores} if settling.cores > CORES_MAX else {}
         return {"settling_s": settling.seconds, **busy}
 
-    def measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
+    def measure(self, backend: str, workload: Workload, dataset: Dataset, number: int) -> Measurement:
         """Run a workload as round `number`.
 
         The client then deletes the records that it made. If that fails, the measurement stays valid, and reports what
         is left in the store.
         """
-        measurement = self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
+        measurement = self._walled(backend, workload, number, lambda: self._measure(backend, workload, dataset, number))
         if measurement.wall is not None:
             # Servers that have just failed cannot be tidied: the next case gets a new client.
             self._clients.end(backend)
@@ -109,15 +109,15 @@ class MetadataCases:
     def end(self, backend: str) -> None:
         """End a backend's client and its servers. Raises DevError - they do not end."""
         self._clients.end(backend)
-        self._places.end(backend)
+        self._stores.end(backend)
 
-    def restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
+    def restart(self, backend: str, workload: Workload, dataset: Dataset) -> Measurement:
         """Kill the server with the records, start it again, and meanwhile keep reading a sample of topics.
 
         Before that, all servers collect their garbage, which is not timed. The values have the remaining bytes.
         """
         heaps, why = self._live_heaps(backend)
-        measurement = self._walled(backend, workload, 1, lambda: self._restart(backend, workload, ground))
+        measurement = self._walled(backend, workload, 1, lambda: self._restart(backend, workload, dataset))
         measurement.values |= heaps
         if why is not None:
             measurement.reported["live heap"] = why
@@ -132,12 +132,12 @@ class MetadataCases:
             # The state of the client is not known: the next case gets a new one.
             self._clients.end(backend)
             measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))
-        if ended := self._places.ended(backend):
+        if ended := self._stores.ended(backend):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
         if measurement.wall is not None:
             # A server that lives may be as full as one that has ended: only its collector still works.
-            measurement.reported[MEMORY] = self._places.memory(backend)
-            full = self._places.out_of_memory(backend) or self._places.full_heaps(backend)
+            measurement.reported[MEMORY] = self._stores.memory(backend)
+            full = self._stores.out_of_memory(backend) or self._stores.full_heaps(backend)
             measurement.wall = "; ".join([measurement.wall, *full])
         return measurement
 
@@ -147,32 +147,34 @@ class MetadataCases:
             left: dict[str, int] = self._clients.of(backend).hear("tidied", time.monotonic() + _PREPARE_S)["left"]
         except BenchmarkError as exc:
             self._clients.end(backend)
-            return "; ".join([f"what it made may be in the store still: {exc}", *self._places.ended(backend)])
+            return "; ".join(
+                [f"subscriptions of this load may still be in the store: {exc}", *self._stores.ended(backend)]
+            )
         if not left:
             return None
         count, kinds = sum(left.values()), ", ".join(sorted(left))
-        why = "; ".join([kinds, *self._places.ended(backend)])
-        return f"{count:,} subscriptions that it made may be in the store still: {why}"
+        why = "; ".join([kinds, *self._stores.ended(backend)])
+        return f"{count:,} subscriptions of this load may still be in the store: {why}"
 
     def _live_heaps(self, backend: str) -> tuple[dict[str, float], str | None]:
         """Return the live bytes in the heaps of a backend's servers, by kind and in total; or why they are unknown."""
         try:
-            heaps = self._places.live_heaps(backend)
+            heaps = self._stores.live_heaps(backend)
         except BenchmarkError as exc:
             return {}, str(exc)
         of_kinds = {f"{kind}_live_heap_bytes": size for kind, size in heaps.items()}
         return {**of_kinds, "store_live_heap_bytes": sum(heaps.values())}, None
 
-    def _measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
+    def _measure(self, backend: str, workload: Workload, dataset: Dataset, number: int) -> Measurement:
         client = self._clients.of(backend)
-        fresh = self._fresh(ground)
-        told = {"workload": workload.to_json(), "ground": fresh.to_json(), "round": number, "drain_s": _DRAIN_S}
-        client.tell(told)
+        fresh = self._fresh(dataset)
+        request = {"workload": workload.to_json(), "ground": fresh.to_json(), "round": number, "drain_s": _DRAIN_S}
+        client.tell(request)
         client.hear("ready", time.monotonic() + _PREPARE_S)
         measurement = Measurement(workload=workload, driver=backend, round=number)
         roles = self._roles(backend, client)
-        used = ([client.pid], _of_servers(roles), self._places.idle(backend))
-        with Sampler(roles, flushes=self._places.flushes) as sampler:
+        used = ([client.pid], _of_servers(roles), self._stores.idle(backend))
+        with Sampler(roles, flushes=self._stores.flushes) as sampler:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns, "processes": used})
             if workload.is_bounded:
@@ -200,7 +202,7 @@ class MetadataCases:
         client = self._clients.of(backend)
         roles = self._roles(backend, client)
         with (
-            Sampler(roles, flushes=self._places.flushes) as sampler,
+            Sampler(roles, flushes=self._stores.flushes) as sampler,
             CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times,
         ):
             start_ns = time.monotonic_ns()
@@ -213,15 +215,15 @@ class MetadataCases:
         measurement.wall = filled["why"]
         note_used(measurement, sampler, roles, start_ns, summary, *times.between(summary.begin_ns, summary.end_ns))
         measurement.values["from_topics"] = task.first
-        measurement.values["disk_bytes"] = self._places.disk_bytes(backend)
+        measurement.values["disk_bytes"] = self._stores.disk_bytes(backend)
         return measurement
 
-    def _restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
+    def _restart(self, backend: str, workload: Workload, dataset: Dataset) -> Measurement:
         client = self._clients.of(backend)
-        topics = random.Random(workload.seed).choices(range((ground.topics + 1) // 2), k=_SAMPLE)
-        fresh = self._fresh(ground)
+        topics = random.Random(workload.seed).choices(range((dataset.topics + 1) // 2), k=_SAMPLE)
+        fresh = self._fresh(dataset)
         began_ns = time.monotonic_ns()
-        self._places.restart(backend)
+        self._stores.restart(backend)
         client.tell({"probe": topics, "ground": fresh.to_json(), "seconds_max": _RESTART_MAX_S})
         probed = client.hear("probed", time.monotonic() + _RESTART_MAX_S + _OPEN_S)
         measurement = Measurement(workload=workload, driver=backend, round=1)
@@ -237,16 +239,16 @@ class MetadataCases:
             measurement.seconds = measurement.values["all_read_s"]
         return measurement
 
-    def _fresh(self, ground: Dataset) -> Dataset:
+    def _fresh(self, dataset: Dataset) -> Dataset:
         """Return a data set with a new token, so that its names are unused."""
         self._used += 1
-        return replace(ground, token=f"{time.time_ns():x}-{self._used}")
+        return replace(dataset, token=f"{time.time_ns():x}-{self._used}")
 
     def _roles(self, backend: str, client: GeneratorProcess) -> dict[str, list[int]]:
-        return {**self._places.roles(backend), "client": [client.pid]}
+        return {**self._stores.roles(backend), "client": [client.pid]}
 
     def _start(self, backend: str) -> GeneratorProcess:
-        return GeneratorProcess({"url": self._places.url(backend)}, self._command)
+        return GeneratorProcess({"url": self._stores.url(backend)}, self._command)
 
 
 def _deadline(workload: Workload) -> float:

@@ -56,26 +56,26 @@ async def serve(plan: Mapping[str, Any]) -> None:
                         has_full_heap=lambda pids=pids: asyncio.to_thread(has_full_heap, pids),  # type: ignore[misc]
                     )
                     say({"filled": {"summary": summary.to_json(), "why": why}})
-                case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
-                    await _carry_out(store, Workload.from_json(workload), Dataset.from_json(ground), number, drain_s)
-                case {"probe": topics, "ground": ground, "seconds_max": seconds_max}:
-                    say({"probed": await probe(store, Dataset.from_json(ground), topics, seconds_max)})
+                case {"workload": workload, "ground": dataset, "round": number, "drain_s": drain_s}:
+                    await _carry_out(store, Workload.from_json(workload), Dataset.from_json(dataset), number, drain_s)
+                case {"probe": topics, "ground": dataset, "seconds_max": seconds_max}:
+                    say({"probed": await probe(store, Dataset.from_json(dataset), topics, seconds_max)})
                 case _:
                     break
     say({"ended": True})
 
 
-async def _carry_out(store: MetadataStore, workload: Workload, ground: Dataset, number: int, drain_s: float) -> None:
-    target = MetadataTarget(workload, store, ground, round_number=number)
+async def _carry_out(store: MetadataStore, workload: Workload, dataset: Dataset, number: int, drain_s: float) -> None:
+    target = MetadataTarget(workload, store, dataset, round_number=number)
     metered = _Metered(target, int(workload.warmup_share * workload.operations))
     load = Load(workload, metered if workload.is_bounded else target, round_number=number, drain_s=drain_s)
     await target.open(load)
     gc.collect()  # So that this load does not pay for the garbage of the one before.
     say({"ready": True})
-    told = await hear_later()
-    metered.times = CpuTimes(told["processes"])
+    command = await hear_later()
+    metered.times = CpuTimes(command["processes"])
     metered.times.look()
-    recording = await load.run(told["start_ns"])
+    recording = await load.run(command["start_ns"])
     metered.times.look()
     await target.close()
     summary = recording.summarize()
@@ -118,7 +118,7 @@ class _Metered:
 
 async def probe(
     store: Managers,
-    ground: Dataset,
+    dataset: Dataset,
     topics: Sequence[int],
     seconds_max: float,
     *,
@@ -126,36 +126,37 @@ async def probe(
 ) -> Mapping[str, int | None]:
     """Read owner, ledger ranges and a subscription of topics until each was read once; then write.
 
-    `topics` are places among the topics with an owner. The write makes and deletes a subscription of the first topic.
+    `topics` are positions among the topics with an owner. The write makes and deletes a subscription of the
+    first topic.
     Returns: the monotonic times of the first read (`first_ns`), the last owner (`owners_ns`), the last ledger ranges
         (`ranges_ns`), the last subscription (`subscriptions_ns`), the last of all reads (`all_ns`), and the write
         (`written_ns`). None: not within `seconds_max`.
     """
-    numbers = [owned(place) for place in topics]
-    first_of = [ground.subscription(number, 0) for number in numbers]
+    numbers = [owned(position) for position in topics]
+    first_of = [dataset.subscription(number, 0) for number in numbers]
     asked: Mapping[str, Sequence[Callable[[], Awaitable[object]]]] = {
-        "owners_ns": [partial(store.ownership.read, ground.topic(number)) for number in numbers],
-        "ranges_ns": [partial(store.persistence.read, ground.topic(n)) for n in numbers],
+        "owners_ns": [partial(store.ownership.read, dataset.topic(number)) for number in numbers],
+        "ranges_ns": [partial(store.persistence.read, dataset.topic(n)) for n in numbers],
         "subscriptions_ns": [partial(store.subscriptions.read, key.topic, _subscriber(key)) for key in first_of],
     }
     times_ns: dict[str, list[int]] = {name: [] for name in asked}
     deadline_ns = now_ns() + round(seconds_max * _SECOND_NS)
 
     async def ask(name: str, attempt: Callable[[], Awaitable[object]]) -> None:
-        await _until_found(attempt)
+        await _until_done(attempt)
         times_ns[name].append(now_ns())
 
     asking = [asyncio.create_task(ask(name, attempt)) for name, attempts in asked.items() for attempt in attempts]
     late = await _ended(asking, deadline_ns, now_ns)
-    found = [at_ns for times in times_ns.values() for at_ns in times]
+    read_ns = [at_ns for times in times_ns.values() for at_ns in times]
     written_ns: int | None = None
     if not late:
-        writing = [asyncio.create_task(_until_found(partial(_write, store, ground, numbers[0])))]
+        writing = [asyncio.create_task(_until_done(partial(_write, store, dataset, numbers[0])))]
         written_ns = None if await _ended(writing, deadline_ns, now_ns) else now_ns()
     return {
-        "first_ns": min(found, default=None),
+        "first_ns": min(read_ns, default=None),
         **{name: max(times) if len(times) == len(asked[name]) else None for name, times in times_ns.items()},
-        "all_ns": None if late else max(found),
+        "all_ns": None if late else max(read_ns),
         "written_ns": written_ns,
     }
 
@@ -169,7 +170,7 @@ async def _ended(tasks: Sequence["asyncio.Task[None]"], deadline_ns: int, now_ns
     return len(late)
 
 
-async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
+async def _until_done(attempt: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             async with asyncio.timeout(_PROBE_ATTEMPT_S):
@@ -180,9 +181,9 @@ async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(_PROBE_PAUSE_S)
 
 
-async def _write(store: Managers, ground: Dataset, number: int) -> bool:
+async def _write(store: Managers, dataset: Dataset, number: int) -> bool:
     """Make a subscription and delete it; if an earlier attempt has left it, only delete it."""
-    key = ground.new_subscription(number, 0)
+    key = dataset.new_subscription(number, 0)
     subscriptions, subscriber = store.subscriptions, _subscriber(key)
     left = await subscriptions.read(key.topic, subscriber)
     version = await subscriptions.create(key.topic, subscriber, DATA) if left is None else left.version

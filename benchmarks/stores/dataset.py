@@ -44,12 +44,12 @@ SUCCESSOR: Final = HubInfo(host="hub-2.example.net", port=4080, ssl_port=9876, e
 
 
 def owned(number: int) -> int:
-    """Return the number of a topic with an owner by its place among those topics."""
+    """Return the number of a topic with an owner by its index among those topics."""
     return 2 * number
 
 
 def unowned(number: int) -> int:
-    """Return the number of a topic without an owner by its place among those topics."""
+    """Return the number of a topic without an owner by its index among those topics."""
     return 2 * number + 1
 
 
@@ -77,7 +77,7 @@ class Dataset:
 
     topics, subscribers: the number of topics, and of subscriptions of each.
     drawn: the number of keys that operations with a version go to; they are drawn beforehand.
-    first_claim, claims: which topics without owner may be claimed, by their place.
+    first_claim, claims: which topics without owner may be claimed, by their index.
     token: makes names unique, so that no other case has used them.
     """
 
@@ -152,21 +152,21 @@ class FillTask:
 
     def batches(self) -> Iterator["Batch"]:
         """Yield the records in batches."""
-        ground = Dataset(topics=self.last, subscribers=self.subscribers, drawn=0)
+        dataset = Dataset(topics=self.last, subscribers=self.subscribers, drawn=0)
         # A batch of few topics with many subscriptions takes as much work as one of many topics with few.
         step = max(1, _BATCH // (1 + self.subscribers))
         for first in range(self.first, self.last, step):
             numbers = range(first, min(self.last, first + step))
             yield Batch(
-                topics=[ground.topic(number) for number in numbers],
-                owned=[ground.topic(number) for number in numbers if number % 2 == 0 and not self.is_released],
+                topics=[dataset.topic(number) for number in numbers],
+                owned=[dataset.topic(number) for number in numbers if number % 2 == 0 and not self.is_released],
                 subscriptions=[
-                    ground.subscription(number, each) for number in numbers for each in range(self.subscribers)
+                    dataset.subscription(number, each) for number in numbers for each in range(self.subscribers)
                 ],
                 data=FRESH if self.is_released else DATA,
             )
         for wide in self.wide:
-            yield from _wide_batches(ground, wide)
+            yield from _wide_batches(dataset, wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +184,11 @@ class Batch:
         return len(self.topics) + len(self.owned) + len(self.subscriptions)
 
 
-def _wide_batches(ground: Dataset, wide: int) -> Iterator[Batch]:
+def _wide_batches(dataset: Dataset, wide: int) -> Iterator[Batch]:
     """Yield batches of wide topics: several topics in one batch, or the subscriptions of one topic in several."""
     step = max(1, _BATCH // wide)
     for first in range(0, wide_count(wide), step):
-        topics = [ground.wide_topic(wide, number) for number in range(first, min(wide_count(wide), first + step))]
+        topics = [dataset.wide_topic(wide, number) for number in range(first, min(wide_count(wide), first + step))]
         keys = [RecordKey(topic, SubscriberId(subscriber_name(each))) for topic in topics for each in range(wide)]
         for begin in range(0, len(keys), _BATCH):
             yield Batch(topics=topics if begin == 0 else [], owned=[], subscriptions=keys[begin : begin + _BATCH])

@@ -174,10 +174,10 @@ class StoreServers:
     def clear(self) -> None:
         """End the servers and remove the files of a killed run, whose records would pass for those of this run."""
         if self._directory.exists():
-            self._progress(f"removing what a run before has left in {self._directory}")
+            self._progress(f"removing what an earlier run left in {self._directory}")
             self._remove([DevServers(self._directory / name) for name in sorted(set(_SERVERS.values()))])
         if self._directory.exists():
-            raise BenchmarkError(f"cannot remove {self._directory}, which a run before has left: remove it")
+            raise BenchmarkError(f"cannot remove {self._directory}, which an earlier run left: remove it")
 
     def end(self, backend: str) -> None:
         """End the servers of a backend that is not needed any more, unless another backend needs them."""
@@ -213,11 +213,11 @@ class StoreServers:
 
     def roles(self, backend: str) -> dict[str, list[int]]:
         """Return the processes of the servers that work for a backend, by their kind."""
-        found: dict[str, list[int]] = {}
+        pids: dict[str, list[int]] = {}
         for server in self._status(backend):
             if server.pid is not None and (server.kind != "thrift2" or backend == "hbase+thrift"):
-                found.setdefault(server.kind, []).append(server.pid)
-        return found
+                pids.setdefault(server.kind, []).append(server.pid)
+        return pids
 
     def idle(self, backend: str) -> list[int]:
         """Return the processes of all servers that do not work for a backend."""
@@ -264,13 +264,13 @@ class StoreServers:
 
     def full_heaps(self, backend: str) -> list[str]:
         """Return which servers of a backend live with a full heap, as far as they answer."""
-        found = []
+        sentences = []
         for server in self._status(backend):
             if server.pid is not None:
                 with suppress(BenchmarkError):
                     if (full := full_heap(server.pid)) is not None:
-                        found.append(f"{server.name} lives, and its heap is full: {full}")
-        return found
+                        sentences.append(f"{server.name} lives, and its heap is full: {full}")
+        return sentences
 
     def memory(self, backend: str) -> list[dict[str, Any]]:
         """Return the name, memory and heap of each server of a backend that lives, in bytes.
@@ -350,8 +350,8 @@ def _has_gateway(backends: Sequence[str]) -> bool:
 
 def _last_words(log: Path) -> str:
     """Return the last line of a log that reports a full heap, as the end of a sentence; empty if there is none."""
-    told = out_of_memory(log)
-    return f": {told[-1]}" if told else ""
+    lines = out_of_memory(log)
+    return f": {lines[-1]}" if lines else ""
 
 
 def _memory_of(name: str, pid: int) -> dict[str, Any]:

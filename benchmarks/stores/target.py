@@ -24,17 +24,17 @@ _BATCHES: Final = 32
 
 
 class MetadataTarget:
-    """A Target over a store that stays open, and holds the data set `ground`.
+    """A Target over a store that stays open, and holds the data set `dataset`.
 
-    Before the load it reads the versions that a hub would hold in memory: those of `ground.drawn` keys. Operations that
-    need a version then go to these keys. Writes of one such key wait for each other, as they do in a hub. The time of
-    such a write counts from when it should have begun. Each round has keys of its own, the same as the Load's.
+    Before the load it reads the versions that a hub would hold in memory: those of `dataset.drawn` keys. Operations
+    that need a version then go to these keys. Writes of one such key wait for each other, as they do in a hub. The time
+    of such a write counts from when it should have begun. Each round has keys of its own, the same as the Load's.
     """
 
-    def __init__(self, workload: Workload, store: Managers, ground: Dataset, *, round_number: int = 0) -> None:
+    def __init__(self, workload: Workload, store: Managers, dataset: Dataset, *, round_number: int = 0) -> None:
         self._workload = workload
         self._store = store
-        self._ground = ground
+        self._dataset = dataset
         self._topic_of = workload.topic_chooser(round_number)
         self._versions: dict[RecordKey, Version] = {}
         self._tails: dict[RecordKey, asyncio.Future[None]] = {}
@@ -66,10 +66,10 @@ class MetadataTarget:
         for name in self._workload.mix:
             match Operation(name):
                 case Operation.CONSUME:
-                    keys = list(dict.fromkeys(map(self._subscription, range(self._ground.drawn))))
+                    keys = list(dict.fromkeys(map(self._subscription, range(self._dataset.drawn))))
                     self._note(keys, await self._apply(self._store.subscriptions.apply, list(map(Read, keys))))
                 case Operation.RECREATE:
-                    keys = list(dict.fromkeys(map(self._drawn_topic, range(self._ground.drawn))))
+                    keys = list(dict.fromkeys(map(self._drawn_topic, range(self._dataset.drawn))))
                     self._note(keys, await self._apply(self._store.persistence.apply, list(map(Read, keys))))
                 case Operation.DELETE_SUBSCRIPTION:
                     await self._make_subscriptions()
@@ -87,9 +87,9 @@ class MetadataTarget:
         Returns: how many of them may still be there, by the error of their deletion.
         """
         apply = self._store.subscriptions.apply
-        found = await self._apply(apply, list(map(Read, self._unknown)))
-        left = Counter(type(outcome.error).__name__ for outcome in found if outcome.error is not None)
-        for key, outcome in zip(self._unknown, found, strict=True):
+        answers = await self._apply(apply, list(map(Read, self._unknown)))
+        left = Counter(type(outcome.error).__name__ for outcome in answers if outcome.error is not None)
+        for key, outcome in zip(self._unknown, answers, strict=True):
             if outcome.record is not None:
                 self._made[key] = outcome.record.version
         outcomes = await self._apply(apply, [Delete(key, version) for key, version in self._made.items()])
@@ -99,62 +99,62 @@ class MetadataTarget:
         self._unknown.clear()
         return left
 
-    async def _carry_out(self, place: int, number: int, operation: Operation, topic: int) -> None:
-        await self._operations[operation](place, number, topic)
+    async def _carry_out(self, caller: int, number: int, operation: Operation, topic: int) -> None:
+        await self._operations[operation](caller, number, topic)
 
     # ------------------------------------------------------------------------------------------------- which key
 
-    def _topic(self, place: int, number: int, topic: int) -> Topic:
-        workload, ground = self._workload, self._ground
+    def _topic(self, caller: int, number: int, topic: int) -> Topic:
+        workload, dataset = self._workload, self._dataset
         match workload.among:
             case Among.LATEST:
                 return self._newest(topic)
             case Among.OWNED:
-                return ground.topic(owned(topic))
+                return dataset.topic(owned(topic))
             case Among.CONTENDED:
-                return ground.topic(owned(place % workload.keys))
+                return dataset.topic(owned(caller % workload.keys))
             case Among.UNOWNED:
-                return ground.topic(self._unclaimed(number))
+                return dataset.topic(self._unclaimed(number))
             case Among.WIDE:
-                return ground.wide_topic(workload.wide, topic)
+                return dataset.wide_topic(workload.wide, topic)
             case Among.ALL:
-                return ground.topic(topic)
+                return dataset.topic(topic)
 
-    def _unclaimed(self, place: int) -> int:
+    def _unclaimed(self, index: int) -> int:
         """Return one of the topics that this load may claim."""
-        if place >= self._ground.claims:
+        if index >= self._dataset.claims:
             raise BenchmarkError("no topic without an owner is left")
-        return unowned(self._ground.first_claim + place)
+        return unowned(self._dataset.first_claim + index)
 
     def _newest(self, rank: int) -> Topic:
         """Return the topic of that rank by its last claim, the newest first; before this load, the even numbers."""
         if rank < len(self._claimed):
-            return self._ground.topic(self._claimed[-1 - rank])
-        before = (self._ground.topics + 1) // 2
-        return self._ground.topic(owned((before - 1 - (rank - len(self._claimed))) % before))
+            return self._dataset.topic(self._claimed[-1 - rank])
+        before = (self._dataset.topics + 1) // 2
+        return self._dataset.topic(owned((before - 1 - (rank - len(self._claimed))) % before))
 
     def _drawn_topic(self, number: int) -> RecordKey:
-        return RecordKey(self._ground.topic(self._topic_of(number % self._ground.drawn)))
+        return RecordKey(self._dataset.topic(self._topic_of(number % self._dataset.drawn)))
 
     def _subscription(self, number: int) -> RecordKey:
-        drawn = number % self._ground.drawn
-        return self._ground.subscription(self._topic_of(drawn), drawn % self._workload.subscribers)
+        drawn = number % self._dataset.drawn
+        return self._dataset.subscription(self._topic_of(drawn), drawn % self._workload.subscribers)
 
     # ------------------------------------------------------------------------------------------------- operations
 
-    async def _claim(self, place: int, number: int, topic: int) -> None:
+    async def _claim(self, caller: int, number: int, topic: int) -> None:
         if self._workload.among is Among.LATEST:
             claimed = self._unclaimed(self._begun_claims)
             self._begun_claims += 1
-            await self._own(number, self._ground.topic(claimed))
+            await self._own(number, self._dataset.topic(claimed))
             self._claimed.append(claimed)
         else:
-            await self._own(number, self._topic(place, number, topic))
+            await self._own(number, self._topic(caller, number, topic))
 
     async def _own(self, number: int, name: Topic) -> None:
         ownership = self._store.ownership
-        found = await ownership.read(name)
-        version: Version | None = NEW if found is None else found.version
+        record = await ownership.read(name)
+        version: Version | None = NEW if record is None else record.version
         while True:
             try:
                 await ownership.write(name, SUCCESSOR, version or NEW)
@@ -163,11 +163,11 @@ class MetadataTarget:
                 self._observer.refused(number)
                 version = exc.current_version
 
-    async def _read_owner(self, place: int, number: int, topic: int) -> None:
-        if await self._store.ownership.read(self._topic(place, number, topic)) is None:
+    async def _read_owner(self, caller: int, number: int, topic: int) -> None:
+        if await self._store.ownership.read(self._topic(caller, number, topic)) is None:
             raise BenchmarkError("an owner is missing")
 
-    async def _consume(self, _place: int, number: int, _topic: int) -> None:
+    async def _consume(self, _caller: int, number: int, _topic: int) -> None:
         key = self._subscription(number)
         assert key.subscriber is not None
         subscriptions, subscriber = self._store.subscriptions, key.subscriber
@@ -176,12 +176,12 @@ class MetadataTarget:
             return await subscriptions.update(key.topic, subscriber, _STATE_ONLY, version)
 
         async def read() -> Version | None:
-            found = await subscriptions.read(key.topic, subscriber)
-            return None if found is None else found.version
+            stored = await subscriptions.read(key.topic, subscriber)
+            return None if stored is None else stored.version
 
         await self._in_turn(key, write, read)
 
-    async def _recreate(self, _place: int, number: int, _topic: int) -> None:
+    async def _recreate(self, _caller: int, number: int, _topic: int) -> None:
         key = self._drawn_topic(number)
         persistence = self._store.persistence
 
@@ -190,13 +190,13 @@ class MetadataTarget:
             return await persistence.write(key.topic, LedgerRanges(), NEW)
 
         async def read() -> Version | None:
-            found = await persistence.read(key.topic)
-            return None if found is None else found.version
+            stored = await persistence.read(key.topic)
+            return None if stored is None else stored.version
 
         await self._in_turn(key, write, read)
 
-    async def _create_subscription(self, _place: int, number: int, topic: int) -> None:
-        key = self._ground.new_subscription(topic, number)
+    async def _create_subscription(self, _caller: int, number: int, topic: int) -> None:
+        key = self._dataset.new_subscription(topic, number)
         assert key.subscriber is not None
         create = self._store.subscriptions.create
         try:
@@ -205,7 +205,7 @@ class MetadataTarget:
             self._unknown.append(key)  # The store may have made it despite the error.
             raise
 
-    async def _delete_subscription(self, _place: int, number: int, _topic: int) -> None:
+    async def _delete_subscription(self, _caller: int, number: int, _topic: int) -> None:
         if number >= len(self._to_delete):
             raise BenchmarkError("no subscription is left to delete")
         key = self._to_delete[number]
@@ -218,31 +218,31 @@ class MetadataTarget:
             self._unknown.append(key)
             raise
 
-    async def _read_subscriptions(self, place: int, number: int, topic: int) -> None:
-        name = self._topic(place, number, topic)
-        found = 0
+    async def _read_subscriptions(self, caller: int, number: int, topic: int) -> None:
+        name = self._topic(caller, number, topic)
+        count = 0
         async for _ in self._store.subscriptions.read_subscriptions(name):
-            found += 1
-        if found != self._workload.wide:
-            raise BenchmarkError(f"{found:,} subscriptions instead of {self._workload.wide:,}")
+            count += 1
+        if count != self._workload.wide:
+            raise BenchmarkError(f"{count:,} subscriptions instead of {self._workload.wide:,}")
 
-    async def _list_page(self, place: int, number: int, topic: int) -> None:
-        name = self._topic(place, number, topic)
-        found = await self._listed(name, PAGE)
-        if found < PAGE:
-            found += await self._listed(None, PAGE - found)
-        if found < min(PAGE, self._ground.topics):
-            raise BenchmarkError(f"a page of {found:,} topics")
+    async def _list_page(self, caller: int, number: int, topic: int) -> None:
+        name = self._topic(caller, number, topic)
+        count = await self._listed(name, PAGE)
+        if count < PAGE:
+            count += await self._listed(None, PAGE - count)
+        if count < min(PAGE, self._dataset.topics):
+            raise BenchmarkError(f"a page has only {count:,} topics")
 
     async def _listed(self, start_after: Topic | None, count: int) -> int:
-        found = 0
+        listed = 0
         listing: Any = self._store.persistence.topics(start_after=start_after)
         async with aclosing(listing):
             async for _ in listing:
-                found += 1
-                if found == count:
+                listed += 1
+                if listed == count:
                     break
-        return found
+        return listed
 
     # ------------------------------------------------------------------------------------------------- versions
 
@@ -278,7 +278,7 @@ class MetadataTarget:
     async def _make_subscriptions(self) -> None:
         """Make the subscriptions that the load will delete."""
         numbers = range(self._workload.operations)
-        keys = [self._ground.new_subscription(self._topic_of(number), number) for number in numbers]
+        keys = [self._dataset.new_subscription(self._topic_of(number), number) for number in numbers]
         outcomes = await self._apply(self._store.subscriptions.apply, [Write(key, DATA, NEW) for key in keys])
         self._made |= {key: outcome.written() for key, outcome in zip(keys, outcomes, strict=True)}
         self._to_delete = keys
@@ -293,8 +293,8 @@ class MetadataTarget:
             async with room:
                 return await apply(batch)
 
-        found = await asyncio.gather(*(one(batch) for batch in _batches(operations)))
-        return [outcome for outcomes in found for outcome in outcomes]
+        answers = await asyncio.gather(*(one(batch) for batch in _batches(operations)))
+        return [outcome for outcomes in answers for outcome in outcomes]
 
 
 def _batches(operations: Sequence[Any]) -> Iterator[list[Any]]:

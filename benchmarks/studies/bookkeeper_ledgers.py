@@ -70,9 +70,9 @@ def main() -> None:
     )
     parser.add_argument("--digest", choices=[kind.name for kind in DigestKind], default="CRC32C")
     arguments = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="hedwig-bookies-", dir=arguments.dir))
+    folder = Path(tempfile.mkdtemp(prefix="hedwig-bookies-", dir=arguments.dir))
     servers = DevServers(
-        arguments.servers or place / "servers",
+        arguments.servers or folder / "servers",
         progress=lambda line: print(line, flush=True),
         heap_mb=None if arguments.servers else {"bookie": 1024},
         java_flags=None if arguments.servers else {"bookie": _BOTH_COMPILERS},
@@ -86,7 +86,7 @@ def main() -> None:
     finally:
         if not arguments.servers:
             servers.down()
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @asynccontextmanager
@@ -107,11 +107,11 @@ async def _store(servers: DevServers, quorums: Quorums, digest: str) -> AsyncIte
 
 
 def _quorums(arguments: argparse.Namespace) -> list[Quorums]:
-    found = []
+    quorums = []
     for text in arguments.quorums.split(";"):
         ensemble, write, ack = map(int, text.split(","))
-        found.append(Quorums(ensemble=ensemble, write=write, ack=ack))
-    return found
+        quorums.append(Quorums(ensemble=ensemble, write=write, ack=ack))
+    return quorums
 
 
 async def _appends(servers: DevServers, arguments: argparse.Namespace) -> None:
@@ -166,13 +166,13 @@ async def _reads(servers: DevServers, arguments: argparse.Namespace) -> None:
             await store.close(ledger)
         async with _store(servers, quorums, arguments.digest) as store:
             for at_once in (1, 100, 1000):
-                began, used, found = time.perf_counter(), time.process_time(), 0
-                while found < count and time.perf_counter() - began < arguments.seconds:
-                    found += len(await store.read(ledger, found, entries_max=at_once, bytes_max=1 << 30))
+                began, used, done = time.perf_counter(), time.process_time(), 0
+                while done < count and time.perf_counter() - began < arguments.seconds:
+                    done += len(await store.read(ledger, done, entries_max=at_once, bytes_max=1 << 30))
                 took, used = time.perf_counter() - began, time.process_time() - used
                 print(
                     f"read E{quorums.ensemble} W{quorums.write} {size} bytes, {at_once:>4} a call: "
-                    f"{found / took:>8,.0f}/s  {used / found * 1e6:.1f} µs of processor each",
+                    f"{done / took:>8,.0f}/s  {used / done * 1e6:.1f} µs of processor each",
                     flush=True,
                 )
 

@@ -38,18 +38,18 @@ def main() -> None:
     parser.add_argument("--ledgers", type=int, default=1_000_000, help="ledgers for the memory measurement")
     parser.add_argument("--mebibytes", type=int, default=1024, help="data for the recovery measurement")
     arguments = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="hedwig-ledgers-", dir=arguments.dir))
+    folder = Path(tempfile.mkdtemp(prefix="hedwig-ledgers-", dir=arguments.dir))
     try:
-        print(f"sync: {_sync_rate(place):,.0f} writes of 4 KiB with fdatasync a second", flush=True)
+        print(f"sync: {_sync_rate(folder):,.0f} writes of 4 KiB with fdatasync a second", flush=True)
         for name in arguments.what or _MEASUREMENTS:
-            asyncio.run(_MEASUREMENTS[name](place / name, arguments))
-            shutil.rmtree(place / name)
+            asyncio.run(_MEASUREMENTS[name](folder / name, arguments))
+            shutil.rmtree(folder / name)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
-def _sync_rate(place: Path) -> float:
-    descriptor = os.open(place / "sync", os.O_WRONLY | os.O_CREAT)
+def _sync_rate(folder: Path) -> float:
+    descriptor = os.open(folder / "sync", os.O_WRONLY | os.O_CREAT)
     block, count = b"\1" * 4096, 0
     end = time.monotonic() + 2
     while time.monotonic() < end:

@@ -19,7 +19,7 @@ def data_option(what: str) -> Decorator:
     return click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
-        help=f"Where {what}. Default: the system's folder for such files.",
+        help=f"Where {what}. Default: the system's folder for temporary files.",
     )
 
 
@@ -28,7 +28,7 @@ def _is_json(_: click.Context, __: click.Parameter, form: str) -> bool:
 
 
 label_option: Decorator = click.option(
-    "--label", default="", help="A word for the result, which says what is special about it."
+    "--label", default="", help="A label for the result, which says what is special about it."
 )
 result_option: Decorator = click.option(
     "--result", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file."
@@ -41,7 +41,7 @@ printed_option: Decorator = click.option(
     default="table",
     show_default=True,
     callback=_is_json,
-    help="What is printed.",
+    help="Format of the printed result.",
 )
 
 
@@ -50,23 +50,23 @@ def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> t
     if text is None:
         return None
     try:
-        found = tuple(_number(part) for part in text.split(","))
+        parsed = tuple(_number(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of whole numbers such as 1,50,10k", param=parameter) from None
-    if min(found) < 0:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 1,50,10k", param=parameter) from None
+    if min(parsed) < 0:
         raise click.BadParameter("the numbers must not be negative", param=parameter)
-    return found
+    return parsed
 
 
 def number(_: click.Context, parameter: click.Parameter, text: str) -> int:
     """Read a number such as 500000 or 500k, at least 1."""
     try:
-        found = _number(text)
+        parsed = _number(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no whole number such as 500k", param=parameter) from None
-    if found < 1:
+        raise click.BadParameter(f"{text!r} is not a whole number such as 500k", param=parameter) from None
+    if parsed < 1:
         raise click.BadParameter("the number must be at least 1", param=parameter)
-    return found
+    return parsed
 
 
 def _number(text: str) -> int:

@@ -23,4 +23,4 @@ def suite_of(program: str) -> Suite:
     for suite in suites():
         if suite.program == program:
             return suite
-    raise BenchmarkError(f"it is a result of {program}, which this program does not know")
+    raise BenchmarkError(f"the result is of {program}, which hedwig-bench does not know")

@@ -30,8 +30,8 @@ def read_page_token(listing: str, token: str) -> bytes:
     check, last = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if not last or check != _check(listing, last):
         raise OperationError(
-            f"the page token {token!r} is not one that this listing gave; copy it whole, and give what it was given "
-            "with: the same store, spelt alike, the same topic and the same --prefix",
+            f"the page token {token!r} is not of this listing; copy all of it, and give the same store, spelt alike, "
+            "the same topic and the same --prefix",
             ExitCode.USAGE,
         )
     return last

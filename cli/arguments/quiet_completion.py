@@ -16,11 +16,11 @@ def complete_quietly(ask: Callable[[], Awaitable[list[str]]]) -> list[Completion
     """Return what `ask` finds; nothing if it fails, or takes longer than a user waits at a prompt."""
     import asyncio  # Loading it takes longer than completing most words.
 
-    found: list[str] = []
+    names: list[str] = []
 
     async def run() -> None:
         async with asyncio.timeout(COMPLETION_TIMEOUT_S):
-            found.extend(await ask())
+            names.extend(await ask())
 
     def work() -> None:
         try:
@@ -32,4 +32,4 @@ def complete_quietly(ask: Callable[[], Awaitable[list[str]]]) -> list[Completion
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(COMPLETION_TIMEOUT_S + _CLOSING_S)
-    return [CompletionItem(name) for name in list(found)]
+    return [CompletionItem(name) for name in list(names)]

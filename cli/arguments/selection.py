@@ -67,11 +67,11 @@ def cut(
     For short listings that are completely in memory.
     """
     start, prefix = selection.start(listing) or b"", selection.prefix or b""
-    found = sorted((row for row in rows if name_of(row) > start and name_of(row).startswith(prefix)), key=name_of)
+    selected = sorted((row for row in rows if name_of(row) > start and name_of(row).startswith(prefix)), key=name_of)
     most = selection.names_max
-    if most is None or len(found) <= most:
-        return found, None
-    return found[:most], selection.token(listing, name_of(found[most - 1]))
+    if most is None or len(selected) <= most:
+        return selected, None
+    return selected[:most], selection.token(listing, name_of(selected[most - 1]))
 
 
 def list_options(

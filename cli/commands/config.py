@@ -34,9 +34,9 @@ _SHOWN: Final = ("context", "current", "metadata", "cluster", "hub")
 
 @click.group(cls=AdminGroup, example="hedwig-admin config show")
 def config() -> None:
-    """Show the settings that commands go by, and save them under names.
+    """Show the settings of commands, and save them under names.
 
-    A setting is looked for on the command line, then in the environment, then in the saved context; else it has its
+    A setting comes from the command line, else from the environment, else from the saved context, else it has its
     default.
     """
 
@@ -53,16 +53,16 @@ def show_config(settings: Settings) -> None:
         chosen["metadata"] = Chosen(settings.url_to_show, "default")
     if chosen["cluster"].value is None and str(chosen["metadata"].value).startswith("zookeeper:"):
         chosen["cluster"] = Chosen(chosen["metadata"].value, "the metadata store")
-    rows = [{"setting": key, "value": found.value, "source": found.source} for key, found in chosen.items()]
+    rows = [{"setting": key, "value": choice.value, "source": choice.source} for key, choice in chosen.items()]
     output.listing("settings", rows, ("setting", "value", "source"))
 
 
 @config.command("path", example="hedwig-admin config path")
 @pass_settings
 def show_path(settings: Settings) -> None:
-    """Show where contexts are saved, whether anything is or not.
+    """Show the path of the file for saved contexts, which may not exist.
 
-    As a table it is the bare path, so that a script can use it; the other formats say too whether the file exists.
+    The table is the bare path, for scripts. The other formats also say whether the file exists.
     """
     try:
         output = settings.writer()
@@ -102,12 +102,12 @@ def _with_settings(command: Any) -> Any:
     multiple=True,
     type=click.Choice(list(SETTINGS)),
     metavar="SETTING",
-    help=f"Forget a setting, {', '.join(SETTINGS)}; may be given again.",
+    help=f"Remove a setting, {', '.join(SETTINGS)}; may be given again.",
 )
 @click.option("--use", is_flag=True, help="Use the context from now on, too.")
 @pass_settings
 def save_context(settings: Settings, /, name: str, unset: tuple[str, ...], use: bool) -> None:
-    """Save the settings of this command line as NAME; what NAME has of others stays.
+    """Save the settings of this command line as NAME; the other settings in NAME stay.
 
     Every setting can be saved: --metadata, --cluster, --hub, those of TLS, --admin, --data, --bookkeeper, --timeout
     and --output.
@@ -134,17 +134,17 @@ def save_context(settings: Settings, /, name: str, unset: tuple[str, ...], use: 
 @click.argument("name", shell_complete=complete_context)
 @pass_settings
 def use_context(settings: Settings, name: str) -> None:
-    """Go by the context NAME from now on, where no other is asked for; `-` switches back to what was used before."""
+    """Use the context NAME from now on, unless a command names another; `-` switches back to the previous one."""
     output = settings.writer()
     with changing_contexts() as draft:
         wanted = draft.saved.previous if name == "-" else name
         if wanted is None and draft.saved.current is None:
-            raise OperationError("no context was used before; see what there is with: hedwig-admin config context list")
+            raise OperationError("no context was used before; list the contexts with: hedwig-admin config context list")
         draft.saved = draft.saved.used(wanted)
         saved = draft.saved
     output.record({"context": saved.current, "previous": saved.previous})
     if os.environ.get("HEDWIG_CONTEXT"):
-        click.echo("HEDWIG_CONTEXT is set, and still counts more", err=True)
+        click.echo("HEDWIG_CONTEXT is set, and overrides this context", err=True)
 
 
 @context.command("list", example="hedwig-admin config context list -o yaml")
@@ -164,7 +164,7 @@ def list_contexts(settings: Settings, /, selection: Selection) -> None:
 @click.argument("name", required=False, shell_complete=complete_context)
 @pass_settings
 def show_context(settings: Settings, name: str | None) -> None:
-    """Show the context NAME; without, the one that counts here."""
+    """Show the context NAME; without NAME, the one in use."""
     output = settings.writer()
     wanted = name or settings.context_name().value
     if wanted is None:
@@ -181,13 +181,13 @@ def show_context(settings: Settings, name: str | None) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
 @pass_settings
 def delete_context(settings: Settings, name: str, if_exists: bool, yes: bool, dry_run: bool) -> None:
-    """Delete the context NAME; nothing that its settings are about is touched."""
+    """Delete the context NAME, and nothing that its settings name."""
     output = settings.writer()
-    found = settings.saved_contexts()
-    if if_exists and name not in found.contexts:
+    saved = settings.saved_contexts()
+    if if_exists and name not in saved.contexts:
         output.record({"context": name, "result": "absent"})
         return
-    fields = _fields(found, name)
+    fields = _fields(saved, name)
     if dry_run:
         output.record({"result": "would delete"} | fields)
         return
@@ -214,13 +214,13 @@ def _lasting(key: str, value: Value) -> Value:
         return str(Path(str(value)).absolute())
     if key == "metadata":
         from hedwig.metadata import MetadataUrl
-        from hedwig.metadata.contract.url import zookeeper_place
+        from hedwig.metadata.contract.url import zookeeper_address
         from hedwig.metadata.store import factory_of
 
         url = MetadataUrl.parse(str(value))
         factory_of(url)
         if url.scheme == "zookeeper":
-            zookeeper_place(f"zookeeper://{url.hosts}{url.path}")
+            zookeeper_address(f"zookeeper://{url.hosts}{url.path}")
     elif key == "cluster":
         from hedwig.operations.deployment.cluster import parse_cluster_url
 

@@ -21,9 +21,9 @@ __all__ = [
     "dry_run_option",
     "go_on",
     "named",
+    "passed_options",
     "rest_argument",
     "subscriber_argument",
-    "told",
     "topic_argument",
     "topic_text_argument",
     "words_argument",
@@ -51,7 +51,7 @@ def go_on(session: "ConsoleSession", settings: Settings, *words: str) -> None:
     click.get_current_context().exit(session.run_of_admin(list(words), settings))
 
 
-def told(*groups: Sequence[Decorator]) -> Decorator:
+def passed_options(*groups: Sequence[Decorator]) -> Decorator:
     """Return a decorator that adds options whose values go into the settings, and with them to the next command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from hedwig.exit_codes import ExitCode
 __all__ = ["console"]
 
 
-def _told() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _setting_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of all commands. Every line uses their values."""
     options = (
         *hub_setting_options(),
@@ -41,18 +41,19 @@ def _told() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @click.command("console", cls=AdminCommand, example="hedwig-admin console -c 'show topics' -c 'describe topic news'")
 @click.option("-c", "--command", "lines", multiple=True, metavar="LINE", help="Run this line and end; may be repeated.")
-@_told()
+@_setting_options()
 @click.pass_context
 @pass_settings
 def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> None:
     """Type commands one after the other, with history and completion, until quit or Ctrl-D.
 
-    All commands of hedwig-admin are there, without its name, and all of the original's console, by its names: pub, sub,
-    closesub, unsub, rmsub, consumeto, pubsub, show, describe, readtopic, format, set, history, redo, help, quit. What
-    sub opens stays open, and what it receives is shown, until closesub, unsub or quit. Ctrl-C ends a command.
+    The console has all commands of hedwig-admin, without its name. It also has those of the original's console: pub,
+    sub, closesub, unsub, rmsub, consumeto, pubsub, show, describe, readtopic, format, set, history, redo, help, quit. A
+    subscription that sub opens stays open, and its messages are shown, until closesub, unsub or quit. Ctrl-C ends a
+    command.
 
-    Options that are given here hold for every line; set changes them. Lines are read from standard input if that is no
-    terminal; then, and with -c, the exit code is that of the last line that failed.
+    Options that are given here hold for every line; set changes them. If standard input is no terminal, lines are read
+    from it. Then, and with -c, the exit code is that of the last line that failed.
     """
     root = ctx.find_root().command
     assert isinstance(root, click.Group), "commands are found in groups"

@@ -28,9 +28,9 @@ def housekeeping_commands(session: "ConsoleSession") -> Commands:
     @click.argument("value", required=False)
     @pass_settings
     def set_one(settings: Settings, name: str | None, value: str | None) -> None:
-        """Set what all further lines go by; without NAME, show what is set.
+        """Change a setting of all further lines; without NAME, show the settings.
 
-        printwatches is on or off: whether it is said when the delivery to a subscription that is open here ends.
+        With printwatches on, the console reports when the delivery to a subscription that is open here ends.
         """
         output = settings.writer()
         if name is not None and value is None:

@@ -62,10 +62,10 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
     """Return the consume pointer in the store. Raises: OperationError - no such subscription; MetadataError."""
 
     async def read(store: MetadataStore) -> int:
-        found = await store.subscriptions.read(topic, subscriber)
-        if found is None:
+        record = await store.subscriptions.read(topic, subscriber)
+        if record is None:
             raise missing_subscription(topic, subscriber)
-        return consumed_of(found)
+        return consumed_of(record)
 
     return with_store(settings.deployment, read)
 

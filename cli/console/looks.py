@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hedwig.cli.console.arguments import ANYTHING, Commands, by_name, go_on, rest_argument, told, topic_text_argument
+from hedwig.cli.console.arguments import (
+    ANYTHING,
+    Commands,
+    by_name,
+    go_on,
+    passed_options,
+    rest_argument,
+    topic_text_argument,
+)
 from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand, AdminGroup
 from hedwig.cli.settings.setting_options import cluster_setting_options
@@ -25,7 +33,7 @@ def look_commands(session: "ConsoleSession") -> Commands:
         """Show hubs, topics, or the subscriptions that are open here."""
 
     @show.command("hubs", example="show hubs")
-    @told(cluster_setting_options())
+    @passed_options(cluster_setting_options())
     @pass_settings
     def hubs(settings: Settings) -> None:
         """Show the hubs that are alive: hub list."""

@@ -11,8 +11,8 @@ from hedwig.cli.console.arguments import (
     Commands,
     by_name,
     go_on,
+    passed_options,
     subscriber_argument,
-    told,
     topic_argument,
     topic_text_argument,
     words_argument,
@@ -41,7 +41,7 @@ def message_commands(session: "ConsoleSession") -> Commands:
     @click.command("pub", cls=AdminCommand, example="pub news hello, world", context_settings=ANYTHING)
     @topic_text_argument
     @words_argument
-    @told(hub_setting_options())
+    @passed_options(hub_setting_options())
     @pass_settings
     def pub(settings: Settings, topic: str, words: Sequence[str]) -> None:
         """Publish WORDS, joined by blanks, to a topic."""
@@ -65,7 +65,7 @@ def message_commands(session: "ConsoleSession") -> Commands:
     @click.command("readtopic", cls=AdminCommand, example="readtopic news 3")
     @topic_text_argument
     @click.argument("message_id", metavar="[ID]", required=False, type=click.IntRange(0))
-    @told(cluster_setting_options(), owner_setting_options(), ledger_setting_options())
+    @passed_options(cluster_setting_options(), owner_setting_options(), ledger_setting_options())
     @pass_settings
     def readtopic(settings: Settings, topic: str, message_id: int | None) -> None:
         """Show all messages of a topic that are kept, from ID on, and consume none: message peek."""

@@ -103,6 +103,6 @@ def _history() -> "History":
         make_directory(path.parent)
         make_file(path)
     except OSError as exc:
-        click.echo(f"what is typed is not kept in {path}: {exc.strerror}", err=True)
+        click.echo(f"the history is not kept in {path}: {exc.strerror}", err=True)
         return InMemoryHistory()
     return FileHistory(path)

@@ -76,7 +76,7 @@ class ConsoleSession:
         try:
             words = split_line(line)
         except ValueError as exc:
-            click.echo(f"error: {exc}: {line.strip()!r}; put what has blanks or quotes in it in quotes", err=True)
+            click.echo(f"error: {exc}: {line.strip()!r}; quote words that have blanks or quotes", err=True)
             return ExitCode.USAGE
         return self.run_words(words) if words else ExitCode.DONE
 

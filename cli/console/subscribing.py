@@ -13,8 +13,8 @@ from hedwig.cli.console.arguments import (
     dry_run_option,
     go_on,
     named,
+    passed_options,
     subscriber_argument,
-    told,
     topic_argument,
     topic_text_argument,
     yes_option,
@@ -61,8 +61,8 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     ) -> None:
         """Open a subscription here, until closesub, unsub or quit, and show and consume what it receives.
 
-        MODE is 0, create: it must be new; 1, attach: it must exist; 2, create-or-attach. With RECEIVE false nothing is
-        shown and nothing consumed but by consume, consumeto and consumenext.
+        MODE is 0, create: it must be new; 1, attach: it must exist; 2, create-or-attach. With RECEIVE false the console
+        shows nothing, and only consume, consumeto and consumenext consume.
         """
         output = settings.writer()
         if _MODES[mode] is CreateOrAttach.ATTACH:
@@ -75,11 +75,11 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @subscriber_argument
     @pass_settings
     def closesub(settings: Settings, topic: Topic, subscriber: SubscriberId) -> None:
-        """Close a subscription that is open here; it goes on to exist."""
+        """Close a subscription that is open here; it continues to exist."""
         output = settings.writer()
-        found = session.subscriptions.get(settings, topic, subscriber)
+        subscription = session.subscriptions.get(settings, topic, subscriber)
         try:
-            is_confirmed = found.close()
+            is_confirmed = subscription.close()
         finally:
             session.subscriptions.forget(topic, subscriber)
         if not is_confirmed:
@@ -95,7 +95,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     def unsub(settings: Settings, topic: Topic, subscriber: SubscriberId, yes: bool, dry_run: bool) -> None:
         """Delete a subscription that is open here; unsubscribe deletes any."""
         output = settings.writer()
-        found = session.subscriptions.get(settings, topic, subscriber)
+        subscription = session.subscriptions.get(settings, topic, subscriber)
         if dry_run:
             output.record(name_fields(topic, subscriber) | {"result": "would delete"})
             return
@@ -103,10 +103,10 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
             name = f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
             confirm(f"This deletes {name} for good, with all that it has not consumed")
         try:
-            found.client.unsubscribe(topic, subscriber)
+            subscription.client.unsubscribe(topic, subscriber)
         finally:  # It is not open any more, whatever the hub says.
             session.subscriptions.forget(topic, subscriber)
-            found.client.close()
+            subscription.client.close()
         output.record(name_fields(topic, subscriber) | {"result": "deleted"})
 
     @click.command("rmsub", cls=AdminCommand, example="rmsub news- 1 3 reader- 1 2 --yes")
@@ -132,9 +132,9 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         dry_run: bool,
         hub: HubAccess,
     ) -> None:
-        """Subscribe to topics TOPICS1, TOPICS2 and so on as SUBSCRIBERS1 and so on, each, and delete these again.
+        """Subscribe to topics TOPICS1, TOPICS2 and so on as SUBSCRIBERS1 and so on, and delete these subscriptions.
 
-        What is left afterwards is that none of these subscriptions exists, whether it did before or not.
+        Afterwards none of these subscriptions exists, whether it did before or not.
         """
         output = settings.writer()
         if last_topic < first_topic or last_subscriber < first_subscriber:
@@ -158,7 +158,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @click.argument("message_id", metavar="ID", type=click.IntRange(1, ID_MAX))
     @pass_settings
     def consumeto(settings: Settings, topic: Topic, subscriber: SubscriberId, message_id: int) -> None:
-        """Send that all messages up to ID are consumed, of a subscription that is open here.
+        """Tell the hub that all messages up to ID are consumed, for a subscription that is open here.
 
         A hub does not answer that. An ID beyond the last message stands for the last one.
         """
@@ -172,23 +172,25 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @click.argument("count", metavar="NUMBER", type=click.IntRange(1, ID_MAX))
     @pass_settings
     def consumenext(settings: Settings, topic: Topic, subscriber: SubscriberId, count: int) -> None:
-        """Send that NUMBER messages beyond the pointer in the store are consumed, of a subscription that is open here.
+        """Tell the hub that NUMBER messages after the pointer in the store are consumed, for an open subscription.
 
         This is what the original's consume does. The store has the pointer as the hub last stored it. An id beyond the
         last message stands for the last one.
         """
         output = settings.writer()
-        found = session.subscriptions.get(settings, topic, subscriber)
+        subscription = session.subscriptions.get(settings, topic, subscriber)
         message_id = stored_pointer(settings, topic, subscriber) + count
-        found.opened.consume(MessageSeqId(message_id))
+        subscription.opened.consume(MessageSeqId(message_id))
         output.record(name_fields(topic, subscriber) | {"result": "sent", "id": message_id})
 
     @click.command("consume", cls=AdminCommand, example="consume news reader 3")
     @topic_text_argument
     @click.argument("subscriber")
     @click.argument("message_id", metavar="ID", type=click.IntRange(1, ID_MAX))
-    @click.option("--force-attach", is_flag=True, help="Take the subscription from whoever has it open elsewhere.")
-    @told(hub_setting_options())
+    @click.option(
+        "--force-attach", is_flag=True, help="Take the subscription from the client that has it open elsewhere."
+    )
+    @passed_options(hub_setting_options())
     @pass_settings
     def consume(settings: Settings, topic: str, subscriber: str, message_id: int, force_attach: bool) -> None:
         """Consume all messages up to ID, whether the subscription is open here, as consumeto, or not.

@@ -62,14 +62,14 @@ class OpenSubscriptions:
 
     def get(self, settings: Settings, topic: Topic, subscriber: SubscriberId) -> OpenSubscription:
         """Return the subscription that is open here. Raises OperationError if it is not."""
-        found = self.find(topic, subscriber)
-        if found is None:
+        subscription = self.find(topic, subscriber)
+        if subscription is None:
             raise OperationError(
                 f"{settings.command} failed on {_subject(topic, subscriber)}: it is not open in this console; open it "
                 f"with: sub {show_name(topic)} {show_name(subscriber)}",
                 ExitCode.NOT_FOUND,
             )
-        return found
+        return subscription
 
     def open(
         self,

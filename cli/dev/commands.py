@@ -80,7 +80,7 @@ def up(
     timeout_s: float,
     directory: Path | None,
 ) -> None:
-    """Start SERVICES and what they need; wait until all answer. What runs already is left alone.
+    """Start SERVICES and what they need; wait until all answer. Servers that run already stay as they are.
 
     Without SERVICES: zookeeper, hbase and thrift2.
     """
@@ -103,18 +103,18 @@ def status(settings: Settings, directory: Path | None) -> None:
     """Show the servers of the directory."""
     with _errors_shown():
         servers = DevServers(_chosen(directory))
-        found = servers.status()
-        if found:
-            _talk(f"{len(found)} servers in {servers.directory}")
+        statuses = servers.status()
+        if statuses:
+            _talk(f"{len(statuses)} servers in {servers.directory}")
         else:
             _talk(f"no servers in {servers.directory}: run `hedwig-admin dev up`")
-        _write(settings, found)
+        _write(settings, statuses)
 
 
 @dev.command(example="hedwig-admin dev logs regionserver-1 --lines 100 --follow")
 @_name_argument
 @click.option("--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many of the last lines.")
-@click.option("--follow", "goes_on", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@click.option("--follow", "goes_on", is_flag=True, help="Continue with new lines, until Ctrl-C.")
 @_directory_option
 def logs(name: str, lines: int, goes_on: bool, directory: Path | None) -> None:
     """Print the log of server NAME."""
@@ -197,7 +197,7 @@ def pause(settings: Settings, name: str, directory: Path | None) -> None:
 @_directory_option
 @pass_settings
 def resume(settings: Settings, name: str, directory: Path | None) -> None:
-    """Let the paused server NAME go on."""
+    """Resume the paused server NAME."""
     with _errors_shown():
         servers = DevServers(_chosen(directory))
         servers.resume(name)
@@ -232,7 +232,7 @@ def _errors_shown() -> Iterator[None]:
             click.echo(f"  {line}", err=True)
         raise
     except KeyboardInterrupt:
-        _talk("see `hedwig-admin dev status`; `hedwig-admin dev up` goes on, `down` removes")
+        _talk("`hedwig-admin dev status` shows what runs; `hedwig-admin dev up` continues, `down` removes all")
         raise
 
 
@@ -245,16 +245,16 @@ def _talk(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _write(settings: Settings, found: Sequence[ServerStatus], name: str | None = None) -> None:
+def _write(settings: Settings, statuses: Sequence[ServerStatus], name: str | None = None) -> None:
     """Write the found servers, or only the server `name`."""
     output = settings.writer()
     if name is not None:
-        for one in found:
+        for one in statuses:
             if one.name == name:
                 output.record(_fields(one))
         return
     output.begin("servers", _COLUMNS, _SHOWN)
-    output.page([_fields(one) for one in found])
+    output.page([_fields(one) for one in statuses])
     output.end()
 
 

@@ -93,7 +93,7 @@ class DevServers:
             for kind in kinds:
                 if kind not in KINDS:
                     raise DevError(
-                        f"cannot set the {what} of {kind!r}: there is no such kind of server: "
+                        f"cannot set the {what} of {kind!r}: there is no such kind of server; "
                         f"choose from {', '.join(KINDS)}"
                     )
         self._classpaths = ClasspathCache(classpath_cache or user_cache() / "classpath")
@@ -153,10 +153,10 @@ class DevServers:
         For `hbase` it is the address of the master.
         """
         name = SERVICES[kind].kinds[0].name if kind in SERVICES else kind
-        found = self._directory.site(self._directory.state()).address(name)
-        if not found:
+        addresses = self._directory.site(self._directory.state()).address(name)
+        if not addresses:
             raise DevError(f"there is no {kind} in {self.directory}: run `hedwig-admin dev up {kind}`")
-        return found
+        return addresses
 
     def port(self, name: str) -> int:
         """Return the port that the clients of the server `name` connect to."""
@@ -312,8 +312,8 @@ class DevServers:
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         state = self._directory.state()
         for kind in reversed(list(KINDS)):
-            found = [(record.name, self._directory.process(record)) for record in state.of_kind(kind)]
-            running = [(name, process) for name, process in found if process is not None]
+            processes = [(record.name, self._directory.process(record)) for record in state.of_kind(kind)]
+            running = [(name, process) for name, process in processes if process is not None]
             for name, process in running:
                 send_signal(process, self._directory.marker(name), signal.SIGTERM)
             for name, process in running:

@@ -71,7 +71,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP),
         )
     except OSError as exc:
-        raise DevError(f"cannot start {command[0]}: {exc.strerror}: check that it is an executable program") from exc
+        raise DevError(f"cannot start {command[0]}: {exc.strerror}; check that it is an executable program") from exc
     finally:
         os.close(null)
         os.close(out)
@@ -119,7 +119,7 @@ def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
 
     This also finds a process that was started but not recorded, because the launcher was killed in between.
     """
-    found = {}
+    processes = {}
     for pid in _pids():
         facts = _facts(pid)
         if facts is None:
@@ -127,8 +127,8 @@ def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
         edge = facts.separator
         _, mark, rest = f"{edge}{facts.command}".partition(f"{edge}{prefix}")
         if mark:
-            found[rest.partition(edge)[0]] = ProcessIdentity(pid, facts.started)
-    return found
+            processes[rest.partition(edge)[0]] = ProcessIdentity(pid, facts.started)
+    return processes
 
 
 def send_signal(identity: ProcessIdentity, marker: str, number: signal.Signals) -> bool:
@@ -154,12 +154,12 @@ def wait_gone(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
 
 def _inherited_files() -> list[int]:
     """Return the files that a child would inherit although no caller passed them on, such as a lock of the caller."""
-    found = []
+    inherited = []
     for entry in list(Path("/dev/fd").iterdir()):
         with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed again.
             if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):
-                found.append(int(entry.name))
-    return found
+                inherited.append(int(entry.name))
+    return inherited
 
 
 def _has_argument(facts: _Facts, argument: str) -> bool:
@@ -190,7 +190,7 @@ def _facts_from_proc(pid: int) -> _Facts | None:
 
 def _facts_from_ps(pid: int) -> _Facts | None:
     """Do the same if there is no /proc."""
-    found = subprocess.run(
+    ran = subprocess.run(
         ["ps", "-ww", "-p", str(pid), "-o", "state=", "-o", "lstart=", "-o", "command="],
         capture_output=True,
         text=True,
@@ -198,8 +198,8 @@ def _facts_from_ps(pid: int) -> _Facts | None:
         timeout=10,
     )
     # The state, the five words of the start time, the unchanged command line.
-    words = found.stdout.strip().split(maxsplit=6)
-    if found.returncode != 0 or len(words) < 7 or words[0].startswith("Z"):
+    words = ran.stdout.strip().split(maxsplit=6)
+    if ran.returncode != 0 or len(words) < 7 or words[0].startswith("Z"):
         return None
     return _Facts(state=words[0][0], started=" ".join(words[1:6]), command=words[6], separator=" ")
 

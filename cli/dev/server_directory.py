@@ -42,18 +42,18 @@ class ServerDirectory:
         """
         if not _PLAIN_PATH.fullmatch(str(self.root)):
             raise DevError(
-                f"cannot keep servers in {str(self.root)!r}: Java class paths and property files spoil such a name: "
-                "give a --dir of plain letters, digits and ._+@~=-"
+                f"cannot keep servers in {str(self.root)!r}: class paths and property files of Java cannot hold such a "
+                "name; give a --dir of plain letters, digits and ._+@~=-"
             )
         held = self._entries()
         if held and _LOCK not in held:
             raise DevError(
-                f"cannot keep servers in {self.root}: it holds other files: give an empty or a new directory with --dir"
+                f"cannot keep servers in {self.root}: it holds other files; give an empty or a new directory with --dir"
             )
         try:
             make_directory(self.root)
         except OSError as exc:
-            raise DevError(f"cannot make {self.root}: {exc.strerror}: give another directory with --dir") from exc
+            raise DevError(f"cannot make {self.root}: {exc.strerror}; give another directory with --dir") from exc
         with locked(self.root / _LOCK, timeout_s):
             yield
 
@@ -76,15 +76,15 @@ class ServerDirectory:
 
     def process(self, record: ServerRecord) -> ProcessIdentity | None:
         """Return the process of a server if it lives."""
-        found = record.process
-        return found if found is not None and still_runs(found, self.marker(record.name)) else None
+        identity = record.process
+        return identity if identity is not None and still_runs(identity, self.marker(record.name)) else None
 
     def adopt(self, state: State) -> State:
         """Record processes of ours that are not on record, because their launcher was killed at the wrong moment."""
-        found = self.marked_processes()
+        marked = self.marked_processes()
         for record in state.servers.values():
-            if record.name in found and self.process(record) is None:
-                state = state.with_server(replace(record, process=found[record.name]))
+            if record.name in marked and self.process(record) is None:
+                state = state.with_server(replace(record, process=marked[record.name]))
         return state
 
     def marked_processes(self) -> dict[str, ProcessIdentity]:

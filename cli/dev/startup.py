@@ -46,7 +46,7 @@ class Startup:
         """
         started_at = time.monotonic()
         deadline, talk_at = started_at + timeout_s, started_at + _TALK_EVERY_S
-        waiting = dict.fromkeys(names, "not started: it waits for others")
+        waiting = dict.fromkeys(names, "not started: it waits for other servers")
         launched: dict[str, float] = {}
         losses = dict.fromkeys(names, 0)
         while waiting:
@@ -60,7 +60,7 @@ class Startup:
                     if unready.isdisjoint(kind.starts_after):
                         self.launch(name)
                         launched[name] = time.monotonic()
-                        waiting[name] = "not asked yet: it waits for others"
+                        waiting[name] = "not asked yet: it waits for other servers"
                 elif unready.isdisjoint(kind.answers_after):
                     waiting[name] = self._what_is_missing(record, kind)
                     if not waiting[name]:
@@ -142,7 +142,7 @@ class Startup:
         except NotReadyError as exc:
             return str(exc)
         except OSError as exc:
-            return f"it does not answer: {exc}"
+            return f"it does not answer ({exc})"
         return ""
 
     def _handle_death(self, record: ServerRecord, losses: int) -> None:
@@ -155,7 +155,7 @@ class Startup:
         taken = ", ".join(map(str, self._taken_ports(record)))
         if keep_port or self._is_port_kept(record, kind):
             raise DevError(
-                f"cannot start {record.name}: another program has taken its port {taken}: "
+                f"cannot start {record.name}: another program has taken its port {taken}; "
                 "stop that program, or run `hedwig-admin dev down`"
             )
         state = self._directory.state()
@@ -192,7 +192,7 @@ class Startup:
         return DevError(f"{name} died while it started: {_what_to_do(name)}", self._log_tail(name))
 
     def _not_answering(self, name: str, timeout_s: float, why: str) -> DevError:
-        message = f"{name} does not answer after {timeout_s:.0f} s: {why}: {_what_to_do(name)}"
+        message = f"{name} does not answer after {timeout_s:.0f} s: {why}; {_what_to_do(name)}"
         return NotAnsweringError(message, self._log_tail(name))
 
     def _log_tail(self, name: str) -> tuple[str, ...]:

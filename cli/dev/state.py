@@ -85,7 +85,7 @@ def read_state(path: Path) -> State:
         raw = json.loads(path.read_text())
         if raw["format"] != _FORMAT:
             raise DevError(
-                f"cannot use {path}: its format is {raw['format']}, not {_FORMAT}: delete it, or give another --dir"
+                f"cannot use {path}: its format is {raw['format']}, not {_FORMAT}; delete it, or give another --dir"
             )
         servers = {name: _record(name, entry) for name, entry in raw["servers"].items()}
         return State(servers, Settings(**raw["settings"]))
@@ -93,10 +93,10 @@ def read_state(path: Path) -> State:
         return State()
     except OSError as exc:
         raise DevError(
-            f"cannot read {path}: {exc.strerror or exc}: have whoever keeps it let you, or give another --dir"
+            f"cannot read {path}: {exc.strerror or exc}; ask its owner for permission, or give another --dir"
         ) from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise DevError(f"cannot read {path}: {exc!r}: give another --dir, or delete the directory") from exc
+        raise DevError(f"cannot read {path}: {exc!r}; give another --dir, or delete the directory") from exc
 
 
 def write_state(path: Path, state: State) -> None:

@@ -62,9 +62,9 @@ def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             "--result",
             metavar="FILE",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="With -f: write failures and progress here, and go on from here.  [default: beside the input]",
+            help="With -f: write failures and progress here, and resume from here.  [default: beside the input]",
         ),
-        click.option("--restart", is_flag=True, help="With -f: begin anew, whatever the result file says."),
+        click.option("--restart", is_flag=True, help="With -f: begin anew, and overwrite the result file."),
         click.option(
             "--batch-rows",
             type=click.IntRange(1, 10_000),
@@ -73,7 +73,7 @@ def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         click.option(
             "--in-flight",
             type=click.IntRange(1, 64),
-            help=f"With -f: batches that are under way at once.  [default: {BATCHES_IN_FLIGHT}]",
+            help=f"With -f: maximum number of batches under way at once.  [default: {BATCHES_IN_FLIGHT}]",
         ),
     )
     return option_group("bulk", options, ("file", "result", "restart", "batch_rows", "in_flight"), _gather)
@@ -192,8 +192,8 @@ class _RunningLoad:
             self._progress.say(f"going on after line {checkpoint.position.line}, as {self._results.path} says")
             if not await asyncio.to_thread(self._source.skip_to, checkpoint.position):
                 raise OperationError(
-                    f"{self._options.file} is not what the load in {self._results.path} has read: its first "
-                    f"{checkpoint.position.line} lines changed; put them back, or begin anew with --restart"
+                    f"the first {checkpoint.position.line} lines of {self._options.file} changed since the load in "
+                    f"{self._results.path} read them; put them back, or begin anew with --restart"
                 )
         self._progress.begin(self._source.read_bytes)
 

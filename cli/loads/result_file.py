@@ -231,9 +231,9 @@ def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
 
 def _is_cut_header(line: bytes) -> bool:
     """Say whether a crash may have cut this first line, maybe with zeros at its end. Else it is no file of ours."""
-    begin, found = b'{"load": ', line.rstrip(b"\0")
+    begin, content = b'{"load": ', line.rstrip(b"\0")
     short = len(line) <= _HEADER_BYTES_MAX and not line.endswith(b"\n")
-    return short and (found.startswith(begin) or begin.startswith(found))
+    return short and (content.startswith(begin) or begin.startswith(content))
 
 
 def _failure(row: InputRow, outcome: RowOutcome) -> dict[str, Any]:

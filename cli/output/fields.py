@@ -73,9 +73,9 @@ def ledger_fields(ledger: LedgerRange) -> dict[str, Any]:
     }
 
 
-def subscription_fields(subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> dict[str, Any]:
+def subscription_fields(subscriber: SubscriberId, record: Versioned[SubscriptionData]) -> dict[str, Any]:
     """Return a subscription without its topic."""
-    preferences, state = found.value.preferences, found.value.state
+    preferences, state = record.value.preferences, record.value.state
     fields: dict[str, Any] = dict(bytes_fields("subscriber", subscriber))
     fields["consumed"] = None if state is None else state.consumed.local
     if state is not None and state.consumed.remote:
@@ -84,7 +84,7 @@ def subscription_fields(subscriber: SubscriberId, found: Versioned[SubscriptionD
     fields["message_window_size"] = None if preferences is None else preferences.message_window_size
     fields["message_filter"] = None if preferences is None else text_field(preferences.message_filter)
     fields["options"] = {} if preferences is None else named_fields(preferences.options)
-    fields["version"] = str(found.version)
+    fields["version"] = str(record.version)
     return fields
 
 

@@ -66,7 +66,7 @@ class Output(ABC):
     def end(self, next_page_token: str | None = None) -> None:
         """End the listing. If it was cut, `next_page_token` says where to go on."""
 
-    def end_told(self) -> None:
+    def end_described(self) -> None:
         """End a listing that a message to people describes, too. An empty table then has not even a header."""
         self.end()
 
@@ -175,7 +175,7 @@ class TableOutput(Output):
         if next_page_token is not None:
             say_more(next_page_token)
 
-    def end_told(self) -> None:
+    def end_described(self) -> None:
         self._header_due = False  # The header is written already if there was a row.
         self.end()
 

@@ -110,8 +110,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 def _is_endpoint(text: str) -> bool:
     """Say whether `text` can be the address of an admin endpoint: host:port, an IPv6 address in brackets."""
-    found = _ENDPOINT.fullmatch(text)
-    return found is not None and 0 < int(found[1]) <= _PORT_MAX
+    match = _ENDPOINT.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= _PORT_MAX
 
 
 def as_typed(value: Any) -> Any:

@@ -108,7 +108,7 @@ def changing_contexts() -> Iterator["Draft"]:
                 _write(path, draft.saved)
     except OSError as exc:
         said = f"cannot write the saved contexts to {path}: {exc.strerror}; {remedy(exc)}"
-        raise OperationError(f"{said}, or have them elsewhere with XDG_CONFIG_HOME") from exc
+        raise OperationError(f"{said}, or name another directory with XDG_CONFIG_HOME") from exc
 
 
 @dataclass(slots=True)

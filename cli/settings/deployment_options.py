@@ -44,5 +44,5 @@ def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(
         "--offline",
         is_flag=True,
-        help="Change the store though the topic's owner cannot be asked; only if that hub is down.",
+        help="Change the store without asking the topic's owner; only if that hub is down.",
     )

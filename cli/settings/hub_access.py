@@ -46,7 +46,7 @@ class HubAccess:
             return cls(address=address)
         if address.ssl_port is None:
             raise ConfigurationError(
-                f"hubs speak TLS on a port of its own; give --hub {address.host}:{address.port}:TLSPORT"
+                f"hubs speak TLS on a separate port; give --hub {address.host}:{address.port}:TLSPORT"
             )
         if tls["tls_insecure"].value:
             return cls(address=address, tls=_insecure())

@@ -34,21 +34,22 @@ def hub_setting_options() -> Sequence[_Decorator]:
         click.option(
             "--tls/--no-tls",
             default=None,
-            help="Whether to speak TLS; the system's authorities vouch for hubs, by host name.  [env: HEDWIG_TLS]",
+            help="Whether to speak TLS; hubs need a certificate of the system's authorities for their host name."
+            "  [env: HEDWIG_TLS]",
             **kept_setting("tls"),
         ),
         click.option(
             "--tls-ca",
             metavar="FILE",
             type=InputFile(),
-            help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
+            help="Speak TLS; hubs need a certificate of an authority in this PEM file.  [env: HEDWIG_TLS_CA]",
             **kept_setting("tls_ca"),
         ),
         click.option(
             "--tls-insecure",
             is_flag=True,
             default=None,
-            help="Speak TLS with any hub, whoever vouches for it.  [env: HEDWIG_TLS_INSECURE]",
+            help="Speak TLS with any hub, without a check of its certificate.  [env: HEDWIG_TLS_INSECURE]",
             **kept_setting("tls_insecure"),
         ),
     )
@@ -73,7 +74,7 @@ def owner_setting_options(whose: str = "the topic's owner") -> Sequence[_Decorat
         click.option(
             "--admin",
             metavar="HOST:PORT",
-            help=f"A way to the admin endpoint of {whose}, in place of the one that it announces."
+            help=f"Reach the admin endpoint of {whose} at this address, not at the one that it announces."
             "  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port 4081]",
             **kept_setting("admin"),
         ),

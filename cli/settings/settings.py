@@ -112,18 +112,18 @@ class Settings:
             yield f"context {name}", self.saved_contexts().get(str(name))
 
     def _environment(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for key in keys:
             setting = SETTINGS[key]
             text = os.environ.get(setting.variable)
             if not text:
                 continue
             try:
-                found[key] = setting.parse(text)
+                values[key] = setting.parse(text)
             except ValueError as exc:
                 raise ConfigurationError(f"{setting.variable} is {text!r}; {exc}") from exc
-        if found:
-            yield f"environment {', '.join(SETTINGS[key].variable for key in found)}", found
+        if values:
+            yield f"environment {', '.join(SETTINGS[key].variable for key in values)}", values
 
     def context_name(self) -> Chosen:
         """Return the name of the context in use, None for none, and its source. Raises OperationError."""
@@ -177,7 +177,7 @@ def shared_options() -> list[click.Parameter]:
         click.Option(
             ["--context"],
             metavar="NAME",
-            help="Saved settings to go by, made with `config context save`."
+            help="Saved settings to use, made with `config context save`."
             f"  [env: {_CONTEXT_VARIABLE}; default: the one of `config context use`]",
             shell_complete=complete_context,
             **_kept("context"),

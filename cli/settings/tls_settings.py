@@ -18,18 +18,18 @@ def chosen_tls(settings: Settings) -> Mapping[str, Chosen]:
     The first source that says how to trust hubs overrules later sources: a --tls-ca in the flags overrules a
     tls_insecure in the context. Raises: ConfigurationError - one source contradicts itself.
     """
-    found: dict[str, Chosen] = {}
+    collected: dict[str, Chosen] = {}
     for source, given in settings.layers(_KEYS):
         values = {key: given[key] for key in _KEYS if key in given}
         _check(source, values)
         # --tls alone asks for hubs with a valid certificate, and does not say which authority to trust.
-        counted = {key: value for key, value in values.items() if key != "tls_insecure" or "tls" not in found}
+        counted = {key: value for key, value in values.items() if key != "tls_insecure" or "tls" not in collected}
         for key, value in counted.items():
-            found.setdefault(key, Chosen(value, source))
+            collected.setdefault(key, Chosen(value, source))
         if counted.get("tls") is False or counted.get("tls_insecure") or "tls_ca" in counted:
             break
-    chosen = {key: found.get(key, Chosen(SETTINGS[key].default, "default")) for key in _KEYS}
-    if "tls" not in found:
+    chosen = {key: collected.get(key, Chosen(SETTINGS[key].default, "default")) for key in _KEYS}
+    if "tls" not in collected:
         for key in ("tls_ca", "tls_insecure"):
             if chosen[key].value:
                 chosen["tls"] = Chosen(True, chosen[key].source)

@@ -27,7 +27,7 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
     # Completion must not load the code of the store before it needs it.
     from hedwig.metadata import StoreOptions, open_metadata
 
-    found: list[str] = []
+    names: list[str] = []
     options = StoreOptions(
         operation_timeout_s=COMPLETION_TIMEOUT_S,
         page_rows=_COMPLETIONS_MAX,
@@ -36,7 +36,7 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
     )
     async with await open_metadata(without_making(settings.url_to_show), options) as store:
         async for topic in store.topics(parse_name(incomplete) or None):
-            found.append(show_name(topic))
-            if len(found) == _COMPLETIONS_MAX:
+            names.append(show_name(topic))
+            if len(names) == _COMPLETIONS_MAX:
                 break
-    return found
+    return names

@@ -187,14 +187,14 @@ class Attachments:
             if serving is not None:
                 refused, serving = serving, None
                 await self._release(refused, subscription)
-            serving = found = await self._free_channel(address, key, timeout_s)
-            assert found.channel is not None
-            found.asked.add(key)
+            serving = free = await self._free_channel(address, key, timeout_s)
+            assert free.channel is not None
+            free.asked.add(key)
             try:
                 # The first delivery may be in the same packet as the answer, and a delivery from before just ahead.
-                return await found.channel.ask(request, timeout_s, lambda: found.serve(subscription))
+                return await free.channel.ask(request, timeout_s, lambda: free.serve(subscription))
             finally:
-                found.asked.discard(key)
+                free.asked.discard(key)
 
         try:
             _, answer = await self._routes.carry(subscription.topic, action, ask)
@@ -220,7 +220,7 @@ class Attachments:
         """Count a message that a hub had no reason to deliver."""
         if not self.dropped:
             _log.warning(
-                "message %s of topic '%s' came to subscriber '%s' out of order or unasked, and is dropped; "
+                "dropped message %s of topic '%s' for subscriber '%s': the hub delivered it out of order or unasked; "
                 "further ones are only counted",
                 delivery.message.seq_id,
                 show_name(delivery.topic),
@@ -294,7 +294,7 @@ class Attachments:
                 return serving
             done, _ = await asyncio.wait([ending], timeout=timeout_s)
             if not done:
-                raise ServiceDownError(f"the hub {address} has not ended yet what it may serve since the last attempt")
+                raise ServiceDownError(f"the hub {address} has not confirmed the end of an earlier attempt to attach")
 
     async def _serving_channel(self, address: HubAddress) -> _ServingChannel:
         if not self._options.share_channels:

@@ -156,7 +156,7 @@ class BlockingSubscription:
             return None
 
     def _withdraw_last(self) -> None:
-        """Withdraw a call whose message this thread did not take, also after an interrupt in this very place."""
+        """Withdraw a call whose message this thread did not take, also after an interrupt at this very point."""
         me = threading.get_ident()
         if (call := self._asked.get(me)) is not None:
             call.withdraw(self._give_back)

@@ -124,7 +124,7 @@ class Channel:
             async with asyncio.timeout(self._options.answer_timeout_s):
                 await self._drain()
         except TimeoutError as exc:
-            raise UncertainAnswerError(f"the hub {self.address} does not read what is sent to it") from exc
+            raise UncertainAnswerError(f"the hub {self.address} does not read its requests") from exc
 
     def pause(self) -> None:
         """Stop reading, so that deliveries wait in the network and then in the hub."""
@@ -192,7 +192,7 @@ class Channel:
             return
         answer, on_success = self._waiting.get(response.txn_id, (None, None))
         if answer is None or on_success is None:
-            _log.debug("%s: nobody waits for the answer to %s", self.address, response.txn_id)
+            _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
         elif not answer.done():
             answer.set_result(response)
             if response.status is StatusCode.SUCCESS:

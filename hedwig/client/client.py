@@ -119,7 +119,9 @@ class HedwigClient:
         async with self._in_flight:
             answer = await self._ask(name, Publish(made))
         if answer.published is None:
-            raise RemoteProtocolError("the hub accepted a message without saying where; it is no hub of this protocol")
+            raise RemoteProtocolError(
+                "the hub accepted a message but did not return its id; it does not speak this protocol"
+            )
         return answer.published
 
     async def publish_many(

@@ -1,4 +1,4 @@
-"""The options of a client, with all defaults in one place."""
+"""The options of a client, with all defaults."""
 
 import ssl
 from dataclasses import dataclass, field

@@ -92,7 +92,7 @@ class Routes:
             tried = (*tried, address.key)
             self._follow(topic, answer)
         raise NotResponsibleForTopicError(
-            f"no hub took the request after {self._options.redirects_max} redirects: {b', '.join(tried).decode()}"
+            f"no hub accepted the request after {self._options.redirects_max} redirects: {b', '.join(tried).decode()}"
         )
 
     def _follow(self, topic: Topic, answer: Answer) -> None:
@@ -102,7 +102,7 @@ class Routes:
         try:
             self._remember(topic, HubAddress.parse(answer.text))
         except ConfigurationError as exc:
-            raise ServiceDownError(f"a hub redirects to an address that is none: {answer.text!r}") from exc
+            raise ServiceDownError(f"a hub redirects to an invalid address: {answer.text!r}") from exc
 
     def _remember(self, topic: Topic, address: HubAddress) -> None:
         self._owners[topic] = address

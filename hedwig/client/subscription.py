@@ -102,7 +102,7 @@ class Subscription:
         """The newest message that was delivered here and counts as consumed."""
         self._skipped: MessageSeqId | None = None
         """A pointer beyond the messages delivered here, until it is sent to the hub."""
-        self._told = 0
+        self._pointer_sent = 0
         """The consume pointer sent to the hub since it last attached this subscription."""
         self._telling: asyncio.Task[None] | None = None
         self._end: HedwigError | None = None
@@ -200,7 +200,7 @@ class Subscription:
                     await self._finish_last()
                 if self._unsent and self._finished is not None:
                     await self._consume(self._finished)
-                if self._consumed is not None and self._consumed.local > self._told:
+                if self._consumed is not None and self._consumed.local > self._pointer_sent:
                     await self._tell(self._consumed)  # This session delivers nothing more, so it can miss nothing.
             return await self._attachment.detach() if self._attachment is not None else False
         finally:
@@ -237,7 +237,7 @@ class Subscription:
     def begin_session(self) -> None:
         """Accept messages from now on, since the hub has attached it. For the channel that serves the subscription."""
         self._session_last = None
-        self._told = 0
+        self._pointer_sent = 0
 
     def deliver(self, message: Message) -> bool:
         """Accept a message that the hub delivers. For the channel that serves the subscription.
@@ -252,7 +252,7 @@ class Subscription:
         if self._end is not None:
             return True
         if seq_id.local <= self._last_queued:  # Delivered before the channel was lost.
-            if self._untold() is not None and (self._telling is None or self._telling.done()):
+            if self._pointer_to_send() is not None and (self._telling is None or self._telling.done()):
                 self._telling = asyncio.create_task(self._tell_consumed())
             return True
         self._last_queued = seq_id.local
@@ -327,11 +327,11 @@ class Subscription:
         if self._skipped is not None and self._attachment is not None:
             skipped, self._skipped = self._skipped, None
             await self._tell(skipped)
-        while (pointer := self._untold()) is not None:
-            self._told = pointer.local
+        while (pointer := self._pointer_to_send()) is not None:
+            self._pointer_sent = pointer.local
             await self._tell(pointer)
 
-    def _untold(self) -> MessageSeqId | None:
+    def _pointer_to_send(self) -> MessageSeqId | None:
         """Return the consume pointer to send to the hub now; None if there is none.
 
         It is never beyond the messages that this session has delivered, even if an earlier session delivered more. The
@@ -340,7 +340,7 @@ class Subscription:
         if self._attachment is None or self._consumed is None or self._session_last is None:
             return None
         pointer = min(self._consumed, self._session_last, key=lambda each: each.local)
-        return pointer if pointer.local > self._told else None
+        return pointer if pointer.local > self._pointer_sent else None
 
     async def _tell(self, pointer: MessageSeqId) -> None:
         if self._attachment is None:
@@ -348,7 +348,9 @@ class Subscription:
         try:
             await self._attachment.consume(pointer)
         except ServiceError as exc:
-            _log.debug("subscription %r on %r: not told yet what is consumed: %s", self.subscriber, self.topic, exc)
+            _log.debug(
+                "subscription %r on %r: the consume pointer was not sent yet: %s", self.subscriber, self.topic, exc
+            )
 
     def _conclude(self, end: HedwigError) -> None:
         if self._end is None:

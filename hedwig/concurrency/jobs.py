@@ -88,7 +88,7 @@ class JobQueue(Generic[C]):
         except TimeoutError as exc:
             if job is None or self._withdraw(job):
                 raise NotBegunError("it waited for its turn until the deadline") from exc
-            raise UnfinishedError("it began, and was not over by the deadline") from exc
+            raise UnfinishedError("it began, but did not end by the deadline") from exc
         except asyncio.CancelledError:
             if job is not None:
                 self._withdraw(job)

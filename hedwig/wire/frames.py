@@ -89,7 +89,7 @@ class FrameDecoder:
             return "the other end speaks HTTP: this is an HTTP server's port, such as that of a hub's admin endpoint"
         self.is_http_request = self._is_first and head in _HTTP_REQUESTS
         if self.is_http_request:
-            return "an HTTP request came, and this is the port for clients of Hedwig"
+            return "the client sent an HTTP request; this port is for clients of Hedwig"
         most = self._frame_bytes_max - LENGTH_BYTES
         return f"a frame of {length} bytes was announced; at most {most} are allowed"
 

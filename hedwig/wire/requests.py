@@ -201,7 +201,7 @@ def encode_request(request: Request) -> bytes:
             message.type = pb.CLOSESUBSCRIPTION
             message.closeSubscriptionRequest.subscriberId = subscriber
         case Malformed(reason):
-            raise InvalidArgumentError(f"a malformed request is not to be sent: {reason}")
+            raise InvalidArgumentError(f"a malformed request cannot be sent: {reason}")
     if message.type != pb.CONSUME:
         message.shouldClaim = request.should_claim  # Like the original client, in all requests but CONSUME.
     return message.SerializeToString()

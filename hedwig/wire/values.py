@@ -59,7 +59,7 @@ def text_from(what: str, text: str | bytes) -> str:
     Raises: InvalidArgumentError - it is no Unicode text.
     """
     if isinstance(text, bytes):
-        raise InvalidArgumentError(f"{what} is Unicode text, which {text!r} is not")
+        raise InvalidArgumentError(f"{what} must be Unicode text, not {text!r}")
     return text
 
 

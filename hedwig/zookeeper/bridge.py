@@ -192,7 +192,7 @@ class Bridge:
                 await self._slots.acquire()
         except TimeoutError as exc:
             waiting = self._options.in_flight_max
-            raise NotAppliedError(f"{waiting} requests are waiting for ZooKeeper at {self._hosts} already") from exc
+            raise NotAppliedError(f"{waiting} requests already wait for ZooKeeper at {self._hosts}") from exc
 
     async def _wait_connected(self, deadline: Deadline) -> None:
         if deadline.expired:
@@ -248,7 +248,7 @@ class Bridge:
         if not self._calls or self._closing is not None:
             return
         if answers == self._answers and connection is not None and connection is self._connection:
-            log.warning("ZooKeeper at %s is silent; it is left for another server", self._hosts)
+            log.warning("ZooKeeper at %s is silent; the client tries another server", self._hosts)
             self.drop_connection()
         self._listen_for_answers()
 
@@ -318,7 +318,7 @@ class Bridge:
         await self._in_thread(_end_client, self._client)
         await self._options.clock.sleep(_REVIVE_PAUSE_S)
         if self._closing is None:
-            self._give_up(OutcomeUnknownError(f"the client ended that asked ZooKeeper at {self._hosts}"))
+            self._give_up(OutcomeUnknownError(f"the client of ZooKeeper at {self._hosts} ended"))
             self._client = self._start_client()
         self._revival = None
 

@@ -79,7 +79,7 @@ class TreeWatch:
             self._paths[path] = None
             self._bytes += len(path) + _ROOM_OF_A_PATH
             if len(self._paths) > self._paths_max or self._bytes > self._bytes_max:
-                self._lose(f"more than {len(self._paths) - 1:,} records were changed, which is as many as are kept")
+                self._lose(f"more than {len(self._paths) - 1:,} records were changed, and the client keeps no more")
 
     def lose(self, why: str) -> None:
         """Record that events may be missing from now on."""

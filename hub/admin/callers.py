@@ -59,9 +59,9 @@ class Callers:
 def _plain(host: str) -> str:
     """Return the name in a Host header in the form to compare: without port, in lower case, without the final dot."""
     host = host.strip().lower()
-    found = _HOST.fullmatch(host)
+    match = _HOST.fullmatch(host)
     # A text that is no host and port is compared as it is, because some clients send an IPv6 address without brackets.
-    name = found[1] if found is not None else host
+    name = match[1] if match is not None else host
     return name.removesuffix(".")
 
 

@@ -97,30 +97,30 @@ class AdminEndpoint:
         return json_response({"ready": not hindrances, "hindrances": hindrances}, 503 if hindrances else 200)
 
     async def _hindrances(self) -> list[str]:
-        found = []
+        hindrances = []
         if self._hub.is_closing:
-            found.append("the hub is shutting down")
+            hindrances.append("the hub is shutting down")
         incarnation = self._hub.incarnation
         if incarnation.why_over is not None:
-            found.append(incarnation.why_over)
+            hindrances.append(incarnation.why_over)
         if self._hub.freezing.why is not None:
-            found.append(f"nothing is written: {self._hub.freezing.why}")
+            hindrances.append(f"nothing is written: {self._hub.freezing.why}")
         if self._hub.requests.is_read_only:
-            found.append("the hub is read-only: publishes are refused")
+            hindrances.append("the hub is read-only: publishes are refused")
         if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
-            found.append(
+            hindrances.append(
                 "there are too few bookies for a new ledger: publishes to topics without one are refused"
                 if self._hub.options.is_clustered
                 else "the disk is full: publishes are refused until there is space"
             )
-        return found
+        return hindrances
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
         body = self._metrics.render(await self._hub.ledgers.stats())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _options(self, _: web.Request) -> web.Response:
-        found = {
+        options = {
             key: {
                 "value": str(value) if isinstance(value, Path) else value,
                 "origin": self._configuration.origin(key),
@@ -128,7 +128,7 @@ class AdminEndpoint:
             }
             for key, value in self._configuration.values().items()
         }
-        return json_response(found)
+        return json_response(options)
 
     async def _show_load(self, request: web.Request) -> web.Response:
         lag = {"attached_lag_messages": await self._load.attached_lag()} if flag_of(request, "lag") else {}

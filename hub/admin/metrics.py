@@ -22,15 +22,15 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "refused_requests": "Requests that were answered with an error.",
     "delivered_messages": "Messages sent to subscribers, redeliveries included.",
     "read_messages": "Messages read from ledgers for subscribers that catch up.",
-    "lost_messages": "Messages that subscribers went past, each counted for itself, since they were damaged.",
+    "lost_messages": "Damaged messages that subscribers went past, counted for each subscriber.",
     "stored_consume_pointers": "Consume pointers written to the metadata.",
     "acquired_topics": "Topics that this hub became owner of.",
     "released_topics": "Topics that this hub released.",
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
-    "metadata_conflicts": "Writes of metadata that were refused because somebody else had changed the record.",
+    "metadata_conflicts": "Writes of metadata that were refused because another client had changed the record.",
     "left_ledgers": "Ledgers that could not be deleted, and are left to metadata repair.",
-    "refused_connections": "Connections that were closed at once: there was no place for them.",
-    "displaced_connections": "Connections that had sent no request, and were closed as others needed their places.",
+    "refused_connections": "Connections that the hub closed at once: it had no slot for them.",
+    "displaced_connections": "Connections that the hub closed for others, as they had sent no request.",
     "failed_handshakes": "TLS connections that were closed: their handshake failed, took too long, or made room.",
     "late_frames": "Connections that were closed: a request took longer than frame_s to arrive.",
     "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
@@ -55,9 +55,11 @@ _LEDGERS: Final[Mapping[str, str]] = {
     "stored_bytes": "Bytes of all segment files.",
     "live_bytes": "Bytes that rewriting would keep.",
     "queued_bytes": "Bytes of appends that wait to be written.",
-    "damaged_places": "Unreadable places met in the local store.",
+    "damaged_places": "Unreadable records that the hub met in the local store.",
     "is_full": "1 while the disk is full, or there are too few bookies.",
 }
+_FIELDS: Final[Mapping[str, str]] = {"damaged_places": "damage_count"}
+"""The fields of LedgerStoreStats that have another name than their metric."""
 
 
 class Metrics(Collector):
@@ -91,6 +93,6 @@ class Metrics(Collector):
         yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
         if self._ledgers is not None:
             for name, what in _LEDGERS.items():
-                value = getattr(self._ledgers, name)
+                value = getattr(self._ledgers, _FIELDS.get(name, name))
                 if value is not None:
                     yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=float(value))

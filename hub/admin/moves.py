@@ -70,9 +70,9 @@ class Moves:
             drained and the record does not name it.
         """
         if expected is not None:
-            found = await self._record(name)
-            if found is None or found.version != expected:
-                raise _is_at(name, None if found is None else found.version, expected)
+            record = await self._record(name)
+            if record is None or record.version != expected:
+                raise _is_at(name, None if record is None else record.version, expected)
         for _ in range(_TRIES):
             self._hub.topics.take_back(name)
             try:
@@ -90,17 +90,17 @@ class Moves:
         self.check_writes()
         if not await self._hub.topics.ownership.may_hand_over(target):
             raise ConflictError(
-                f"hub {target.address} of epoch {target.epoch} is not alive, or this one itself", reason="target"
+                f"hub {target.address} of epoch {target.epoch} is not alive, or is this hub", reason="target"
             )
         topic = self._hub.topics.get(name)
         version = None if topic is None else topic.owner_version
         if topic is None:
-            found = await self._record(name)
-            if found is None or found.value.address != self._hub.me.address:
-                owner = None if found is None else found.value.address
+            record = await self._record(name)
+            if record is None or record.value.address != self._hub.me.address:
+                owner = None if record is None else record.value.address
                 said = "has no owner" if owner is None else f"is owned by {owner}"
                 raise ConflictError(f"topic '{show_name(name)}' {said}", reason="owned", owner=owner)
-            version = found.version
+            version = record.version
         if expected is not None and version != expected:
             raise _is_at(name, version, expected)
         # If the record names this hub but it does not serve the topic, claim it first. So this hub cannot start to
@@ -126,12 +126,12 @@ class Moves:
 
         Raises: ConflictError - another hub owns the topic, or this hub is drained.
         """
-        found = await self._record(name)
-        if found is not None and found.value.address == redirect.text:
+        record = await self._record(name)
+        if record is not None and record.value.address == redirect.text:
             raise ConflictError(
                 f"topic '{show_name(name)}' is owned by {redirect.text}", reason="owned", owner=redirect.text
             )
-        is_mine = found is not None and found.value == self._hub.me
+        is_mine = record is not None and record.value == self._hub.me
         if self._hub.topics.claims_nothing_new and not is_mine:
             raise _is_drained()
 

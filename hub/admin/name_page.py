@@ -57,4 +57,4 @@ def start_of(token: str) -> bytes:
     try:
         return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except ValueError as exc:
-        raise ValueError(f"{token!r} is not the next token of a page before") from exc
+        raise ValueError(f"{token!r} is not the next token of an earlier page") from exc

@@ -44,7 +44,7 @@ class OrphanDeletion:
         Raises: ConflictError - another job is running.
         """
         if self._is_running:
-            raise ConflictError("others have ledgers deleted here at this moment; try again", reason="running")
+            raise ConflictError("another request is deleting ledgers on this hub; try again", reason="running")
         self._job += 1
         self._is_running, self._records, self._deleted, self._error = True, 0, (), None
         self._tasks.start(self._run(set(ledger_ids)))

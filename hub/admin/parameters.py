@@ -86,7 +86,7 @@ def version_of(request: web.Request) -> Version | None:
     try:
         return None if text is None else Version.parse(text)
     except ValueError as exc:
-        raise BadRequestError(f"version is {text!r}, which is none: {exc}") from exc
+        raise BadRequestError(f"version is {text!r}, which is no version: {exc}") from exc
 
 
 def number_of(request: web.Request, name: str) -> int:

@@ -200,7 +200,7 @@ async def _receive(request: web.Request) -> None:
             await request.read()
     except web.HTTPRequestEntityTooLarge as exc:
         raise web.HTTPRequestEntityTooLarge(
-            _BODY_BYTES_MAX, reason=f"the body has over {_BODY_BYTES_MAX} bytes; everything is said in the URL"
+            _BODY_BYTES_MAX, reason=f"the body has over {_BODY_BYTES_MAX} bytes; put the parameters in the URL"
         ) from exc
     except (web.RequestPayloadError, ConnectionError) as exc:
         raise web.HTTPBadRequest(reason="the body is no HTTP, or was not sent in full") from exc

@@ -82,8 +82,8 @@ async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes
         page.offer(subscriber, row)
 
     if topic.is_durable:
-        async for subscriber, found in hub.metadata.subscriptions.read_subscriptions(topic.name):
-            take(subscriber, found.value.state.consumed.local if found.value.state is not None else 0)
+        async for subscriber, record in hub.metadata.subscriptions.read_subscriptions(topic.name):
+            take(subscriber, record.value.state.consumed.local if record.value.state is not None else 0)
     else:  # The subscriptions of a non-durable topic are in memory only.
         for subscriber, subscription in list((topic.subscriptions or {}).items()):
             take(subscriber, subscription.stored)
@@ -106,8 +106,8 @@ async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Map
     held = topic.subscription(subscriber)
     stored = None if held is None else held.stored
     if topic.is_durable:
-        found = await hub.metadata.subscriptions.read(topic.name, subscriber)
-        stored = None if found is None else found.value.state.consumed.local if found.value.state is not None else 0
+        record = await hub.metadata.subscriptions.read(topic.name, subscriber)
+        stored = None if record is None else record.value.state.consumed.local if record.value.state is not None else 0
     if stored is None:
         raise ClientNotSubscribedError(
             f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"

@@ -83,7 +83,7 @@ class TopicRoutes:
         topic = self._owned(topic_of(request))
         if not has_subscriber(request):
             return json_response(await lag_page(self._hub, topic, limit, start_after))
-        with _told():
+        with _explained_errors():
             return json_response(await lag_of(self._hub, topic, subscriber_of(request)))
 
     async def _messages(self, request: web.Request) -> web.Response:
@@ -96,7 +96,7 @@ class TopicRoutes:
         topic = self._hub.topics.get(name)
         if topic is None:
             raise NotFoundError(
-                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes",
+                f"this hub does not own topic '{show_name(name)}' now; it does once a client publishes or subscribes",
                 reason="not owned",
             )
         return topic
@@ -159,7 +159,7 @@ class TopicRoutes:
     async def _seek(self, request: web.Request) -> web.Response:
         topic, subscriber = self._owned(topic_of(request)), subscriber_of(request)
         to = _EDGES.get(request.query.get("to", "")) or number_of(request, "to")
-        with _told():
+        with _explained_errors():
             sought = await self._interventions().seek(
                 topic, subscriber, to, force=flag_of(request, "force"), expected=version_of(request)
             )
@@ -177,18 +177,18 @@ class TopicRoutes:
 
     async def _unsubscribe(self, request: web.Request) -> web.Response:
         topic, subscriber = self._owned(topic_of(request)), subscriber_of(request)
-        with _told():
-            found = await self._interventions().delete(
+        with _explained_errors():
+            deleted = await self._interventions().delete(
                 topic, subscriber, force=flag_of(request, "force"), expected=version_of(request)
             )
-        return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(found.version)})
+        return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(deleted.version)})
 
     def _interventions(self) -> OperatorActions:
         return OperatorActions(self._hub.incarnation.subscriptions, self._hub.subscribing)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _explained_errors() -> Iterator[None]:
     """Answer errors about one subscription with facts for programs."""
     try:
         yield

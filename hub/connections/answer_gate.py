@@ -92,7 +92,7 @@ class AnswerGate:
             raise
 
     def leave(self) -> None:
-        """Free the place of one request."""
+        """Record that one request is over."""
         self._inside -= 1
         self.line_up()
         self._turns.give_back()

@@ -37,7 +37,7 @@ _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """The kernel probes a peer that is silent for a minute, and gives up a vanished machine a minute later."""
-_TOLD_MAX: Final = 4096
+_FORCED_CLOSED_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before the hub closes it."""
 _CLOSE_S: Final = 5.0
 """How long a peer may take to read what the hub sent before it closed the connection."""
@@ -133,6 +133,7 @@ class Channel(asyncio.Protocol):
         "_counted",
         "_decoder",
         "_flushing",
+        "_forced_closed",
         "_gate",
         "_is_behind",
         "_is_holding",
@@ -147,7 +148,6 @@ class Channel(asyncio.Protocol):
         "_out",
         "_own_bytes",
         "_owner",
-        "_told",
         "_transport",
         "_unanswered",
         "_unanswered_bytes",
@@ -199,7 +199,7 @@ class Channel(asyncio.Protocol):
         """Whether the channel ends once all requests are answered."""
         self._waiting: dict[Waiter, None] = {}
         self._abort: asyncio.TimerHandle | None = None
-        self._told: set[int] | None = None
+        self._forced_closed: set[int] | None = None
         """The hashes of the pairs that had an event. Names would take more memory; a hash collision does no harm."""
         self._gate: AnswerGate | None = None
         self._is_mute = False
@@ -540,22 +540,22 @@ class Channel(asyncio.Protocol):
         """Send the client the event that another took its subscription over.
 
         A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses (a
-        defect of the original). `was_told` lets the hub avoid that. The hub closes a channel with more such pairs than
-        it keeps. Both clients recover from that by themselves.
+        defect of the original). `was_forced_closed` lets the hub avoid that. The hub closes a channel with more such
+        pairs than it keeps. Both clients recover from that by themselves.
         """
-        if self._told is None:
-            self._told = set()
-        self._told.add(hash((topic, subscriber)))
+        if self._forced_closed is None:
+            self._forced_closed = set()
+        self._forced_closed.add(hash((topic, subscriber)))
         if not self._is_mute:
             kind = EventKind.SUBSCRIPTION_FORCED_CLOSED
             self._owe(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind)))
-        if len(self._told) > _TOLD_MAX:
-            _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _TOLD_MAX)
+        if len(self._forced_closed) > _FORCED_CLOSED_MAX:
+            _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _FORCED_CLOSED_MAX)
             self.close()
 
-    def was_told(self, topic: Topic, subscriber: SubscriberId) -> bool:
+    def was_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> bool:
         """Say whether this channel has had an event for the pair."""
-        return self._told is not None and hash((topic, subscriber)) in self._told
+        return self._forced_closed is not None and hash((topic, subscriber)) in self._forced_closed
 
     @property
     def is_full(self) -> bool:

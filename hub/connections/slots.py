@@ -1,4 +1,4 @@
-"""Places: which clients get one of the connections that a hub can serve at once, when these become scarce."""
+"""Slots: which clients get one of the connections that a hub can serve at once, when these become scarce."""
 
 import logging
 import socket
@@ -11,11 +11,11 @@ __all__ = ["Guest", "Slots"]
 _log = logging.getLogger(__name__)
 
 _STEEPNESS: Final = 56
-"""An address may have N * left² / limit connections. One address alone gets 7/8 of all places, because the simple
-clients of the original take a connection for each subscription. The square makes the last places go slowly: of 16,000,
-the tenth address leaves 44. With a bound in proportion to the places left, five addresses in turn would take all."""
+"""An address may have N * left² / limit connections. One address alone gets 7/8 of all slots, because the simple
+clients of the original take a connection for each subscription. The square makes the last slots go slowly: of 16,000,
+the tenth address leaves 44. With a bound in proportion to the slots left, five addresses in turn would take all."""
 _SILENT_S: Final = 2.0
-"""How long a connection may send no request before the hub may close it to make place for another."""
+"""How long a connection may send no request before the hub may close it to make room for another."""
 _NETWORK_BYTES: Final = 8
 """A client with an IPv6 address has the whole 64-bit network of that address."""
 _MAPPED: Final = "::ffff:"
@@ -23,7 +23,7 @@ _MAPPED: Final = "::ffff:"
 
 
 class Guest(Protocol):
-    """A connection that has a place."""
+    """A connection that has a slot."""
 
     peer: str
     """address:port."""
@@ -34,7 +34,7 @@ class Guest(Protocol):
 
 
 class Slots:
-    """The places of one hub. While many are left, every client gets one."""
+    """The slots of one hub. While many are left, every client gets one."""
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -44,9 +44,9 @@ class Slots:
         self._silent: dict[Guest, float] = {}
         """The connections without a request yet, and when each arrived, in this order."""
         self.refused = 0
-        """How many connections got no place."""
+        """How many connections got no slot."""
         self.displaced = 0
-        """How many connections without a request made place for others."""
+        """How many connections without a request made room for others."""
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -55,7 +55,7 @@ class Slots:
         return guest in self._guests
 
     def take(self, guest: Guest) -> bool:
-        """Give a place to a new connection; return whether it got one."""
+        """Give a slot to a new connection; return whether it got one."""
         address = _address(guest.peer)
         left = self._limit - len(self._guests)
         bound = _STEEPNESS * left * left / self._limit
@@ -70,7 +70,7 @@ class Slots:
                     self._by_address[address],
                 )
             else:
-                _log.warning("%s: refused: %d connections are open, as many as may be", guest.peer, self._limit)
+                _log.warning("%s: refused: %d connections are open, which is the limit", guest.peer, self._limit)
             return False
         self._guests.add(guest)
         self._by_address[address] += 1
@@ -82,7 +82,7 @@ class Slots:
         self._silent.pop(guest, None)
 
     def leave(self, guest: Guest) -> None:
-        """Free the place of a closed connection, if it has one."""
+        """Free the slot of a closed connection, if it has one."""
         if guest not in self._guests:
             return
         self._guests.remove(guest)
@@ -98,7 +98,9 @@ class Slots:
         if guest is None or self._monotonic() - self._silent[guest] < _SILENT_S:
             return False
         self.displaced += 1
-        _log.warning("%s: closing the connection: it has sent no request, and its place is needed", guest.peer)
+        _log.warning(
+            "%s: closing the connection: it has sent no request, and another client needs its slot", guest.peer
+        )
         self.leave(guest)
         guest.abort()
         return True

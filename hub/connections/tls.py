@@ -21,6 +21,6 @@ def tls_context(options: HubOptions) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as exc:
         raise ConfigurationError(
             f"cannot use the TLS certificate {options.tls_certificate}: {exc}; "
-            "it must be PEM, with its private key, or tls_key, that has no password"
+            "it must be PEM; its private key, in the same file or in tls_key, must have no password"
         ) from exc
     return context

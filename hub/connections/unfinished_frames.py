@@ -96,7 +96,7 @@ class UnfinishedFrames:
             sender = waits
         self.displaced += 1
         _log.warning(
-            "%s: closing the connection: unfinished frames hold more than %d bytes together, and its own has to go",
+            "%s: closing the connection: the unfinished frames hold more than %d bytes, and the hub drops its own",
             sender.peer,
             self._bytes_max,
         )

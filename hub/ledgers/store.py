@@ -15,7 +15,7 @@ InDoubt: TypeAlias = Callable[[int, int], None]
 class LedgerStoreStats:
     """What a store holds at this moment.
 
-    `live_bytes` is what a rewrite would keep, as last counted. `damaged_places` counts the unreadable places found.
+    `live_bytes` is what a rewrite would keep, as last counted. `damage_count` counts the unreadable locations.
     `is_full` says that no ledger can be made now. A value is None if the store would have to ask a server for it.
     """
 
@@ -25,7 +25,7 @@ class LedgerStoreStats:
     stored_bytes: int | None
     live_bytes: int | None
     queued_bytes: int
-    damaged_places: int | None
+    damage_count: int | None
     is_full: bool
 
 

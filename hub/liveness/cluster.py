@@ -90,7 +90,7 @@ class ClusterLiveness:
         """Set once there was a registration, or no registration is possible any more."""
         self._woken = asyncio.Event()
         """Set when the registration is over, and when the next beat should be sent at once."""
-        self._places = HubPaths(options.prefix)
+        self._paths = HubPaths(options.prefix)
         self._bridge = Bridge(
             options.zookeeper,
             BridgeOptions(
@@ -100,10 +100,10 @@ class ClusterLiveness:
             ),
             self._on_connected,
         )
-        self._live_set = LiveSet(self._bridge, self._places, options, self._failed)
-        self._verdicts = Verdicts(self._bridge, self._places, self._live_set, options)
+        self._live_set = LiveSet(self._bridge, self._paths, options, self._failed)
+        self._verdicts = Verdicts(self._bridge, self._paths, self._live_set, options)
         endpoint = Endpoint(admin, this_process())
-        self._registrar = Registrar(self._bridge, self._places, hub.address, endpoint, options)
+        self._registrar = Registrar(self._bridge, self._paths, hub.address, endpoint, options)
         self._enrolment: Enrolment | None = None
         self._lease: Lease | None = None
         self._running = LastingTask("registering this hub", self._failed)
@@ -126,7 +126,7 @@ class ClusterLiveness:
                 await self._live_set.known()
         except TimeoutError:
             raise ServiceDownError(
-                f"cannot list the hubs under {self._places.hosts} in time" if self._first.is_set() else self._why_not
+                f"cannot list the hubs under {self._paths.hosts} in time" if self._first.is_set() else self._why_not
             ) from None
         assert self._registration is not None, "the first has been made"
         return self._registration
@@ -203,7 +203,7 @@ class ClusterLiveness:
         try:
             whom(registration)
         except Exception:
-            _log.exception("being told of registration %d failed", registration.hub.epoch)
+            _log.exception("the callback for registration %d failed", registration.hub.epoch)
 
     async def _register(self) -> tuple[Registration, Lease, Enrolment]:
         while True:
@@ -244,7 +244,7 @@ class ClusterLiveness:
         It is a write, not a read or a `sync`. Only an agreement of a majority of the servers proves that the leader,
         which could let the session expire, has not done so.
         """
-        path = self._places.host(self._hub.address)
+        path = self._paths.host(self._hub.address)
         before = self._bridge.connection
         share = _SILENCE_AT_FIRST_SHARE if before is None else _SILENCE_SHARE
         timeout_s = min(share * session_s, lease.remaining_s())
@@ -259,7 +259,7 @@ class ClusterLiveness:
         try:
             (stat,) = await self._bridge.send(Deadline.after(self._options.clock, timeout_s), submit)
         except (NotAppliedError, OutcomeUnknownError, AbortedError) as exc:
-            _log.info("hub %s could not show that it lives: %s", self._hub.address, exc)
+            _log.info("hub %s could not prove that it is alive: %s", self._hub.address, exc)
             # Keep a connection that was made meanwhile, because it has only begun.
             if self._bridge.connection is before:
                 self._bridge.drop_connection()
@@ -281,8 +281,8 @@ class ClusterLiveness:
         proposed_s = self._options.session_timeout_s
         if session_s != self._settled_s and abs(session_s - proposed_s) >= _MILLISECOND_S:
             _log.warning(
-                "ZooKeeper believes a hub that was killed alive for %g s, and not for session_timeout_s, %g s: that is "
-                "beyond its minSessionTimeout or maxSessionTimeout, 2 and 20 ticks unless configured",
+                "ZooKeeper keeps the session of a killed hub for %g s, not for session_timeout_s, %g s: its "
+                "minSessionTimeout or maxSessionTimeout, 2 and 20 ticks by default, forbids that",
                 session_s,
                 proposed_s,
             )

@@ -23,38 +23,38 @@ async def read_hubs(
 
     It is for programs that are no hubs, and registers nothing. Raises: ServiceDownError - ZooKeeper does not answer.
     """
-    places = HubPaths(prefix)
+    paths = HubPaths(prefix)
     deadline = Deadline.after(clock or SystemClock(), timeout_s)
-    what = f"list the hubs under {places.hosts}"
+    what = f"list the hubs under {paths.hosts}"
     # Callers take a hub that is not listed for dead, so the list must be current.
     await read(bridge, deadline, what, commit_nothing())
-    endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, places, deadline)}
+    endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, paths, deadline)}
     return tuple(
         LiveHub(hub.info, hub.load, endpoints[hub.info.epoch].admin if hub.info.epoch in endpoints else None)
-        for hub in await read_hosts(bridge, places, deadline)
+        for hub in await read_hosts(bridge, paths, deadline)
     )
 
 
 async def read_hosts(
-    bridge: Bridge, places: HubPaths, deadline: Deadline, on_change: Callable[[Any], None] | None = None
+    bridge: Bridge, paths: HubPaths, deadline: Deadline, on_change: Callable[[Any], None] | None = None
 ) -> tuple[LiveHub, ...]:
     """Return the hubs whose host nodes the connected server knows. Raises: ServiceDownError.
 
     `on_change` is called, in a thread of kazoo, when a hub has registered, ended, or begun to leave since.
     """
-    what = f"list the hubs under {places.hosts}"
-    listed = [children(places.hosts, on_change)]
+    what = f"list the hubs under {paths.hosts}"
+    listed = [children(paths.hosts, on_change)]
     if on_change is not None:
-        listed.append(children(places.endpoints, on_change))  # A hub that leaves shows there.
+        listed.append(children(paths.endpoints, on_change))  # A hub that leaves shows there.
     names, *others = await ask(bridge, deadline, what, *listed)
     for each in (names, *others):
         answer(what, each, NoNodeError)
     if isinstance(names, NoNodeError) or not names:
         return ()
     names.sort()
-    found = await ask(bridge, deadline, what, *(get(places.host(name)) for name in names))
+    nodes = await ask(bridge, deadline, what, *(get(paths.host(name)) for name in names))
     hubs = []
-    for name, result in zip(names, found, strict=True):
+    for name, result in zip(names, nodes, strict=True):
         if isinstance(answer(what, result, NoNodeError), NoNodeError):
             continue
         data, stat = result
@@ -67,22 +67,22 @@ async def read_hosts(
 
 
 async def read_endpoints(
-    bridge: Bridge, places: HubPaths, deadline: Deadline, address: str | None = None
+    bridge: Bridge, paths: HubPaths, deadline: Deadline, address: str | None = None
 ) -> list[tuple[str, Endpoint, int]]:
     """Return the endpoint nodes, or those of `address`: name, content, czxid. Raises: ServiceDownError.
 
     The czxid is that of the host node made in the same transaction.
     """
-    what = f"list {places.endpoints}"
-    names = await read(bridge, deadline, what, children(places.endpoints), NoNodeError)
+    what = f"list {paths.endpoints}"
+    names = await read(bridge, deadline, what, children(paths.endpoints), NoNodeError)
     if isinstance(names, NoNodeError):
         return []
-    wanted = [name for name in names if address is None or places.is_endpoint_of(name, address)]
+    wanted = [name for name in names if address is None or paths.is_endpoint_of(name, address)]
     if not wanted:
         return []
-    found = await ask(bridge, deadline, what, *(get(places.endpoint(name)) for name in wanted))
+    nodes = await ask(bridge, deadline, what, *(get(paths.endpoint(name)) for name in wanted))
     return [
         (name, Endpoint.decode(result[0]), result[1].czxid)
-        for name, result in zip(wanted, found, strict=True)
+        for name, result in zip(wanted, nodes, strict=True)
         if not isinstance(answer(what, result, NoNodeError), NoNodeError)
     ]

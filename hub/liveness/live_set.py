@@ -31,13 +31,13 @@ class LiveSet:
     def __init__(
         self,
         bridge: Bridge,
-        places: HubPaths,
+        paths: HubPaths,
         options: LivenessOptions,
         on_failed: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`on_failed` is called with a sentence when the set is no longer updated, which only a defect can cause."""
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._hubs: tuple[LiveHub, ...] = ()
@@ -106,7 +106,7 @@ class LiveSet:
                     await self._read()
                 pause_s = self._options.refresh_s
             except ServiceDownError as exc:
-                _log.info("who is alive is not known anew: %s", exc)
+                _log.info("cannot read again which hubs are alive: %s", exc)
                 await self._options.clock.sleep(_RETRY_S)
                 pause_s = 0.0
 
@@ -117,7 +117,7 @@ class LiveSet:
         connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         try:
-            self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
+            self._hubs = await read_hosts(self._bridge, self._paths, deadline, self._on_change)
         except BaseException:
             # The change is not read yet, so the follower must read again.
             self._read_on = None

@@ -62,15 +62,15 @@ class Registrar:
     """Registers the hub at `address`, as many times as needed."""
 
     def __init__(
-        self, bridge: Bridge, places: HubPaths, address: str, endpoint: Endpoint, options: LivenessOptions
+        self, bridge: Bridge, paths: HubPaths, address: str, endpoint: Endpoint, options: LivenessOptions
     ) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._address = address
-        self._host = places.host(address)
+        self._host = paths.host(address)
         self._endpoint = endpoint
         self._options = options
-        self._what = f"register hub {address} in {places.hosts}"
+        self._what = f"register hub {address} in {paths.hosts}"
         self._sessions: set[int] = set()
 
     def note_session(self, session_id: int) -> None:
@@ -87,7 +87,7 @@ class Registrar:
             made = await self._make(await self._leftover(deadline), load, deadline)
             if made is not None:
                 return made
-        raise ServiceDownError(f"cannot {self._what}: others register there at the same time")
+        raise ServiceDownError(f"cannot {self._what}: other hubs register there at the same time")
 
     async def leave(self, load: int) -> None:
         """Make the other hubs read `load` now, and not at their next read of the loads. Raises: ServiceDownError.
@@ -97,7 +97,7 @@ class Registrar:
         """
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         what = f"tell that hub {self._address} takes no topics"
-        node = self._places.leaving(self._address, secrets.token_hex(8))
+        node = self._paths.leaving(self._address, secrets.token_hex(8))
 
         def fill(operations: TransactionRequest) -> None:
             operations.set_data(self._host, encode_load(load))
@@ -109,9 +109,9 @@ class Registrar:
     async def withdraw(self, made: Enrolment) -> None:
         """Delete the nodes of an incarnation that is over. Raises: ServiceDownError - they go with the session."""
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
-        what = f"withdraw hub {self._address} from {self._places.hosts}"
+        what = f"withdraw hub {self._address} from {self._paths.hosts}"
         # The name of the endpoint node belongs to one incarnation, so this never deletes the nodes of its successor.
-        gone = [(self._places.endpoint(made.endpoint), ANY_VERSION), (self._host, ANY_VERSION)]
+        gone = [(self._paths.endpoint(made.endpoint), ANY_VERSION), (self._host, ANY_VERSION)]
         (results,) = await ask(self._bridge, deadline, what, _replacement(gone, []))
         answer(what, refusal_of(results), NoNodeError)
 
@@ -120,12 +120,12 @@ class Registrar:
 
         Raises: ServiceDownError - there is an incarnation that is not certainly over.
         """
-        committed, found = await ask(self._bridge, deadline, self._what, commit_nothing(), get(self._host))
+        committed, node = await ask(self._bridge, deadline, self._what, commit_nothing(), get(self._host))
         answer(self._what, committed)
-        if isinstance(answer(self._what, found, NoNodeError), NoNodeError):
+        if isinstance(answer(self._what, node, NoNodeError), NoNodeError):
             return []
-        stat = found[1]
-        endpoints = await read_endpoints(self._bridge, self._places, deadline, self._address)
+        stat = node[1]
+        endpoints = await read_endpoints(self._bridge, self._paths, deadline, self._address)
         its = next(((name, endpoint) for name, endpoint, czxid in endpoints if czxid == stat.czxid), None)
         process = its[1].process if its else None
         if stat.ephemeralOwner not in self._sessions and not (process and has_ended(process)):
@@ -136,12 +136,12 @@ class Registrar:
         if its is None:
             # An operator has deleted its endpoint node.
             return [(self._host, stat.version)]
-        return [(self._places.endpoint(its[0]), ANY_VERSION), (self._host, ANY_VERSION)]
+        return [(self._paths.endpoint(its[0]), ANY_VERSION), (self._host, ANY_VERSION)]
 
     async def _make(self, leftover: Sequence[tuple[str, int]], load: int, deadline: Deadline) -> Enrolment | None:
         """Replace `leftover` by new nodes; return None if the nodes have changed since they were read."""
-        name = self._places.endpoint_name(self._address, secrets.token_hex(8))
-        new = [(self._host, encode_load(load)), (self._places.endpoint(name), self._endpoint.encode())]
+        name = self._paths.endpoint_name(self._address, secrets.token_hex(8))
+        new = [(self._host, encode_load(load)), (self._paths.endpoint(name), self._endpoint.encode())]
         replace = _replacement(leftover, new)
         asked: list[tuple[float, Connection]] = []
 
@@ -152,7 +152,7 @@ class Registrar:
             return replace(client)
 
         made, host, endpoint = await ask(
-            self._bridge, deadline, self._what, submit, exists(self._host), exists(self._places.endpoint(name))
+            self._bridge, deadline, self._what, submit, exists(self._host), exists(self._paths.endpoint(name))
         )
         refused = answer(self._what, refusal_of(made), *_REMOVED_MEANWHILE)
         if refused is not None:
@@ -167,7 +167,7 @@ class Registrar:
         return Enrolment(host.czxid, name, sent_at_s, connection)
 
     async def _make_parents(self, deadline: Deadline) -> None:
-        for path in self._places.above():
+        for path in self._paths.above():
             await read(self._bridge, deadline, self._what, create(path), NodeExistsError)
 
 

@@ -62,8 +62,8 @@ class Registration:
         """Say whether `hub` is alive and keeps its topics, as far as this hub knows; False if unknown."""
         if self._is_me_or_before(hub):
             return hub.epoch == self.hub.epoch and self.is_proven()
-        found = self._live_set.find(hub) if self._live_set.is_watched else None
-        return found is not None and not found.is_draining
+        live_hub = self._live_set.find(hub) if self._live_set.is_watched else None
+        return live_hub is not None and not live_hub.is_draining
 
     def _is_me_or_before(self, hub: HubInfo) -> bool:
         # A node that is made later has a greater czxid. If an operator deleted the node of this hub, there may be a

@@ -27,9 +27,9 @@ class Verdicts:
     node is gone never comes back. The latest `options.verdicts_max` of such verdicts are kept.
     """
 
-    def __init__(self, bridge: Bridge, places: HubPaths, live_set: LiveSet, options: LivenessOptions) -> None:
+    def __init__(self, bridge: Bridge, paths: HubPaths, live_set: LiveSet, options: LivenessOptions) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._live_set = live_set
         self._options = options
         self._dead: OrderedDict[_Incarnation, None] = OrderedDict()
@@ -70,11 +70,11 @@ class Verdicts:
     async def _read(self, incarnation: _Incarnation) -> bool:
         address, epoch = incarnation
         what = f"tell whether hub {address} is alive"
-        path = self._places.host(address)
+        path = self._paths.host(address)
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
-        committed, found = await ask(self._bridge, deadline, what, commit_nothing(), get(path))
+        committed, node = await ask(self._bridge, deadline, what, commit_nothing(), get(path))
         answer(what, committed)
-        is_alive = not isinstance(answer(what, found, NoNodeError), NoNodeError) and found[1].czxid == epoch
+        is_alive = not isinstance(answer(what, node, NoNodeError), NoNodeError) and node[1].czxid == epoch
         if not is_alive:
             self._dead[incarnation] = None
             if len(self._dead) > self._options.verdicts_max:

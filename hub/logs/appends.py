@@ -178,12 +178,12 @@ class Appends:
         taken = [self._outstanding.pop() for _ in range(refused)]
         self._last -= refused
         self._bytes -= sum(len(stored) for _, stored, _, _ in taken)
-        told: HedwigError
+        refusal: HedwigError
         for future, _, _, done in reversed(taken):
             # A publish that was out of order failed because of the one before it, so it gets the same error.
             if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
-                told = error
-            done(0, (), told)
+                refusal = error
+            done(0, (), refusal)
 
     def _take(
         self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
@@ -199,19 +199,19 @@ class Appends:
         """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored after a failure."""
         if isinstance(error, EntryOrderError) and self.has_failed:
             # The publish arrived before the log knew of the failure. It is surely not stored, so it may be tried again.
-            told: HedwigError = ServiceDownError("a write before it failed; try again")
+            refusal: HedwigError = ServiceDownError("a write before it failed; try again")
         elif isinstance(error, HedwigError):
-            told = error
+            refusal = error
         else:
             why = f"its append ended with {error!r}" if error is not None else "it is stored behind one that is not"
-            told = UncertainAnswerError(f"not known whether the message becomes part of the topic: {why}")
+            refusal = UncertainAnswerError(f"not known whether the message becomes part of the topic: {why}")
         first = not self.has_failed
         self.has_failed = True
-        done(0, (), told)
-        can_go_on = isinstance(told, LedgerStoreUnavailableError) if first else True
-        if not (can_go_on and told.definite):
+        done(0, (), refusal)
+        can_go_on = isinstance(refusal, LedgerStoreUnavailableError) if first else True
+        if not (can_go_on and refusal.definite):
             # The message may be stored, or the ledger belongs to another hub: the topic must be claimed anew.
-            self._log.on_failed(told)
+            self._log.on_failed(refusal)
         elif not self._outstanding and not self._is_over:
             # None of them was stored, so the positions are free again.
             self._last = self._log.last_id

@@ -43,7 +43,7 @@ class LedgerDeletions:
         """
         self._tasks = Tasks()
         self._is_trying = False
-        self._has_told = False
+        self._has_logged = False
         """Whether the hub has logged that too many wait."""
         self.left = 0
 
@@ -90,10 +90,10 @@ class LedgerDeletions:
         """Queue a ledger until it is deleted; return False if there is no room for it."""
         if len(self._waiting) >= _WAITING_MAX:
             self.left += 1
-            if not self._has_told:
-                self._has_told = True
+            if not self._has_logged:
+                self._has_logged = True
                 _log.error(
-                    "%d ledgers wait for being deleted; others, from ledger %d on, are left to metadata repair",
+                    "%d ledgers wait to be deleted; later ones, from ledger %d on, are left to metadata repair",
                     len(self._waiting),
                     ledger_id,
                 )
@@ -126,7 +126,7 @@ class LedgerDeletions:
                     if not await self._try(ledger_id):
                         break
                     pause_s = _PAUSE_FIRST_S
-            self._has_told = False
+            self._has_logged = False
         finally:
             self._is_trying = False
 

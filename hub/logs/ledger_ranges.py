@@ -41,14 +41,14 @@ _DAMAGED_MAX: Final = 16
 """How many entries the hub reads in search of a sound one."""
 
 
-async def recover_ranges(store: LogContext, topic: Topic, found: LedgerRanges) -> LedgerRanges:
+async def recover_ranges(store: LogContext, topic: Topic, recorded: LedgerRanges) -> LedgerRanges:
     """Return the ranges of `topic` with every start and end; fence an open last ledger to find its end.
 
-    It returns `found` itself if nothing was missing.
+    It returns `recorded` itself if nothing was missing.
 
     Raises: LedgerError - a ledger cannot be read, or contradicts the record; TimeoutError.
     """
-    ranges = list(found.ranges)
+    ranges = list(recorded.ranges)
     previous_end = 0
     for index, each in enumerate(ranges):
         if each.start is None:
@@ -68,9 +68,9 @@ async def recover_ranges(store: LogContext, topic: Topic, found: LedgerRanges) -
         ranges[index:] = ended((), each, last_entry, end)
         if index and len(ranges) > index and last_entry < 0:
             del ranges[index:]  # An empty ledger adds nothing to the range before it.
-    if tuple(ranges) == found.ranges:
-        return found
-    return replace(found, ranges=tuple(ranges))
+    if tuple(ranges) == recorded.ranges:
+        return recorded
+    return replace(recorded, ranges=tuple(ranges))
 
 
 async def _with_start(store: LogContext, each: LedgerRange, previous_end: int) -> LedgerRange:

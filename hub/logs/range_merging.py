@@ -38,7 +38,7 @@ class Copy:
 
 
 def with_copy(record: LedgerRanges, copy: Copy) -> LedgerRanges:
-    """Return the ranges with the copy in place of the copied ones; unchanged, if some of those are gone meanwhile."""
+    """Return the ranges with the copy instead of the copied ones; unchanged, if some of those are gone meanwhile."""
     wanted = [each.ledger_id for each in copy.ranges]
     ids = [each.ledger_id for each in record.ranges]
     if wanted[0] not in ids:
@@ -60,11 +60,11 @@ async def copy_small(store: LogContext, topic: Topic, record: LedgerRanges) -> C
     """
     messages_max, bytes_max = _small(store.options)
     for _ in range(_TRIES):
-        found = find_mergeable(messages_of(record.ranges, messages_max, store.large))
-        if found is None:
+        mergeable = find_mergeable(messages_of(record.ranges, messages_max, store.large))
+        if mergeable is None:
             return None
         async with store.copy_turn(), asyncio.timeout(_COPY_S):
-            copy = await _copy(store, topic, record.ranges[slice(*found)], bytes_max)
+            copy = await _copy(store, topic, record.ranges[slice(*mergeable)], bytes_max)
         if copy is not None:
             return copy
         # One of their ledgers is not small, and stays as it is from now on.

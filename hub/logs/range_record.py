@@ -144,6 +144,6 @@ class RangeRecord:
 
     def _in_doubt(self, exc: HedwigError) -> UncertainStateError:
         return UncertainStateError(
-            f"a former change of the ranges of topic '{show_name(self._topic)}' had no answer, and what became of it "
-            f"cannot be told: {exc}"
+            f"an earlier change of the ranges of topic '{show_name(self._topic)}' had no answer, and its outcome is "
+            f"unknown: {exc}"
         )

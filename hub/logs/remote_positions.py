@@ -24,10 +24,10 @@ def check_bound(remote: Iterable[RegionSeqId]) -> None:
 
 def furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:
     """Return the greatest position of each region."""
-    found = {each.region: each.seq_id for each in ours}
+    greatest = {each.region: each.seq_id for each in ours}
     for each in theirs:
-        found[each.region] = max(each.seq_id, found.get(each.region, 0))
-    return tuple(RegionSeqId(region, seq_id) for region, seq_id in found.items())
+        greatest[each.region] = max(each.seq_id, greatest.get(each.region, 0))
+    return tuple(RegionSeqId(region, seq_id) for region, seq_id in greatest.items())
 
 
 def bounded(remote: Iterable[RegionSeqId]) -> tuple[RegionSeqId, ...]:

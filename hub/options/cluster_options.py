@@ -6,9 +6,9 @@ from typing import Final
 
 from hedwig.errors import ConfigurationError
 from hedwig.hub.options.field import check_ranges, option
-from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_address
 
-__all__ = ["BookieOptions", "ClusterOptions", "place_of"]
+__all__ = ["BookieOptions", "ClusterOptions", "hosts_and_path"]
 
 _PLACEMENTS: Final = ("load", "uniform")
 _COMPATIBLE: Final = ("", "4.3")
@@ -25,20 +25,20 @@ class ClusterOptions:
         "",
         "where the hubs of a cluster find each other: zookeeper://host:port[,…]/hedwig/REGION; empty: a standalone hub",
     )
-    session_timeout_s: float = option(10.0, "how long a hub that was killed is believed alive")
+    session_timeout_s: float = option(10.0, "how long other hubs take a killed hub for alive")
     placement: str = option("load", "how a hub is chosen for a topic without owner: by `load`, or `uniform`")
     claims_rate: int = option(2_000, "topics that this hub claims a second; others wait their turn; 0: no limit")
-    owners_kept_max: int = option(100_000, "topics of other hubs whose owner is remembered, so that nobody is asked")
-    owners_kept_s: float = option(10.0, "for how long; a hub that died is forgotten at once")
+    owners_kept_max: int = option(100_000, "topics of other hubs whose owner this hub remembers, to save reads")
+    owners_kept_s: float = option(10.0, "how long it remembers an owner; a dead hub is forgotten at once")
     rebalance_interval_s: float = option(300.0, "how often a hub looks whether it has too many topics; 0: never")
-    rebalance_tolerance: float = option(0.1, "share above the mean that is not yet too many")
+    rebalance_tolerance: float = option(0.1, "allowed share above the mean")
     rebalance_topics_max: int = option(50, "topics that a hub gives up each time")
 
-    drain_rate: int = option(1_000, "topics that a hub that is drained gives up a second")
+    drain_rate: int = option(1_000, "topics that a drained hub gives up a second")
 
     def __post_init__(self) -> None:
         if self.zookeeper:
-            place_of("cluster.zookeeper", self.zookeeper)
+            hosts_and_path("cluster.zookeeper", self.zookeeper)
         if self.placement not in _PLACEMENTS:
             raise ConfigurationError(f"cluster: placement is {self.placement!r}; it must be load or uniform")
         bounds = (
@@ -75,7 +75,7 @@ class BookieOptions:
 
     def __post_init__(self) -> None:
         if self.zookeeper:
-            place_of("bookkeeper.zookeeper", self.zookeeper)
+            hosts_and_path("bookkeeper.zookeeper", self.zookeeper)
         if not self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
             raise ConfigurationError(
                 f"bookkeeper: ensemble is {self.ensemble}, write_quorum {self.write_quorum}, ack_quorum "
@@ -87,9 +87,9 @@ class BookieOptions:
             raise ConfigurationError(f"bookkeeper: append_timeout_s is {self.append_timeout_s}; it must be above 0")
 
 
-def place_of(key: str, url: str) -> tuple[str, str]:
+def hosts_and_path(key: str, url: str) -> tuple[str, str]:
     """Return the hosts and the path that an option names. Raises: ConfigurationError - it is no path in ZooKeeper."""
     try:
-        return zookeeper_place(url)
+        return zookeeper_address(url)
     except ConfigurationError as exc:
         raise ConfigurationError(f"{key} is {url!r}; it must be like zookeeper://host:2181/path") from exc

@@ -64,11 +64,11 @@ class Configuration:
 
     def values(self) -> Mapping[str, Any]:
         """Return the value of every option by key, in bytes and seconds."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in keys():
             table, dot, rest = name.partition(".")
-            found[name] = getattr(getattr(self.options, table), rest) if dot else getattr(self.options, name)
-        return found | {f"{FILTERS}.{name}": place for name, place in self.options.filters.items()}
+            values[name] = getattr(getattr(self.options, table), rest) if dot else getattr(self.options, name)
+        return values | {f"{FILTERS}.{name}": maker for name, maker in self.options.filters.items()}
 
     def origin(self, key: str) -> str:
         """Return the origin of the value of `key`."""
@@ -96,15 +96,15 @@ def from_file(path: Path) -> list[Given]:
         raise ConfigurationError(f"cannot read the {origin}: {exc.strerror or exc}") from exc
     except ValueError as exc:  # Not TOML, or not UTF-8.
         raise ConfigurationError(f"{origin}: this is not TOML: {exc}") from exc
-    found: list[Given] = []
+    values: list[Given] = []
     for name, value in content.items():
         if name == FILTERS or name in TABLES:
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{origin}: {name}: a table [{name}] is expected, not {value!r}")
-            found += [_from_toml(f"{name}.{key}", each, origin) for key, each in value.items()]
+            values += [_from_toml(f"{name}.{key}", each, origin) for key, each in value.items()]
         else:
-            found.append(_from_toml(name, value, origin))
-    return found
+            values.append(_from_toml(name, value, origin))
+    return values
 
 
 def _from_toml(name: str, value: Any, origin: str) -> Given:
@@ -129,7 +129,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, *, others: Ite
     """
     known = {variable(key): key for key in keys()} | {variable(FILTERS): FILTERS}
     prefix, others = variable(""), set(others)
-    found: list[Given] = []
+    values: list[Given] = []
     for name, text in environment.items():
         if not name.startswith(prefix) or name in others or not text:
             continue
@@ -137,10 +137,10 @@ def from_environment(environment: Mapping[str, str] = os.environ, *, others: Ite
             raise ConfigurationError(f"environment {name}: {nearest(name, [*known, *others])}")
         origin = f"environment {name}"
         if known[name] == FILTERS:
-            found += [from_setting(f"{FILTERS}.{part.strip()}", origin) for part in text.split(",")]
+            values += [from_setting(f"{FILTERS}.{part.strip()}", origin) for part in text.split(",")]
         else:
-            found.append(_from_text(known[name], text, origin))
-    return found
+            values.append(_from_text(known[name], text, origin))
+    return values
 
 
 def from_setting(setting: str, origin: str) -> Given:

@@ -58,10 +58,10 @@ def variable(key: str) -> str:
 @functools.cache
 def keys() -> Mapping[str, OptionKey]:
     """Return all keys with a fixed name, in the order of the options; keys of filters have none."""
-    found = _keys_of("", HubOptions(), explain(HubOptions))
+    option_keys = _keys_of("", HubOptions(), explain(HubOptions))
     for table, record in TABLES.items():
-        found += _keys_of(f"{table}.", record(), _LEDGERS if record is LocalLedgerOptions else explain(record))
-    return {key.name: key for key in found}
+        option_keys += _keys_of(f"{table}.", record(), _LEDGERS if record is LocalLedgerOptions else explain(record))
+    return {key.name: key for key in option_keys}
 
 
 def _keys_of(prefix: str, defaults: Any, what: Mapping[str, str]) -> list[OptionKey]:
@@ -72,9 +72,9 @@ def _keys_of(prefix: str, defaults: Any, what: Mapping[str, str]) -> list[Option
 
 def find_key(name: str) -> OptionKey:
     """Return the option `name`. Raises: ValueError - there is none (the text names the nearest one)."""
-    found = keys().get(name)
-    if found is not None:
-        return found
+    key = keys().get(name)
+    if key is not None:
+        return key
     table, _, rest = name.partition(".")
     if table == FILTERS and rest:
         return OptionKey(name, None, explain(HubOptions)[FILTERS], _text, _toml_text, _text)
@@ -210,13 +210,13 @@ _LEDGERS: Final[Mapping[str, str]] = {
     "segment_bytes": "size at which a segment file is full and the next one begins",
     "segment_records_max": "records at which a segment file is full; bounds the memory of the newest one's index",
     "entry_bytes_max": "largest stored message; at least twice frame_bytes_max",
-    "queue_bytes_max": "bytes that wait to be written; whoever comes after that waits in front",
+    "queue_bytes_max": "bytes that wait to be written; beyond, further appends wait",
     "group_bytes_max": "bytes that are written and synced together",
     "group_records_max": "records that are written and synced together",
     "read_threads": "threads that read",
     "reads_in_flight_max": "reads at once; later ones wait",
     "rewrite_below": "share of live bytes below which a segment is rewritten, to give its space back",
-    "rewrite_bytes_per_s": "how fast segments are rewritten, at most",
-    "upkeep_interval_s": "how often segments to remove or rewrite are looked for",
+    "rewrite_bytes_per_s": "how fast the store rewrites segments, at most",
+    "upkeep_interval_s": "how often the store looks for segments to remove or rewrite",
     "reserve_bytes": "space kept for deleting on a full disk; not given: half a segment and 1 MiB",
 }

@@ -51,20 +51,20 @@ class HubOptions:
     )
 
     frame_bytes_max: int = option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
-    channels_max: int = option(20_000, "connections at once; more are closed at once")
+    channels_max: int = option(20_000, "connections at the same time; the hub closes further ones")
     channel_requests_max: int = option(10_000, "unanswered requests of a channel before it is not read")
     channel_bytes_max: int = option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
     channel_unsent_bytes: int = option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
     unsent_bytes_max: int = option(
         256 * _MIB,
-        "bytes not sent over all channels; of the rest a channel may have 1/64, and 16 KiB however little that is; if "
-        "answers are more than half, the channel that has not taken its answers for longest is closed",
+        "bytes not sent over all channels. A channel may have 1/64 of what is free, and at least 16 KiB. If answers "
+        "are more than half, the hub closes the channel that has not taken its answers for longest",
     )
-    handshake_s: float = option(10.0, "a connection to the TLS port whose handshake takes longer is closed")
-    frame_s: float = option(30.0, "a connection is closed if one of its requests takes longer to arrive in full")
+    handshake_s: float = option(10.0, "longest TLS handshake; the hub closes a connection that takes longer")
+    frame_s: float = option(30.0, "longest time for a request to arrive in full; then the hub closes its connection")
     receive_bytes_max: int = option(
         256 * _MIB,
-        "bytes of unfinished requests over all connections; beyond, the oldest is given up, with its connection",
+        "bytes of unfinished requests over all connections; beyond, the hub closes the connection of the oldest",
     )
     request_bytes_max: int = option(
         256 * _MIB,
@@ -76,13 +76,13 @@ class HubOptions:
     acquisitions_waiting_max: int = option(100_000, "topics that wait for that turn; more get 502")
 
     topics_max: int = option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
-    topic_idle_s: float = option(1800.0, "a topic unused for so long, and without attached subscribers, is released")
-    topic_age_s: float = option(0.0, "a topic is released so long after it was acquired, used or not")
-    topic_sweep_s: float = option(10.0, "how often topics to release are looked for")
+    topic_idle_s: float = option(1800.0, "how long a hub keeps a topic that is unused and has no attached subscribers")
+    topic_age_s: float = option(0.0, "maximum time a hub owns a topic, even if in use; 0: no limit")
+    topic_sweep_s: float = option(10.0, "how often the hub looks for topics to release")
 
     message_window: int = option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
-    consume_interval: int = option(50, "a consume pointer is stored once it is so many messages ahead")
-    consume_flush_s: float = option(5.0, "a consume pointer that moved is stored after so long at the latest")
+    consume_interval: int = option(50, "the hub stores a consume pointer once it is N messages ahead")
+    consume_flush_s: float = option(5.0, "the hub stores a consume pointer that moved after N s at the latest")
     filters: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"what": "message filters by the name that clients send: `module:attribute` of a Python filter"},
@@ -92,14 +92,14 @@ class HubOptions:
 
     ledger_messages_max: int = option(100_000, "messages of a ledger before the next one begins; 0: no limit")
     ledger_bytes_max: int = option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
-    retention_interval_s: float = option(60.0, "how often ledgers that everybody has consumed are deleted")
+    retention_interval_s: float = option(60.0, "how often the hub deletes ledgers that all subscribers have consumed")
     cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
     read_messages_max: int = option(128, "messages of one read for a subscriber that catches up")
     read_bytes_max: int = option(1 * _MIB, "bytes of one read for a subscriber that catches up")
-    reads_max: int = option(64, "such reads at once")
+    reads_max: int = option(64, "reads at once for subscribers that catch up")
     read_retry_s: float = option(1.0, "pause after a read that failed")
     damage_wait_s: float = option(
-        60.0, "how long a message that is damaged everywhere is tried before it is skipped; 0: for ever"
+        60.0, "how long the hub reads a message again before it skips it, if all copies are damaged; 0: for ever"
     )
 
     operation_timeout_s: float = option(30.0, "deadline of one operation on the metadata or the ledgers")

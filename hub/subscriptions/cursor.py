@@ -174,7 +174,7 @@ class Cursor:
         if self._damaged is None or self._damaged[0] != self.next_id:
             self._damaged = self.next_id, self._delivery.now()
         if not self._delivery.is_lost(self._damaged[1]):
-            _log.warning("%s: message %d is damaged, and tried again: %s", self.subscription, self.next_id, exc)
+            _log.warning("%s: message %d is damaged; the hub reads it again: %s", self.subscription, self.next_id, exc)
             return False
         _log.error("%s goes on without message %d, which is lost to it: %s", self.subscription, self.next_id, exc)
         self._delivery.lost_messages += 1

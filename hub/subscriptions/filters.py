@@ -43,8 +43,8 @@ class FilterRegistry:
         self._makers: dict[str, FilterMaker] = {}
         for entry in entry_points(group="hedwig.filters"):
             self._makers[entry.name] = entry.load()
-        for name, place in configured.items():
-            self._makers[name] = _load(name, place)
+        for name, reference in configured.items():
+            self._makers[name] = _load(name, reference)
 
     def names(self) -> list[str]:
         return sorted(self._makers)
@@ -70,14 +70,14 @@ class FilterRegistry:
             raise InvalidMessageFilterError(f"the message filter {name!r} cannot be made: {exc!r}") from exc
 
 
-def _load(name: str, place: str) -> FilterMaker:
-    module, _, attribute = place.partition(":")
+def _load(name: str, reference: str) -> FilterMaker:
+    module, _, attribute = reference.partition(":")
     try:
         maker: FilterMaker = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as exc:
         raise ConfigurationError(
-            f"the message filter {name!r} cannot be loaded from {place!r}: {exc}; give it as module:attribute"
+            f"the message filter {name!r} cannot be loaded from {reference!r}: {exc}; give it as module:attribute"
         ) from exc
     if not callable(maker):
-        raise ConfigurationError(f"the message filter {name!r} is {place!r}, which cannot be called")
+        raise ConfigurationError(f"the message filter {name!r} is {reference!r}, which cannot be called")
     return maker

@@ -77,16 +77,16 @@ class OperatorActions:
         """
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
-            found, detached = await self._take_away(topic, subscriber, force, expected)
+            record, detached = await self._take_away(topic, subscriber, force, expected)
             consumed, start = await self._begin_at(topic, to)
             with start:
-                found, version = await self._change(
-                    topic, subscriber, found, expected, lambda current: _moved(current, consumed)
+                record, version = await self._change(
+                    topic, subscriber, record, expected, lambda current: _moved(current, consumed)
                 )
                 assert version is not None, "it was written"
                 topic.is_to_collect = True
                 return Sought(
-                    was=_consumed(found),
+                    was=_consumed(record),
                     consumed=consumed,
                     first_id=topic.log.first_id,
                     last_id=topic.log.last_id,
@@ -115,38 +115,38 @@ class OperatorActions:
         """
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
-            found, _ = await self._take_away(topic, subscriber, force, expected)
-            found, _ = await self._change(topic, subscriber, found, expected, lambda _: Instead.DELETE)
+            record, _ = await self._take_away(topic, subscriber, force, expected)
+            record, _ = await self._change(topic, subscriber, record, expected, lambda _: Instead.DELETE)
             topic.is_to_collect = True
-            return found
+            return record
 
     async def _change(
         self,
         topic: OwnedTopic,
         subscriber: SubscriberId,
-        found: Versioned[SubscriptionData],
+        record: Versioned[SubscriptionData],
         expected: Version | None,
         function: Callable[[Versioned[SubscriptionData]], SubscriptionData | Instead],
     ) -> tuple[Versioned[SubscriptionData], Version | None]:
-        """Change the record, starting from `found`; return the former record and the new version.
+        """Change the record, starting from `record`; return the former record and the new version.
 
         If others changed it meanwhile, it is tried again, or fails if a version was `expected`.
         """
 
         def changed(current: Versioned[SubscriptionData] | None) -> SubscriptionData | Instead:
-            nonlocal found
+            nonlocal record
             _check_serving(topic)
-            found = _existing(topic, subscriber, current)
-            return function(found)
+            record = _existing(topic, subscriber, current)
+            return function(record)
 
         records, tries = self._manager.of(subscriber), _TRIES if expected is None else 1
         try:
-            version = await change(records, topic.name, changed, seen=found, tries=tries)
+            version = await change(records, topic.name, changed, seen=record, tries=tries)
         except (BadVersionError, NoRecordError) as exc:
             if expected is not None:
                 raise
             raise _changed_by_others(topic, subscriber) from exc
-        return found, version
+        return record, version
 
     async def _take_away(
         self, topic: OwnedTopic, subscriber: SubscriberId, force: bool, expected: Version | None
@@ -154,12 +154,12 @@ class OperatorActions:
         """Detach the subscription and drop it from memory; return its record, and the peer that it was attached to."""
         _check_serving(topic)
         self._subscribing.check_not_frozen()
-        found = await self._read(topic, subscriber)
-        if expected is not None and found.version != expected:
-            raise BadVersionError(f"{_name(topic, subscriber)} is at version {found.version}, not {expected}", found)
+        record = await self._read(topic, subscriber)
+        if expected is not None and record.version != expected:
+            raise BadVersionError(f"{_name(topic, subscriber)} is at version {record.version}, not {expected}", record)
         held = topic.subscription(subscriber)
         if held is None:
-            return found, None
+            return record, None
         peer = held.cursor.channel.peer if held.cursor is not None and held.is_delivered else None
         if peer is not None and not force:
             raise TopicBusyError(f"{held} is attached from {peer}")
@@ -171,11 +171,11 @@ class OperatorActions:
 
 
 def _existing(
-    topic: OwnedTopic, subscriber: SubscriberId, found: Versioned[SubscriptionData] | None
+    topic: OwnedTopic, subscriber: SubscriberId, record: Versioned[SubscriptionData] | None
 ) -> Versioned[SubscriptionData]:
-    if found is None:
+    if record is None:
         raise ClientNotSubscribedError(f"there is no {_name(topic, subscriber)}")
-    return found
+    return record
 
 
 def _check_serving(topic: OwnedTopic) -> None:
@@ -206,15 +206,15 @@ def _position(topic: OwnedTopic, to: int | Edge) -> int:
             return to
 
 
-def _moved(found: Versioned[SubscriptionData], consumed: int) -> SubscriptionData:
+def _moved(record: Versioned[SubscriptionData], consumed: int) -> SubscriptionData:
     """Return the changed part of the record; keep the known positions of other regions, unless `consumed` is 0."""
-    state = found.value.state
+    state = record.value.state
     remote = state.consumed.remote if state is not None and consumed else ()
     return SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))
 
 
-def _consumed(found: Versioned[SubscriptionData]) -> int:
-    return found.value.state.consumed.local if found.value.state is not None else 0
+def _consumed(record: Versioned[SubscriptionData]) -> int:
+    return record.value.state.consumed.local if record.value.state is not None else 0
 
 
 def _name(topic: OwnedTopic, subscriber: SubscriberId) -> str:
@@ -222,4 +222,4 @@ def _name(topic: OwnedTopic, subscriber: SubscriberId) -> str:
 
 
 def _changed_by_others(topic: OwnedTopic, subscriber: SubscriberId) -> ServiceDownError:
-    return ServiceDownError(f"the {_name(topic, subscriber)} is changed by others at the same time; try again")
+    return ServiceDownError(f"other clients change the {_name(topic, subscriber)} at the same time; try again")

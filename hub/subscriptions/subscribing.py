@@ -58,7 +58,7 @@ _KEPT_BYTES: Final = 1024
 """The hub does not keep preferences with larger answers, since a connection may attach any number of subscriptions."""
 
 
-_Found: TypeAlias = tuple[Subscription, SubscriptionPreferences, MessageFilter | None]
+_Prepared: TypeAlias = tuple[Subscription, SubscriptionPreferences, MessageFilter | None]
 """A subscription in memory, all its preferences, and its filter."""
 
 
@@ -123,7 +123,7 @@ class Subscribing:
         with self.starts.at(topic.name, pointer.local):
             async with self._turns.turn((topic.name, subscriber)):
                 _check_serving(topic)
-                if channel.was_told(topic.name, subscriber):
+                if channel.was_forced_closed(topic.name, subscriber):
                     channel.close()
                 if channel.is_closed:
                     return False
@@ -195,10 +195,10 @@ class Subscribing:
                 self.consume_attached(subscription, action.seq_id)
                 return
             self.check_not_frozen()  # Else the hub might have to keep millions of subscriptions in memory.
-            found = await self._manager.read(topic.name, action.subscriber)
-            if found is None:
+            record = await self._manager.read(topic.name, action.subscriber)
+            if record is None:
                 return
-            subscription = _from_record(topic, action.subscriber, found)
+            subscription = _from_record(topic, action.subscriber, record)
             if subscription.consume(action.seq_id):
                 await self.pointers.store_now(subscription)
 
@@ -306,7 +306,7 @@ class Subscribing:
 
     async def _find_or_create(
         self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
-    ) -> _Found:
+    ) -> _Prepared:
         """Return the subscription in memory, its preferences merged with those of the request, and its filter.
 
         It makes the filter before it writes, so a request that is refused for its filter changes nothing.
@@ -316,11 +316,11 @@ class Subscribing:
         if subscription is None:
             if not topic.is_durable:
                 return self._make_fleeting(topic, action, pointer)
-            found = await self._find_record(topic, action, pointer)
-            if isinstance(found, tuple):
-                topic.keep(found[0])
-                return found
-            subscription = _from_record(topic, subscriber, found)
+            result = await self._find_record(topic, action, pointer)
+            if isinstance(result, tuple):
+                topic.keep(result[0])
+                return result
+            subscription = _from_record(topic, subscriber, result)
         elif action.mode is CreateOrAttach.CREATE:
             raise _exists(subscription)
         elif subscription.is_delivered and not _is_on(subscription, channel) and not action.force_attach:
@@ -336,25 +336,25 @@ class Subscribing:
 
     async def _find_record(
         self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
-    ) -> Versioned[SubscriptionData] | _Found:
+    ) -> Versioned[SubscriptionData] | _Prepared:
         """Return the stored record, or a new subscription with its preferences and its filter."""
         subscriber = action.subscriber
         if action.mode is CreateOrAttach.ATTACH:
-            found = await self._manager.read(topic.name, subscriber)
-            if found is None:
+            record = await self._manager.read(topic.name, subscriber)
+            if record is None:
                 raise not_subscribed(topic.name, subscriber)
-            return found
+            return record
         made = Subscription(topic, subscriber, action.preferences, pointer, None)
         try:
             message_filter = self._filters.make(topic.name, subscriber, action.preferences)
         except InvalidMessageFilterError:
             # The stored preferences may complete those of the request.
-            found = await self._manager.read(topic.name, subscriber)
-            if found is None:
+            record = await self._manager.read(topic.name, subscriber)
+            if record is None:
                 raise
             if action.mode is CreateOrAttach.CREATE:
                 raise _exists(made) from None
-            return found
+            return record
         data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
         try:
             made.version = await self._manager.create(topic.name, subscriber, data)
@@ -366,7 +366,7 @@ class Subscribing:
             return current
         return made, action.preferences, message_filter
 
-    def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> _Found:
+    def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> _Prepared:
         """Return a new subscription to a non-durable topic, which exists while it is attached."""
         if action.mode is CreateOrAttach.ATTACH:
             raise ClientNotSubscribedError(
@@ -408,16 +408,16 @@ class Subscribing:
             else:
                 subscription.preferences = None
                 return merged, message_filter
-        raise ServiceDownError(f"{subscription} is changed by others at the same time; try again")
+        raise ServiceDownError(f"other clients change {subscription} at the same time; try again")
 
     async def _read_preferences(self, subscription: Subscription) -> SubscriptionPreferences:
         """Take over the stored record, and return its preferences. Raises: NoSubscriptionStateError - there is none."""
         name, subscriber = subscription.topic.name, subscription.subscriber
-        found = await self._manager.read(name, subscriber)
-        if found is None:
+        record = await self._manager.read(name, subscriber)
+        if record is None:
             raise NoSubscriptionStateError(f"{subscription} is not on record")
-        self.pointers.adopt(subscription, found)
-        return found.value.preferences or SubscriptionPreferences()
+        self.pointers.adopt(subscription, record)
+        return record.value.preferences or SubscriptionPreferences()
 
     async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, attached: Subscription | None) -> None:
         def gone(current: Versioned[SubscriptionData] | None) -> Instead:
@@ -435,7 +435,7 @@ class Subscribing:
             await change(self._manager.of(subscriber), topic.name, gone, seen=seen, tries=_TRIES)
         except (BadVersionError, NoRecordError) as exc:
             raise ServiceDownError(
-                f"subscriber '{show_name(subscriber)}' is changed by others at the same time; try again"
+                f"other clients change subscriber '{show_name(subscriber)}' at the same time; try again"
             ) from exc
 
     # ------------------------------------------------------------------------------------------ the attachment
@@ -503,7 +503,7 @@ class Subscribing:
 
     def _was_deleted(self, subscription: Subscription) -> None:
         """Drop a subscription whose record another program has deleted, and close its channel."""
-        _log.warning("%s was deleted behind this hub's back", subscription)
+        _log.warning("another program deleted %s", subscription)
         channel = subscription.cursor.channel if subscription.cursor is not None else None
         self._let_go(subscription)
         # Its client must notice, unless it is closing the subscription itself.
@@ -531,14 +531,14 @@ def _exists(subscription: Subscription) -> HedwigError:
     return ClientAlreadySubscribedError(f"{subscription} exists already")
 
 
-def _from_record(topic: OwnedTopic, subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> Subscription:
-    data = found.value
+def _from_record(topic: OwnedTopic, subscriber: SubscriberId, record: Versioned[SubscriptionData]) -> Subscription:
+    data = record.value
     return Subscription(
         topic,
         subscriber,
         data.preferences or SubscriptionPreferences(),
         data.state.consumed if data.state is not None else MessageSeqId(0),
-        found.version,
+        record.version,
     )
 
 

@@ -125,7 +125,7 @@ class Balance:
             except ServiceDownError as exc:
                 _log.info("no topics are given up for the balance now: %s", exc)
             except Exception:
-                _log.exception("topics could not be given up; it is tried again")
+                _log.exception("topics could not be given up; the hub tries again")
 
     def excess(self) -> int:
         """Return how many topics this hub should give up now: those above the mean, if they exceed the tolerance."""

@@ -43,10 +43,10 @@ class KnownOwners:
 
     def find(self, topic: Topic, within_s: float | None = None) -> HubInfo | None:
         """Return the owner if it is known and seems to keep the topic; with `within_s`, only if seen that recently."""
-        found = self._owners.get(topic)
-        if found is None:
+        entry = self._owners.get(topic)
+        if entry is None:
             return None
-        owner, seen_at = found
+        owner, seen_at = entry
         age_s = self._clock.monotonic() - seen_at
         if age_s >= self._kept_s or not self._seems_alive(owner):
             del self._owners[topic]

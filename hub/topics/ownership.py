@@ -88,7 +88,7 @@ class Ownership:
         self._liveness = liveness
         self._known = known
         self._for_originals = for_originals
-        self._told = False
+        self._has_logged = False
 
     def known_owner(self, topic: Topic, *, should_claim: bool, tried: Sequence[bytes] = ()) -> HubInfo | None:
         """Return another hub that owns `topic`, from memory; None if none is known.
@@ -166,8 +166,8 @@ class Ownership:
             f"topic '{show_name(topic)}' is owned by the original hub {owner.address}, whose owner records are "
             "ephemeral nodes that nobody can take over: start it with metadata_manager_based_topic_manager_enabled=true"
         )
-        if not self._told:
-            self._told = True
+        if not self._has_logged:
+            self._has_logged = True
             _log.error("%s", error)
         return error
 
@@ -198,7 +198,7 @@ class Ownership:
         return not _same(target, self._liveness.me) and await self._liveness.is_alive(target)
 
     async def hand_over(self, topic: Topic, version: Version, target: HubInfo) -> bool:
-        """Name `target` as the owner in place of this hub, which has stopped serving the topic; return whether it is.
+        """Name `target` as the owner instead of this hub, which has stopped serving the topic; return whether it is.
 
         It is one write, so no hub finds the topic without an owner. `target` then finds a record that names it for a
         topic that it does not serve. At the next request it takes the topic over, as from another hub. If `target` has

@@ -463,15 +463,15 @@ class Topics:
 
     async def _delete(self, name: Topic, version: Version) -> LedgerRanges:
         persistence = self._store.persistence
-        found = await persistence.read(name)
-        if found is None:
+        record = await persistence.read(name)
+        if record is None:
             raise NoTopicPersistenceInfoError(f"there is no topic '{show_name(name)}'")
-        if found.version != version:
-            raise BadVersionError(f"topic '{show_name(name)}' is at version {found.version}, not {version}", found)
+        if record.version != version:
+            raise BadVersionError(f"topic '{show_name(name)}' is at version {record.version}, not {version}", record)
         await persistence.delete(name, version)
         # If it is unknown whether the record is gone, the deletion above raised, and the ledgers stay.
-        self._store.deletions.begin(each.ledger_id for each in found.value.ranges)
-        return found.value
+        self._store.deletions.begin(each.ledger_id for each in record.value.ranges)
+        return record.value
 
     async def sweep(self) -> None:
         """Release the topics that are due: idle, too old, or too many."""

@@ -46,7 +46,7 @@ async def digest_store(
 
     Raises: CorruptRecordError - a record cannot be read, and so not compared; MetadataUnavailableError.
     """
-    found = StoreDigest([0] * BUCKETS, Counter())
+    store_digest = StoreDigest([0] * BUCKETS, Counter())
     topic, bucket = b"", 0
     async with aclosing(store.scan(kinds=kinds)) as pages:
         async for page in pages:
@@ -54,10 +54,10 @@ async def digest_store(
                 if item.key.topic != topic:
                     topic, bucket = item.key.topic, bucket_of(item.key.topic)
                 digest = _digest(item.kind, item.key, item.read().value)
-                found.sums[bucket] = (found.sums[bucket] + digest) % _SUM
-            found.counts.update(item.kind.name for item in page)
+                store_digest.sums[bucket] = (store_digest.sums[bucket] + digest) % _SUM
+            store_digest.counts.update(item.kind.name for item in page)
             advance(len(page))
-    return found
+    return store_digest
 
 
 def bucket_of(topic: bytes) -> int:

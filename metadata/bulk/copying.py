@@ -84,8 +84,8 @@ async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], exi
             pending = [each for each in judged if isinstance(each, _Pending)]
         for each in pending:
             raise MetadataUnavailableError(
-                f"the {kind.noun} of {each.record.key} was changed by others {_TRIES} times while it was to be "
-                "replaced; stop them, and go on"
+                f"other clients changed the {kind.noun} of {each.record.key} {_TRIES} times while it was being "
+                "replaced; stop them, and continue"
             )
     return done
 

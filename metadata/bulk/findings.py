@@ -72,8 +72,8 @@ class RecordPage:
     @property
     def owners(self) -> list[tuple[RecordKey, Versioned[HubInfo]]]:
         """Return the owner records that can be read, except those that vanish together with their hub."""
-        found = [(item.key, item.read()) for item in self.items if item.kind is OWNERSHIP and item.error is None]
-        return [(key, record) for key, record in found if not record.value.is_fleeting]
+        records = [(item.key, item.read()) for item in self.items if item.kind is OWNERSHIP and item.error is None]
+        return [(key, record) for key, record in records if not record.value.is_fleeting]
 
     @property
     def ranges(self) -> list[tuple[RecordKey, Versioned[LedgerRanges]]]:
@@ -82,7 +82,7 @@ class RecordPage:
 
 
 @dataclass(slots=True)
-class _Place:
+class _ScanState:
     """Where a scan stands, from one page to the next."""
 
     topic: Topic | None = None
@@ -127,10 +127,10 @@ async def pages(
     Raises: MetadataUnavailableError. Close it if it is left early.
     """
     kinds = [kind for kind in KINDS if any(kind in _NEEDED[each] for each in wanted)]
-    place = _Place()
+    state = _ScanState()
     async with aclosing(store.scan(prefix, kinds=kinds)) as scanned:
         async for items in scanned:
-            yield place.page(items)
+            yield state.page(items)
             advance(len(items))
 
 
@@ -147,34 +147,34 @@ def find_unreadable(page: RecordPage) -> list[Finding]:
 
 def find_ranges(page: RecordPage, wanted: Collection[FindingKind]) -> list[Finding]:
     """Return the persistence records whose ranges do not follow each other, one finding for each record and kind."""
-    found = []
+    findings = []
     for key, record in page.ranges:
         by_kind: dict[FindingKind, list[str]] = {}
         for defect in range_defects(record.value):
             by_kind.setdefault(_FAULTS[defect.fault], []).append(defect.text)
-        found += [
+        findings += [
             Finding(kind=kind, what="; ".join(texts), key=key, of=PERSISTENCE, record=record)
             for kind, texts in by_kind.items()
             if kind in wanted
         ]
-    return found
+    return findings
 
 
 async def find_lone_subscriptions(store: MetadataStore, page: RecordPage) -> list[Finding]:
     """Return the subscriptions on `page` whose topic does not exist, also at a second look.
 
-    A topic may have been made after the scan passed its place.
+    A topic may have been made after the scan passed its key.
     """
     lone = await _without_record(store, page.lone)
-    found = []
+    findings = []
     for item in page.items:
         if item.kind is SUBSCRIPTIONS and item.error is None and item.key.topic in lone:
             record: Versioned[SubscriptionData] = item.read()
             what = f"its topic has no persistence record; its consume pointer is {_consumed(record.value)}"
-            found.append(
+            findings.append(
                 Finding(kind=FindingKind.LONE_SUBSCRIPTION, what=what, key=item.key, of=SUBSCRIPTIONS, record=record)
             )
-    return found
+    return findings
 
 
 def consumed_of(finding: Finding) -> int:

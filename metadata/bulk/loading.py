@@ -114,10 +114,10 @@ class SubscriptionCreator:
         unknown = [RecordKey(topic) for topic in dict.fromkeys(key.topic for key in keys) if topic not in self._known]
         if not unknown:
             return {}
-        found = await self._store.persistence.apply([Read(key) for key in unknown])
-        unreadable = [(key, _unreadable(outcome)) for key, outcome in zip(unknown, found, strict=True)]
+        outcomes = await self._store.persistence.apply([Read(key) for key in unknown])
+        unreadable = [(key, _unreadable(outcome)) for key, outcome in zip(unknown, outcomes, strict=True)]
         refused = {key.topic: outcome for key, outcome in unreadable if outcome is not None}
-        absent = [key for key, outcome in zip(unknown, found, strict=True) if outcome == Outcome()]
+        absent = [key for key, outcome in zip(unknown, outcomes, strict=True) if outcome == Outcome()]
         for key, outcome in zip(absent, await self._topics.create(absent) if absent else (), strict=True):
             if outcome.result is RowResult.FAILED:
                 refused[key.topic] = outcome

@@ -105,8 +105,8 @@ async def release_dead_owner(
 
 
 async def _is_on_record(store: MetadataStore, topic: Topic, owner: Versioned[HubInfo]) -> bool:
-    found = await store.ownership.read(topic)
-    return found is not None and found.version == owner.version
+    record = await store.ownership.read(topic)
+    return record is not None and record.version == owner.version
 
 
 async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[SubscriptionData]) -> RepairResult:

@@ -154,7 +154,7 @@ class Attempts:
     def _settled(self, refusal: Refusal[S], verdict: Verdict, lost: OutcomeUnknownError) -> Refusal[S] | None:
         if verdict is Verdict.UNCERTAIN:
             raise UncertainStateError(
-                f"{self._what}: an answer was lost ({lost}), and others have written since; read before deciding"
+                f"{self._what}: an answer was lost ({lost}), and another client has written since; read before deciding"
             ) from lost
         return None if verdict is Verdict.APPLIED else refusal
 

@@ -24,24 +24,24 @@ class Layout:
     store_id: str = ""
 
 
-def check_layout(found: Layout | None, *, kind: str, url: str, major: int = FORMAT_MAJOR) -> Layout:
-    """Return `found` if this code may use the store at `url` as a store of `kind`.
+def check_layout(layout: Layout | None, *, kind: str, url: str, major: int = FORMAT_MAJOR) -> Layout:
+    """Return `layout` if this code may use the store at `url` as a store of `kind`.
 
     Raises: NoMetadataError - there is none; LayoutMismatchError - another kind, or a newer or older major format.
     """
-    if found is None:
+    if layout is None:
         raise NoMetadataError(
             f"there is no metadata at {url}; make it with: hedwig-admin metadata format --metadata '{url}'"
         )
-    if found.kind != kind:
+    if layout.kind != kind:
         raise LayoutMismatchError(
-            f"the metadata at {url} was laid out by the backend {found.kind!r}, but the URL opens it with {kind!r}; "
-            f"use the URL scheme of {found.kind!r}, or an empty place"
+            f"the metadata at {url} was laid out by the backend {layout.kind!r}, but the URL opens it with {kind!r}; "
+            f"use the URL scheme of {layout.kind!r}, or an empty store"
         )
-    if found.major != major:
-        newer = "newer: upgrade this software" if found.major > major else "older: only earlier software reads it"
+    if layout.major != major:
+        newer = "newer: upgrade this software" if layout.major > major else "older: only earlier software reads it"
         raise LayoutMismatchError(
-            f"the metadata at {url} has format {found.major}.{found.minor} of {found.kind!r}, "
+            f"the metadata at {url} has format {layout.major}.{layout.minor} of {layout.kind!r}, "
             f"this software reads format {major}; the store is {newer}"
         )
-    return found
+    return layout

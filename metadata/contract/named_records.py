@@ -43,7 +43,7 @@ async def replace_surely(records: NamedRecords, name: str, expected: bytes | Non
     for _ in range(_TRIES):
         try:
             done = await records.replace(name, expected, value)
-            found = value if done else await records.read(name)
+            stored = value if done else await records.read(name)
         except UncertainStateError:
             in_doubt = True
             continue
@@ -51,8 +51,8 @@ async def replace_surely(records: NamedRecords, name: str, expected: bytes | Non
             if in_doubt:
                 raise UncertainStateError(f"the record {name!r} of the store: sent, but {exc}") from exc
             raise
-        if found == value:
+        if stored == value:
             return True
-        if found != expected:
+        if stored != expected:
             return False
     raise UncertainStateError(f"the record {name!r} of the store could not be written; try again")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["MetadataUrl", "family_of", "zookeeper_place"]
+__all__ = ["MetadataUrl", "family_of", "zookeeper_address"]
 
 _ZOOKEEPER_PORT: Final = 2181
 _ZOOKEEPERS_OWN: Final = "zookeeper"
@@ -80,12 +80,12 @@ def family_of(scheme: str) -> str:
     return scheme.partition("+")[0]
 
 
-def zookeeper_place(url: str) -> tuple[str, str]:
+def zookeeper_address(url: str) -> tuple[str, str]:
     """Return the hosts and the path of zookeeper://host:port[,…]/path. Raises ConfigurationError: it is not one."""
     parsed = MetadataUrl.parse(url)
     hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_ZOOKEEPER_PORT))
     root, *components = parsed.path.split("/")
     is_path = not root and components and all(components) and components[0] != _ZOOKEEPERS_OWN
     if parsed.scheme != "zookeeper" or parsed.parameters or not is_path:
-        raise ConfigurationError(f"{url!r} is no place in ZooKeeper; write for example zookeeper://host:2181/path")
+        raise ConfigurationError(f"{url!r} is no path in ZooKeeper; write for example zookeeper://host:2181/path")
     return hosts, parsed.path

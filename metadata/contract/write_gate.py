@@ -83,13 +83,11 @@ class WriteGate:
             async with asyncio.timeout(_DOUBT * self._timeout_s):
                 await self._idle.wait()
         except TimeoutError:
-            raise UncertainStateError(
-                "a write of this hub is under way for longer than it may take; try again"
-            ) from None
+            raise UncertainStateError("a write of this hub is taking longer than it may; try again") from None
         doubt_s = self._doubt_until - self._clock.monotonic()
         if doubt_s > 0:
             raise UncertainStateError(
-                "the outcome of a write of this hub is not known, and it may come into effect yet; try again in "
+                "the outcome of a write of this hub is unknown, and the store may still apply it; try again in "
                 f"{doubt_s:.0f} s"
             )
 
@@ -109,7 +107,7 @@ class WriteGate:
                 async with asyncio.timeout(deadline.remaining_s()):
                     await self._decided.wait()
         if not self._decided.is_set():
-            raise MetadataUnavailableError("whether the metadata are frozen could not be learned in time; try again")
+            raise MetadataUnavailableError("the store did not report in time whether it is frozen; try again")
         if self._why is not None:
             raise MetadataUnavailableError(self._why)
         return deadline
@@ -174,5 +172,5 @@ async def reads_only(
     """Run the reads among `operations`; return `error` as the outcome of each write."""
     reads = [operation for operation in operations if isinstance(operation, Read)]
     read: list[Outcome[R]] = await table.apply(reads, deadline) if reads else []
-    found = iter(read)
-    return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]
+    outcomes = iter(read)
+    return [next(outcomes) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]

@@ -21,7 +21,7 @@ from hedwig.metadata.records.stamps import LIVE, STAMP_BYTES, TOMBSTONE
 
 __all__ = ["packed_columns"]
 
-_Places = npt.NDArray[np.int64]
+_Positions = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 
 _LIVE_BYTE: Final = LIVE[0]
@@ -60,7 +60,7 @@ def packed_columns(
     name_starts, name_ends, key_ends = names
     buffer = pa.py_buffer(block.data)
     topics = _values(buffer, name_starts, name_ends)
-    if _places_of(data, ESCAPED_ZERO).size:
+    if _positions_of(data, ESCAPED_ZERO).size:
         topics = pc.replace_substring(topics, pattern=ESCAPED_ZERO, replacement=ESCAPED_ZERO[:1])
     return PackedColumns(
         topics=topics,
@@ -80,12 +80,12 @@ class _Cells:
     def __init__(
         self,
         data: _Bytes,
-        counts: _Places,
-        starts: _Places,
-        row_sizes: _Places,
-        columns: _Places,
-        value_starts: _Places,
-        ends: _Places,
+        counts: _Positions,
+        starts: _Positions,
+        row_sizes: _Positions,
+        columns: _Positions,
+        value_starts: _Positions,
+        ends: _Positions,
     ) -> None:
         self._data = data
         self._columns = columns
@@ -100,8 +100,8 @@ class _Cells:
     @classmethod
     def of(cls, data: _Bytes, block: CellBlock) -> "_Cells | None":
         """Return the cells of a block; None if their lengths contradict each other, or a column name is too short."""
-        starts: _Places = np.array(block.starts, np.int64)
-        counts: _Places = np.array(block.counts, np.int64)
+        starts: _Positions = np.array(block.starts, np.int64)
+        counts: _Positions = np.array(block.counts, np.int64)
         if not starts.size or starts[-1] + HEAD_BYTES + 2 >= data.size or not counts.all():
             return None
         heads = np.lib.stride_tricks.sliding_window_view(data, HEAD_BYTES)[starts]
@@ -120,7 +120,7 @@ class _Cells:
         columns = np.where(is_short, names, _OTHER_COLUMN)
         return cls(data, counts, starts, row_sizes, columns, value_starts, value_starts + value_sizes)
 
-    def spans(self, column: bytes) -> tuple[_Places, _Places]:
+    def spans(self, column: bytes) -> tuple[_Positions, _Positions]:
         """Return where the values of a column begin and end, for each row; an absent value is an empty span."""
         family, _, qualifier = column.partition(b":")
         of_column = self._columns == int.from_bytes(family + qualifier, "big")
@@ -129,13 +129,13 @@ class _Cells:
         starts[rows], ends[rows] = self._value_starts[of_column], self._ends[of_column]
         return starts, ends
 
-    def names(self, wanted: npt.NDArray[np.bool_]) -> tuple[_Places, _Places, _Places] | None:
+    def names(self, wanted: npt.NDArray[np.bool_]) -> tuple[_Positions, _Positions, _Positions] | None:
         """Return for wanted rows where their topics begin and end, and where their keys end.
 
         None means that some key has no terminator after its topic.
         """
         starts, key_ends = self._key_starts[wanted] + HASH_CHARACTERS, self._key_ends[wanted]
-        terminators = _places_of(self._data, TERMINATOR)
+        terminators = _positions_of(self._data, TERMINATOR)
         which = np.searchsorted(terminators, starts)
         if which.size and which[-1] == terminators.size:
             return None
@@ -145,17 +145,17 @@ class _Cells:
         return starts, ends, key_ends
 
 
-def _numbers(raw: _Bytes, kind: str) -> _Places:
+def _numbers(raw: _Bytes, kind: str) -> _Positions:
     """Return the numbers in the rows of an array of bytes."""
     return np.ascontiguousarray(raw).view(kind).ravel().astype(np.int64)
 
 
-def _places_of(data: _Bytes, pair: bytes) -> _Places:
+def _positions_of(data: _Bytes, pair: bytes) -> _Positions:
     """Return the positions at which these two bytes follow each other, in order."""
     return np.flatnonzero((data[:-1] == pair[0]) & (data[1:] == pair[1])).astype(np.int64, copy=False)
 
 
-def _values(buffer: Any, starts: _Places, ends: _Places) -> Any:
+def _values(buffer: Any, starts: _Positions, ends: _Positions) -> Any:
     """Return the parts of a buffer between `starts` and `ends`, which are in order, as an array of binary."""
     number = len(starts)
     if not number:

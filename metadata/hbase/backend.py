@@ -132,14 +132,14 @@ class HBaseBackend:
 
     async def _describe_table(self, name: str) -> str:
         try:
-            found = await self._attempts(f"describe {name}").read(
+            table = await self._attempts(f"describe {name}").read(
                 lambda deadline: self._driver.describe_table(name, deadline)
             )
         except MetadataForbiddenError:
-            return "HBase shows it only to those who may create tables"
-        servers = sorted(set(found.region_servers))
-        regions = f"{len(found.region_servers)} HBase regions on {', '.join(servers)}"
-        return f"{regions}; families {', '.join(found.families)}"
+            return "HBase shows it only to users who may create tables"
+        servers = sorted(set(table.region_servers))
+        regions = f"{len(table.region_servers)} HBase regions on {', '.join(servers)}"
+        return f"{regions}; families {', '.join(table.families)}"
 
     async def read_layout(self) -> Layout | None:
         """Return the layout; None if the namespace has none, or one that was not finished.
@@ -148,12 +148,12 @@ class HBaseBackend:
         """
         if not await self._exists(self._names.layout):
             return None
-        found = [await self._layout_of(kind.name) for kind in KINDS]
-        if None in found:
+        layouts = [await self._layout_of(kind.name) for kind in KINDS]
+        if None in layouts:
             return None
-        if len(set(found)) > 1:
-            raise LayoutMismatchError(f"the managers' layout records in {self._names.layout} differ: {found}")
-        return found[0]
+        if len(set(layouts)) > 1:
+            raise LayoutMismatchError(f"the managers' layout records in {self._names.layout} differ: {layouts}")
+        return layouts[0]
 
     async def check_tables(self) -> None:
         """Raise LayoutMissingError if a table does not exist."""
@@ -180,9 +180,9 @@ class HBaseBackend:
             for kind in KINDS:
                 await self._drop(self._names.name(kind))
         else:
-            found = await self.read_layout()
-            if found is not None:
-                check_layout(found, kind=_KIND, url=self._url.text)
+            layout = await self.read_layout()
+            if layout is not None:
+                check_layout(layout, kind=_KIND, url=self._url.text)
         await self._attempts(f"create namespace {self._names.namespace}").read(
             lambda deadline: self._driver.create_namespace(self._names.namespace, deadline)
         )
@@ -232,13 +232,13 @@ class HBaseBackend:
         table, row, columns = self._names.layout, manager.encode(), (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
 
         async def attempt(deadline: Deadline) -> None:
-            found = await self._driver.get(table, row, columns, deadline)
-            held = [column for column in columns if found is not None and found.value(column) is not None]
-            if found is None or not held:
+            stored = await self._driver.get(table, row, columns, deadline)
+            held = [column for column in columns if stored is not None and stored.value(column) is not None]
+            if stored is None or not held:
                 return
             # The delete has the cells' own times, so it hides nothing that is written later.
-            cells = {column: cell.timestamp_ms for column, cell in found.cells.items()}
-            expected = found.cells[held[0]].value
+            cells = {column: cell.timestamp_ms for column, cell in stored.cells.items()}
+            expected = stored.cells[held[0]].value
             if not await self._driver.delete_if(table, row, held[0], expected, cells, deadline):
                 raise NotAppliedError("another process wrote it at the same time")
 

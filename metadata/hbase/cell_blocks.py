@@ -66,12 +66,12 @@ class CellBlock:
     def rows(self, columns: Sequence[bytes]) -> list[tuple[bytes, tuple[bytes | None, ...]]]:
         """Return each row by itself, with the values of `columns`. Raises RemoteProtocolError."""
         cells = map(self._cell, self.starts)
-        found = []
+        rows = []
         for count in self.counts:
             row = list(islice(cells, count))
             values = {name: value for _, name, value in row}
-            found.append((row[0][0], tuple(values.get(name) for name in columns)))
-        return found
+            rows.append((row[0][0], tuple(values.get(name) for name in columns)))
+        return rows
 
     def _cell(self, at: int) -> tuple[bytes, bytes, bytes]:
         """Return the row key, the column and the value of the cell that begins at `at`."""

@@ -82,27 +82,27 @@ class ReaderRecord:
         attempts = Attempts(self._options, f"say who reads the changes in {self._table}")
         return await attempts.write(attempt, judge) is None
 
-    async def remove(self, found: _Holding) -> None:
+    async def remove(self, holding: _Holding) -> None:
         """Delete the record if it is still the one found. The delete has its own time, so it hides nothing later."""
         await Attempts(self._options, f"say that nobody reads the changes in {self._table}").read(
             lambda deadline: self._driver.delete_if(
-                self._table, _ROW, LAYOUT_COLUMN, found.raw, {LAYOUT_COLUMN: found.written_ms}, deadline
+                self._table, _ROW, LAYOUT_COLUMN, holding.raw, {LAYOUT_COLUMN: holding.written_ms}, deadline
             )
         )
 
     async def forget(self) -> None:
         """Delete the record of any reader. That reader has to begin again."""
-        found = await self.read()
-        if found is not None:
-            await self.remove(found)
+        holding = await self.read()
+        if holding is not None:
+            await self.remove(holding)
 
     async def kept_from_ms(self) -> float:
         """Return the time, by the servers' clocks, from which on a reader needs tombstones; inf without a reader."""
-        found = await self.read()
-        if found is None or found.written_ms < self._options.clock.wall() * 1000 - _KEPT_MS:
+        holding = await self.read()
+        if holding is None or holding.written_ms < self._options.clock.wall() * 1000 - _KEPT_MS:
             return math.inf
         try:
-            return float(msgpack.unpackb(found.raw)["k"])
+            return float(msgpack.unpackb(holding.raw)["k"])
         except (ValueError, KeyError, TypeError, msgpack.UnpackException):
             # It is not known what a reader needs that wrote such a record, so all tombstones are kept.
             return 0.0
@@ -117,7 +117,7 @@ class ChangeReader:
         self._idle_max_ms = idle_max_ms
         self._held: bytes | None = None
         self._now_ms = 0
-        self._told_ms = 0
+        self._server_ms = 0
         self._asked_at = 0.0
 
     async def begin(self) -> int:
@@ -130,7 +130,7 @@ class ChangeReader:
         # Delete the record of the previous reader first, rather than overwrite it. A server gives a cell no earlier
         # time than that of the cell which it replaces. That time may come from a clock that was wrong.
         await self._record.forget()
-        self._told_ms = self._now_ms = (await self._write(None, 0)).written_ms
+        self._server_ms = self._now_ms = (await self._write(None, 0)).written_ms
         self._asked_at = asked_at
         return self._now_ms
 
@@ -141,25 +141,26 @@ class ChangeReader:
             long ago. In the last two cases begin again; UncertainStateError - begin again.
         """
         if self._held is None:
-            raise MetadataUnavailableError("the changes of this store are not kept, or no longer; begin again")
+            raise MetadataUnavailableError("the store does not keep its changes, or no longer does; begin again")
         asked_at = self._options.clock.monotonic()
-        told_ms = (await self._write(self._held, kept_from_ms)).written_ms
-        if told_ms - self._told_ms > self._idle_max_ms:
+        server_ms = (await self._write(self._held, kept_from_ms)).written_ms
+        if server_ms - self._server_ms > self._idle_max_ms:
             self._held = None
             raise MetadataUnavailableError(
-                "nobody took the changes of this store for so long that deletions may be missing; begin again"
+                f"no client took the changes of this store for {self._idle_max_ms / 1000:g} s, so deletions may "
+                "be missing; begin again"
             )
         # If a server's clock is put forward in between, the reader must not miss changes that other servers wrote.
         passed_ms = int((self._options.clock.monotonic() - self._asked_at) * 1000) + _SLACK_MS
-        self._now_ms = min(told_ms, self._now_ms + passed_ms)
-        self._told_ms, self._asked_at = told_ms, asked_at
+        self._now_ms = min(server_ms, self._now_ms + passed_ms)
+        self._server_ms, self._asked_at = server_ms, asked_at
         return self._now_ms
 
     async def end(self) -> None:
         """Stop being the reader, unless another reader has begun. Raises MetadataUnavailableError."""
-        found = await self._record.read()
-        if found is not None and found.raw == self._held:
-            await self._record.remove(found)
+        holding = await self._record.read()
+        if holding is not None and holding.raw == self._held:
+            await self._record.remove(holding)
         self._held = None
 
     async def _write(self, expected: bytes | None, kept_from_ms: int) -> _Holding:
@@ -170,13 +171,13 @@ class ChangeReader:
             self._held = None
             raise
         self._held = raw if is_done else None
-        found = await self._record.read() if is_done else None
-        if found is None or found.raw != raw:
+        holding = await self._record.read() if is_done else None
+        if holding is None or holding.raw != raw:
             self._held = None
             raise MetadataUnavailableError(
-                "another migration from this store has begun, and takes its changes; let one of them go on alone"
+                "another migration from this store has begun and takes its changes; stop one of them"
             )
-        return found
+        return holding
 
 
 def _value(row: Row | None) -> bytes | None:

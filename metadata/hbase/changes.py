@@ -52,11 +52,11 @@ class HBaseChanges:
         self._known: set[bytes] = set()
         """The stamps that the previous pass read. They include those that this pass may read again."""
         self._pass: _Pass | None = None
-        self._found: dict[ChangedRecord, None] = {}
+        self._changed: dict[ChangedRecord, None] = {}
 
     async def begin(self) -> None:
         self._pass, self._known = None, set()
-        self._found.clear()
+        self._changed.clear()
         # After this a later pass, such as the one in the pause of a migration, finds little in memory.
         await _all_of(table.write_files() for table in self._tables)
         self._since_ms = await self._reader.begin() - MARGIN_MS
@@ -69,7 +69,7 @@ class HBaseChanges:
 
     async def take(self, most: int) -> Sequence[ChangedRecord]:
         is_fresh = False
-        while len(self._found) < most:
+        while len(self._changed) < most:
             if self._pass is None:
                 if is_fresh:
                     # A whole pass, which began after this call did, has found no more.
@@ -77,9 +77,9 @@ class HBaseChanges:
                 self._pass, is_fresh = await self._begin_pass(), True
             if not await self._pass.go_on():
                 self._since_ms, self._known, self._pass = self._pass.next_ms, self._pass.known, None
-        taken = list(self._found)[:most]
+        taken = list(self._changed)[:most]
         for record in taken:
-            del self._found[record]
+            del self._changed[record]
         return taken
 
     async def end(self) -> None:
@@ -99,7 +99,7 @@ class HBaseChanges:
             for row in rows:
                 stamp = table.stamp(row)
                 if tells and stamp not in self._known:
-                    self._found[table.record(row)] = None
+                    self._changed[table.record(row)] = None
                 if len(known) < self._known_max and _never_repeats(stamp):
                     known.add(stamp)
 

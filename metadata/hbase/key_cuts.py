@@ -39,15 +39,15 @@ def cuts(starts: Sequence[bytes], parts: int) -> list[bytes]:
     buckets = [*map(bucket_from, edges), BUCKETS]
     shares = [((end - start) / BUCKETS + 1 / len(edges)) / 2 for start, end in pairwise(buckets)]
     before = [0.0, *accumulate(shares)]
-    found = set()
+    keys = set()
     for index in range(1, parts):
         wanted = index / parts
         region = min(bisect_right(before, wanted) - 1, len(edges) - 1)
         nearest = min((region, region + 1), key=lambda edge: abs(before[edge] - wanted))
         if abs(before[nearest] - wanted) <= _NEAR / parts:
-            found.add(edges[nearest] if nearest < len(edges) else END)
+            keys.add(edges[nearest] if nearest < len(edges) else END)
         else:
             inside = (wanted - before[region]) / shares[region]
             bucket = buckets[region] + round(inside * (buckets[region + 1] - buckets[region]))
-            found.add(max(edges[region], bucket_start(bucket)))
-    return sorted(found - {b"", END})
+            keys.add(max(edges[region], bucket_start(bucket)))
+    return sorted(keys - {b"", END})

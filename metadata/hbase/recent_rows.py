@@ -96,12 +96,12 @@ class RecentTable:
                 raise
 
         asked_at = self._options.clock.monotonic()
-        found, stop = await Attempts(self._options, f"list what changed in {self._table}").read(attempt)
+        changed, stop = await Attempts(self._options, f"list what changed in {self._table}").read(attempt)
         # From here on nothing waits. So rows that `absorb` received are done, and a call that fails or is cancelled
         # leaves the start of `part` as it was.
-        part.absorb(self, found)
-        if len(found) == self._rows_max:
-            part.start = after(found[-1].key)
+        part.absorb(self, changed)
+        if len(changed) == self._rows_max:
+            part.start = after(changed[-1].key)
         else:
             if self._options.clock.monotonic() - asked_at < _QUICK_S:
                 part.grow()

@@ -125,12 +125,12 @@ class TableScan(Generic[R]):
                 yield PackedPage(self._columns_of(rows), partial(self._scanned, rows))
 
     async def count(self, advance: Callable[[int], None] | None = None) -> int:
-        number = told = 0
+        number = reported = 0
         async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
             number += 1
-            if advance is not None and number - told == self._options.page_rows:
-                advance(number - told)
-                told = number
+            if advance is not None and number - reported == self._options.page_rows:
+                advance(number - reported)
+                reported = number
         return number
 
     async def row_pages(
@@ -164,11 +164,11 @@ class TableScan(Generic[R]):
 
         with closing(stream):
             while (block := await Attempts(self._options, f"list {self._table}").read(stream.next)) is not None:
-                found = packed_columns(
+                packed = packed_columns(
                     block, self._columns, has_subscriber=self._kind.has_subscriber, version_tag=VERSION_TAG
                 )
-                if found is None or len(found):
-                    yield PackedPage(found, partial(self._living, block))
+                if packed is None or len(packed):
+                    yield PackedPage(packed, partial(self._living, block))
 
     def _living(self, block: CellBlock) -> list[ScannedRecord]:
         """Return the records of a block, also those whose version cannot be read, but no tombstones.
@@ -183,13 +183,13 @@ class TableScan(Generic[R]):
         rows = buckets = 0
         for index in range(_SAMPLES):
             first = index * BUCKETS // _SAMPLES
-            found = await self._page(bucket_start(first), END, (self._columns.version,), _SAMPLE_ROWS)
-            rows += len(found)
-            if len(found) < _SAMPLE_ROWS:
+            page = await self._page(bucket_start(first), END, (self._columns.version,), _SAMPLE_ROWS)
+            rows += len(page)
+            if len(page) < _SAMPLE_ROWS:
                 # The table has no further rows after these.
                 buckets += BUCKETS - first
                 break
-            buckets += bucket_of(found[-1].key) - first
+            buckets += bucket_of(page[-1].key) - first
         return rows * BUCKETS // max(buckets, 1)
 
     async def _slices(

@@ -103,17 +103,17 @@ class HBaseTable(Generic[R]):
     async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         until = deadline or deadline_of_all(self._options, len(operations))
         creations = {
-            place: each for place, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
+            index: each for index, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
         }
         if len(creations) < _TOGETHER_MIN:
             # A driver that can gather calls of the same moment into one does so by itself.
             return await carry_out_all(self, operations, until)
-        others = {place: each for place, each in enumerate(operations) if place not in creations}
+        others = {index: each for index, each in enumerate(operations) if index not in creations}
         created, carried_out = await asyncio.gather(
             self._create_all(list(creations.values()), until), carry_out_all(self, list(others.values()), until)
         )
         outcomes = dict(zip((*creations, *others), (*created, *carried_out), strict=True))
-        return [outcomes[place] for place in range(len(operations))]
+        return [outcomes[index] for index in range(len(operations))]
 
     def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         return self._scan.scan(topic)
@@ -186,26 +186,26 @@ class HBaseTable(Generic[R]):
         outcomes: list[Outcome[R] | None] = [None] * len(writes)
         begun: list[tuple[int, tuple[bytes | None, ...], Stamp]] = []
         puts = []
-        for place, write in enumerate(writes):
+        for index, write in enumerate(writes):
             try:
                 parts = self._codec.pack(write.key, write.record)
             except HedwigError as exc:
-                outcomes[place] = Outcome(error=exc)
+                outcomes[index] = Outcome(error=exc)
                 continue
             mine = Stamp.first(self._options.clock, make_token(self._options.random))
-            begun.append((place, parts, mine))
+            begun.append((index, parts, mine))
             puts.append(self._put(write.key, None, mine, self._codec.values(parts, keep_absent=True)))
         answers = await self._driver.put_all(puts, within_lease(self._options.clock, deadline))
         carried_on = []
-        for (place, parts, mine), answer in zip(begun, answers, strict=True):
+        for (index, parts, mine), answer in zip(begun, answers, strict=True):
             if answer is None:
-                outcomes[place] = Outcome(version=version_of(mine))
+                outcomes[index] = Outcome(version=version_of(mine))
             else:
-                work = self._create(writes[place].key, parts, deadline, _Begun(mine, answer))
-                carried_on.append((place, work))
-        found = await asyncio.gather(*(_outcome_of(work) for _, work in carried_on))
-        for (place, _), outcome in zip(carried_on, found, strict=True):
-            outcomes[place] = outcome
+                work = self._create(writes[index].key, parts, deadline, _Begun(mine, answer))
+                carried_on.append((index, work))
+        results = await asyncio.gather(*(_outcome_of(work) for _, work in carried_on))
+        for (index, _), outcome in zip(carried_on, results, strict=True):
+            outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def _create(
@@ -226,11 +226,11 @@ class HBaseTable(Generic[R]):
             refusal = await self._put_if(attempts, key, condition, mine, values, answer)
             if refusal is None:
                 return version_of(mine)
-            found = self._codec.stamp(key, refusal.current)
-            if found is not None and found.live:
-                raise self._kind.exists(key, self._codec.versioned(key, refusal.current, found))
-            condition = None if found is None else found.encode()
-            mine, answer = self._following(found, mine.token), None
+            stamp = self._codec.stamp(key, refusal.current)
+            if stamp is not None and stamp.live:
+                raise self._kind.exists(key, self._codec.versioned(key, refusal.current, stamp))
+            condition = None if stamp is None else stamp.encode()
+            mine, answer = self._following(stamp, mine.token), None
 
     async def _replace(
         self,
@@ -251,11 +251,11 @@ class HBaseTable(Generic[R]):
         self, key: RecordKey, parts: tuple[bytes | None, ...], deadline: Deadline, *, merge: bool
     ) -> Version:
         while True:
-            condition, found = await self._whatever_is(key, deadline)
+            condition, stamp = await self._whatever_is(key, deadline)
             try:
-                if condition is None or (found is not None and not found.live):
+                if condition is None or (stamp is not None and not stamp.live):
                     return await self._create(key, parts, deadline)
-                mine = self._following(found, make_token(self._options.random))
+                mine = self._following(stamp, make_token(self._options.random))
                 values = self._codec.values(parts, keep_absent=merge)
                 return await self._replace(key, condition, mine, values, deadline)
             except (BadVersionError, NoRecordError):
@@ -264,10 +264,10 @@ class HBaseTable(Generic[R]):
 
     async def _delete_any(self, key: RecordKey, deadline: Deadline) -> None:
         while True:
-            condition, found = await self._whatever_is(key, deadline)
-            if condition is None or (found is not None and not found.live):
+            condition, stamp = await self._whatever_is(key, deadline)
+            if condition is None or (stamp is not None and not stamp.live):
                 raise self._kind.missing(key)
-            mine = self._following(found, make_token(self._options.random), live=False)
+            mine = self._following(stamp, make_token(self._options.random), live=False)
             try:
                 await self._replace(key, condition, mine, self._codec.emptied(), deadline)
                 return
@@ -282,9 +282,9 @@ class HBaseTable(Generic[R]):
             return condition, None if condition is None else Stamp.decode(condition)
         return condition, None
 
-    def _following(self, found: Stamp | None, token: bytes, *, live: bool = True) -> Stamp:
-        if found is not None:
-            return found.next(token, live=live)
+    def _following(self, stamp: Stamp | None, token: bytes, *, live: bool = True) -> Stamp:
+        if stamp is not None:
+            return stamp.next(token, live=live)
         return replace(Stamp.first(self._options.clock, token), live=live)
 
     def _put(self, key: RecordKey, condition: bytes | None, mine: Stamp, values: dict[bytes, bytes]) -> ConditionalPut:

@@ -45,10 +45,10 @@ class FreezeWatch:
     async def check(self) -> None:
         """Return if the store is not frozen now. Raises StoreFrozenError; as `read_freeze`."""
         began = self._clock.monotonic()
-        found = await read_freeze(self._records)
-        if found is not None and found.forbids_writes:
+        freeze = await read_freeze(self._records)
+        if freeze is not None and freeze.forbids_writes:
             self._seen_at = None
-            raise StoreFrozenError(found)
+            raise StoreFrozenError(freeze)
         self._seen_at = began
 
     async def carry_out(self, work: Callable[[], Awaitable[T]]) -> T:

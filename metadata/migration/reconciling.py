@@ -52,8 +52,8 @@ class Reconciler:
         target = await apply_to(self._target, example.kind, reads)
         differing: list[ChangedRecord] = []
         writes: list[Operation[Any]] = []
-        for each, wanted, found in zip(records, source, target, strict=True):
-            if (write := _write(each, wanted, found)) is not None:
+        for each, wanted, current in zip(records, source, target, strict=True):
+            if (write := _write(each, wanted, current)) is not None:
                 differing.append(each)
                 writes.append(write)
         self.compared += len(records)
@@ -64,14 +64,14 @@ class Reconciler:
         return differing
 
 
-def _write(record: ChangedRecord, wanted: Outcome[Any], found: Outcome[Any]) -> Operation[Any] | None:
+def _write(record: ChangedRecord, wanted: Outcome[Any], current: Outcome[Any]) -> Operation[Any] | None:
     """Return the operation that makes a record of the target equal to the source's; None if it is equal already."""
     wanted.check()
-    found.check()
+    current.check()
     if wanted.record is None:
-        return None if found.record is None else Delete(record.key, found.record.version)
-    if found.record is None:
+        return None if current.record is None else Delete(record.key, current.record.version)
+    if current.record is None:
         return Write(record.key, wanted.record.value, NEW)
-    if plain_record(wanted.record.value) == plain_record(found.record.value):
+    if plain_record(wanted.record.value) == plain_record(current.record.value):
         return None
-    return Write(record.key, wanted.record.value, found.record.version)
+    return Write(record.key, wanted.record.value, current.record.version)

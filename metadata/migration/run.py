@@ -136,27 +136,27 @@ class Migration:
     async def look(self) -> None:
         """Read the state of this migration from the target, and write nothing. Raises as `begin`."""
         self._stored = await self._target.named_records.read(RECORD_NAME)
-        found = None if self._stored is None else State.decode(self._stored)
+        earlier = None if self._stored is None else State.decode(self._stored)
         is_empty = await anext(self._target.topics(), None) is None
-        if found is None or is_empty:
+        if earlier is None or is_empty:
             if not is_empty:
                 raise MigrationError(
-                    "the target has records that no migration wrote; name an empty one, or empty it with: hedwig-admin "
-                    "metadata format --wipe"
+                    "the target has records that no migration wrote; name an empty store, or empty it with: "
+                    "hedwig-admin metadata format --wipe"
                 )
-        elif found.phase is Phase.DONE:
+        elif earlier.phase is Phase.DONE:
             raise MigrationError(
-                f"a migration from {found.source} into the target has come to its end; to make it anew, empty the "
+                f"a migration from {earlier.source} into the target has ended; to repeat it, empty the "
                 "target with: hedwig-admin metadata format --wipe"
             )
-        elif (found.source, found.owners) != (self.state.source, self.state.owners):
-            owners = "with" if found.owners else "without"
+        elif (earlier.source, earlier.owners) != (self.state.source, self.state.owners):
+            owners = "with" if earlier.owners else "without"
             raise MigrationError(
-                f"the target holds an unfinished migration from {found.source} {owners} owners; go on with that one, "
+                f"the target holds an unfinished migration from {earlier.source} {owners} owners; continue that one, "
                 "or empty the target with: hedwig-admin metadata format --wipe"
             )
         else:
-            self.state = replace(found, id=found.id or self.state.id)
+            self.state = replace(earlier, id=earlier.id or self.state.id)
             self.is_resumed = True
 
     async def copy(self, advance: Callable[[int], None]) -> None:
@@ -211,7 +211,7 @@ class Migration:
 
         async with aclosing(self._batches(self._source.scan(kinds=self.kinds), buckets)) as batches:
             await load_batches(batches, write, count)
-        async with aclosing(self._found(self._target.scan(kinds=self.kinds), buckets)) as pages:
+        async with aclosing(self._scanned(self._target.scan(kinds=self.kinds), buckets)) as pages:
             await load_batches(pages, self._delete_gone, count)
         return mended
 
@@ -222,7 +222,7 @@ class Migration:
         """
         left: list[ChangedRecord] = []
         for store in (self._source, self._target):
-            async with aclosing(self._found(store.scan(kinds=self.kinds), buckets)) as pages:
+            async with aclosing(self._scanned(store.scan(kinds=self.kinds), buckets)) as pages:
                 async for page in pages:
                     left += await self.reconciler.settle(ChangedRecord(item.kind, item.key) for item in page)
         return left
@@ -256,10 +256,10 @@ class Migration:
                 continue
             example = PlainRecord(kind, of_kind[0].key, None)
             reads: list[Operation[Any]] = [Read(item.key) for item in of_kind]
-            found = await apply_to(self._source, example.kind, reads)
-            for outcome in found:
+            outcomes = await apply_to(self._source, example.kind, reads)
+            for outcome in outcomes:
                 outcome.check()
-            gone = [item for item, outcome in zip(of_kind, found, strict=True) if outcome.record is None]
+            gone = [item for item, outcome in zip(of_kind, outcomes, strict=True) if outcome.record is None]
             deletes: list[Operation[Any]] = [Delete(item.key, item.read().version) for item in gone]
             for outcome in await apply_to(self._target, example.kind, deletes):
                 if not isinstance(outcome.error, BadVersionError | NoRecordError):
@@ -270,11 +270,11 @@ class Migration:
     async def _batches(
         self, pages: AsyncGenerator[list[ScannedRecord], None], buckets: frozenset[int] | None = None
     ) -> AsyncGenerator[list[PlainRecord], None]:
-        async with aclosing(self._found(pages, buckets)) as found:
-            async for items in found:
+        async with aclosing(self._scanned(pages, buckets)) as batches:
+            async for items in batches:
                 yield [PlainRecord(item.kind, item.key, item.read().value) for item in items]
 
-    async def _found(
+    async def _scanned(
         self, pages: AsyncGenerator[list[ScannedRecord], None], buckets: frozenset[int] | None
     ) -> AsyncGenerator[list[ScannedRecord], None]:
         """Iterate over batches of the scanned records in `buckets`; save the position about every `_SAVE_EVERY_S`."""
@@ -290,6 +290,6 @@ class Migration:
         """Store the state. Raises MigrationError if another migration has written there."""
         value = self.state.encode(make_token(self._random))
         if not await replace_surely(self._target.named_records, RECORD_NAME, self._stored, value):
-            raise MigrationError("another migration writes to the target at the same time; let one of them go on alone")
+            raise MigrationError("another migration writes to the target at the same time; stop one of them")
         self._stored = value
         self._saved_at = self._clock.monotonic()

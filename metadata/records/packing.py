@@ -68,7 +68,7 @@ def damage_of(error: Exception) -> str:
         case msgpack.ExtraData():
             return "other bytes follow behind its end"
         case msgpack.FormatError():
-            return "it holds a byte with which nothing begins in msgpack"
+            return "it holds a byte that begins no value in msgpack"
         case msgpack.StackError():
             return "it is nested too deeply"
         case UnicodeDecodeError():

@@ -22,7 +22,7 @@ class RangeFault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RangeDefect:
-    """One place at which ranges do not follow each other: the ledger behind it, and what is wrong, in words."""
+    """One point at which ranges do not follow each other: the ledger behind it, and what is wrong, in words."""
 
     fault: RangeFault
     ledger_id: int
@@ -30,7 +30,7 @@ class RangeDefect:
 
 
 def range_defects(record: LedgerRanges) -> list[RangeDefect]:
-    """Return the places at which the ranges of a topic do not follow each other, in order.
+    """Return the points at which the ranges of a topic do not follow each other, in order.
 
     A range of an old record has no start: it begins behind the one before it. One whose ledger was emptied begins
     behind its own end, and holds nothing.

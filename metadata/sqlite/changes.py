@@ -64,7 +64,7 @@ class SqliteChanges:
     def _take(self, connection: sqlite3.Connection, most: int) -> list[tuple[str, bytes, bytes]]:
         if not self._is_mine(connection):
             raise MetadataUnavailableError(
-                "another migration from this store has begun, and takes its changes; let one of them go on alone"
+                "another migration from this store has begun and takes its changes; stop one of them"
             )
         rows = connection.execute(f"SELECT kind, topic, subscriber FROM {_TABLE} LIMIT ?", (most,)).fetchall()
         connection.executemany(f"DELETE FROM {_TABLE} WHERE kind = ? AND topic = ? AND subscriber = ?", rows)

@@ -226,14 +226,14 @@ def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layou
 
 def _complete(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
     """Return the layout of the store; make what is missing of it first."""
-    found = _read_layout(connection, url)
+    stored = _read_layout(connection, url)
     layout = Layout(kind=_KIND, store_id=uuid.uuid4().hex)
-    if found is not None:
-        layout = check_layout(found, kind=_KIND, url=url.text)
+    if stored is not None:
+        layout = check_layout(stored, kind=_KIND, url=url.text)
     connection.execute(_LAYOUT_TABLE)
     for kind in KINDS:
         connection.execute(table_schema(kind))
-    if found is None:
+    if stored is None:
         values = (layout.kind, layout.major, layout.minor, layout.store_id)
         connection.execute("INSERT INTO layout VALUES (?, ?, ?, ?)", values)
     return layout

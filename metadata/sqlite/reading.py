@@ -60,17 +60,17 @@ class ReadOnlyThread(SqliteThread):
                 # The read may have mixed pages from before and after the change, so do not trust its errors either.
                 if self._is_alone and self._look() != self._seen:
                     raise MetadataUnavailableError(
-                        f"{what}: somebody has begun to write to {self._file} while it was read; try again"
+                        f"{what}: another process began to write to {self._file} during the read; try again"
                     )
 
         return await super().run(what, checked, deadline)
 
     def _look(self) -> tuple[int, ...] | None:
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def connect_to_read(path: str) -> tuple[sqlite3.Connection, bool]:

@@ -31,8 +31,8 @@ _VERSION_TAG: Final = b"s"
 _CHUNK: Final = 512
 """How many operations of one `apply` share a job: few enough that other callers get in between."""
 
-_Place: TypeAlias = tuple[bytes, ...]
-"""A place in the order of a table: a topic, optionally followed by a subscriber in the table of subscriptions."""
+_Position: TypeAlias = tuple[bytes, ...]
+"""A position in the order of a table: a topic, optionally followed by a subscriber in the table of subscriptions."""
 
 
 def table_schema(kind: RecordKind[Any]) -> str:
@@ -173,19 +173,19 @@ class SqliteTable(Generic[R]):
 
     async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
         wanted = prefix or b""
-        start: _Place = (wanted,)
+        start: _Position = (wanted,)
         stop = _end_of(wanted)
-        cuts: Cuts[_Place] = Cuts(parts, rows_min)
+        cuts: Cuts[_Position] = Cuts(parts, rows_min)
         if parts > 1:
             await self._walk(cuts, start, stop)
-        places, rows = [start, *cuts.chosen()], cuts.rows_each if parts > 1 else 0
-        ends: list[_Place | None] = [*places[1:], stop]
+        starts, rows = [start, *cuts.chosen()], cuts.rows_each if parts > 1 else 0
+        ends: list[_Position | None] = [*starts[1:], stop]
         return [
             KeyRange(kind=self._kind.name, prefix=wanted, start=_packed(start), stop=_packed(end), rows=rows)
-            for start, end in zip(places, ends, strict=True)
+            for start, end in zip(starts, ends, strict=True)
         ]
 
-    async def _walk(self, cuts: Cuts[_Place], start: _Place, stop: _Place | None) -> None:
+    async def _walk(self, cuts: Cuts[_Position], start: _Position, stop: _Position | None) -> None:
         """Give `cuts` keys at even distances, without reading a record; `cuts.stride` bounds each request."""
         while True:
             where, values = _bounds(self._names, start, stop)
@@ -193,8 +193,8 @@ class SqliteTable(Generic[R]):
             statement = (
                 f"SELECT {self._names} FROM {self._kind.name} WHERE {where} ORDER BY {self._names} LIMIT 1 OFFSET ?"
             )
-            found = await self._page("list keys of", statement, (*values, stride))
-            if not found:
+            keys = await self._page("list keys of", statement, (*values, stride))
+            if not keys:
                 ((rest,),) = await self._page(
                     "count the last of",
                     f"SELECT count(*) FROM (SELECT 1 FROM {self._kind.name} WHERE {where} LIMIT ?)",
@@ -203,7 +203,7 @@ class SqliteTable(Generic[R]):
                 assert isinstance(rest, int), "count(*) is a number"
                 cuts.end(rest)
                 return
-            start = found[0]
+            start = keys[0]
             cuts.passed(start)
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
@@ -225,16 +225,16 @@ class SqliteTable(Generic[R]):
         return PackedColumns(topics, subscribers, [_VERSION_TAG + raw for raw in versions], parts)
 
     def _scanned(self, page: list[tuple[bytes, ...]]) -> list[ScannedRecord]:
-        return [ScannedRecord(self._kind, *self._found(row)) for row in page]
+        return [ScannedRecord(self._kind, *self._read_row(row)) for row in page]
 
     async def _between(
-        self, start: _Place, stop: _Place | None
+        self, start: _Position, stop: _Position | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
         """Iterate over pages of the records from `start` on, up to but not at `stop`."""
         async for page in self._rows_between(start, stop):
-            yield [self._found(row) for row in page]
+            yield [self._read_row(row) for row in page]
 
-    async def _rows_between(self, start: _Place, stop: _Place | None) -> AsyncIterator[list[tuple[bytes, ...]]]:
+    async def _rows_between(self, start: _Position, stop: _Position | None) -> AsyncIterator[list[tuple[bytes, ...]]]:
         """Iterate over pages of the rows from `start` on, up to but not at `stop`, none of them empty."""
         select = f"SELECT {self._names}, version, {', '.join(self._codec.parts)} FROM {self._kind.name} WHERE"
         where, values = _bounds(self._names, start, stop)
@@ -259,7 +259,7 @@ class SqliteTable(Generic[R]):
             f"{what} {self._kind.name}", lambda connection: connection.execute(statement, values).fetchall(), deadline
         )
 
-    def _found(self, row: Sequence[bytes]) -> tuple[RecordKey, Outcome[R]]:
+    def _read_row(self, row: Sequence[bytes]) -> tuple[RecordKey, Outcome[R]]:
         topic, subscriber, rest = (row[0], row[1], row[2:]) if self._kind.has_subscriber else (row[0], None, row[1:])
         key = RecordKey(Topic(topic), None if subscriber is None else SubscriberId(subscriber))
         return key, outcome_of(lambda: self._versioned(key, rest))
@@ -355,8 +355,10 @@ def _outcome(
     return refusable
 
 
-def _bounds(names: str, start: _Place, stop: _Place | None, *, above: str = ">=") -> tuple[str, tuple[bytes, ...]]:
-    """Return the condition that a row is between two places, and the values of its marks.
+def _bounds(
+    names: str, start: _Position, stop: _Position | None, *, above: str = ">="
+) -> tuple[str, tuple[bytes, ...]]:
+    """Return the condition that a row is between two positions, and the values of its marks.
 
     There is only one lower bound. With two, SQLite might search by the wrong one and walk over all rows read before.
     """
@@ -366,25 +368,25 @@ def _bounds(names: str, start: _Place, stop: _Place | None, *, above: str = ">="
     return f"{lower} AND {_columns(names, stop)} < {_marks(stop)}", (*start, *stop)
 
 
-def _columns(names: str, place: _Place) -> str:
-    return "topic" if len(place) == 1 else f"({names})"
+def _columns(names: str, position: _Position) -> str:
+    return "topic" if len(position) == 1 else f"({names})"
 
 
-def _marks(place: _Place) -> str:
-    return "?" if len(place) == 1 else "(?, ?)"
+def _marks(position: _Position) -> str:
+    return "?" if len(position) == 1 else "(?, ?)"
 
 
-def _end_of(prefix: bytes) -> _Place | None:
-    """Return the place behind all topics that begin with `prefix`; None for the end of the table."""
+def _end_of(prefix: bytes) -> _Position | None:
+    """Return the position behind all topics that begin with `prefix`; None for the end of the table."""
     end = _past(prefix)
     return None if end is None else (end,)
 
 
-def _packed(place: _Place | None) -> Any:
-    return None if place is None else msgpack.packb(place)
+def _packed(position: _Position | None) -> Any:
+    return None if position is None else msgpack.packb(position)
 
 
-def _unpacked(raw: bytes) -> _Place:
+def _unpacked(raw: bytes) -> _Position:
     return tuple(msgpack.unpackb(raw))
 
 

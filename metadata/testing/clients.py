@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from hedwig.metadata import MetadataStore, StoreOptions
-from hedwig.metadata.testing.place import Place
 from hedwig.metadata.testing.probe import Probe
+from hedwig.metadata.testing.subject import Subject
 
 __all__ = ["Clients", "Names"]
 
@@ -20,16 +20,16 @@ class Clients:
         self._stack = stack
         self._alone: dict[int, MetadataStore] = {}
 
-    async def open(self, place: Place, options: StoreOptions | None = None) -> MetadataStore:
-        """Open another client of `place`. If a store lives in one client only, return that client."""
-        if not place.kept and id(place) in self._alone:
-            return self._alone[id(place)]
-        store = await self._stack.enter_async_context(await place.open(options))
-        self._alone[id(place)] = store
+    async def open(self, subject: Subject, options: StoreOptions | None = None) -> MetadataStore:
+        """Open another client of `subject`. If a store lives in one client only, return that client."""
+        if not subject.kept and id(subject) in self._alone:
+            return self._alone[id(subject)]
+        store = await self._stack.enter_async_context(await subject.open(options))
+        self._alone[id(subject)] = store
         return store
 
-    async def probe(self, place: Place, store: MetadataStore | None = None) -> Probe:
-        """Return a probe of `place`."""
-        probe = place.probe(store)
+    async def probe(self, subject: Subject, store: MetadataStore | None = None) -> Probe:
+        """Return a probe of `subject`."""
+        probe = subject.probe(store)
         self._stack.push_async_callback(probe.close)
         return probe

@@ -64,8 +64,8 @@ class Call:
         return RecordKey(Topic(name), SubscriberId(b"subscriber") if self.kind.has_subscriber else None)
 
     async def read(self, store: MetadataStore, key: RecordKey) -> Versioned[Any] | None:
-        found: Versioned[Any] | None = await self.manager(store).read(*_names(key))
-        return found
+        record: Versioned[Any] | None = await self.manager(store).read(*_names(key))
+        return record
 
     async def write(self, store: MetadataStore, key: RecordKey, value: Any, version: Version) -> Version:
         manager = self.manager(store)

@@ -1,6 +1,6 @@
 """Fixtures of the conformance suite: a store, a second client of it, and a probe. A conftest imports all of them.
 
-The conftest adds `new_place`, which returns a function that chooses a place for one store and formats nothing there. It
+The conftest adds `new_subject`, which returns a function that chooses a store and formats nothing yet. It
 also adds its own `effort`, if the usual one is too much for the backend.
 """
 
@@ -15,28 +15,28 @@ from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions
 from hedwig.metadata.testing.bulk_contents import Contents, fill, filled_contents
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, DOORS, Call, Door
-from hedwig.metadata.testing.place import Effort, Place
 from hedwig.metadata.testing.probe import Probe
+from hedwig.metadata.testing.subject import Effort, Subject
 from hedwig.versions import ANY
 
 __all__ = [
     "clients",
     "door",
     "effort",
-    "empty_place",
     "empty_store",
+    "empty_subject",
     "filled",
-    "filled_place",
-    "kept_place",
+    "filled_subject",
+    "kept_subject",
     "manager",
     "names",
     "other",
-    "own_place",
-    "place",
+    "own_subject",
     "probe",
-    "reused_place",
+    "reused_subject",
     "small_pages",
     "store",
+    "subject",
 ]
 
 _FEW_RECORDS: Final = 2000
@@ -49,71 +49,71 @@ def effort() -> Effort:
 
 
 @pytest.fixture(scope="module")
-def place(new_place: Callable[[], Place]) -> Iterator[Place]:
+def subject(new_subject: Callable[[], Subject]) -> Iterator[Subject]:
     """A formatted store that the tests of one module share. Each test uses names of its own (see `names`)."""
-    with new_place().formatted() as place:
-        yield place
+    with new_subject().formatted() as subject:
+        yield subject
 
 
 @pytest.fixture
-def own_place(new_place: Callable[[], Place]) -> Iterator[Place]:
+def own_subject(new_subject: Callable[[], Subject]) -> Iterator[Subject]:
     """A formatted store for one test alone, even if that is expensive."""
-    with new_place().formatted() as place:
-        yield place
+    with new_subject().formatted() as subject:
+        yield subject
 
 
 @pytest.fixture
-def kept_place(own_place: Place) -> Place:
+def kept_subject(own_subject: Subject) -> Subject:
     """A formatted store for one test alone, which outlives its clients."""
-    if not own_place.kept:
+    if not own_subject.kept:
         pytest.skip("a store of this backend is gone with its last client")
-    return own_place
+    return own_subject
 
 
 @pytest.fixture(scope="module")
-def reused_place(effort: Effort, new_place: Callable[[], Place]) -> Iterator[Place | None]:
+def reused_subject(effort: Effort, new_subject: Callable[[], Subject]) -> Iterator[Subject | None]:
     """The formatted store that the tests of one module use one after another, if many stores would cost too much."""
-    if effort.places_are_cheap:
+    if effort.stores_are_cheap:
         yield None
         return
-    with new_place().formatted() as place:
-        yield place
+    with new_subject().formatted() as subject:
+        yield subject
 
 
 @pytest.fixture
-async def empty_place(new_place: Callable[[], Place], reused_place: Place | None) -> Place:
+async def empty_subject(new_subject: Callable[[], Subject], reused_subject: Subject | None) -> Subject:
     """A formatted store without a record, for a test that checks all records of the store."""
-    if reused_place is None:
-        place = new_place()
-        await place.format()
-        return place
-    async with await reused_place.open() as store:
+    if reused_subject is None:
+        subject = new_subject()
+        await subject.format()
+        return subject
+    async with await reused_subject.open() as store:
         await _empty(store)
         left = sum((await store.count()).values())
     if left:
-        await reused_place.format(wipe=True)
-    return reused_place
+        await reused_subject.format(wipe=True)
+    return reused_subject
 
 
 @pytest.fixture(scope="module")
-def filled_place(new_place: Callable[[], Place]) -> Iterator[Place]:
+def filled_subject(new_subject: Callable[[], Subject]) -> Iterator[Subject]:
     """A store that holds the records of `fill`, for the tests of one module, which only read it."""
-    with new_place().formatted() as place:
-        if place.kept:
-            asyncio.run(_fill(place))
-        yield place
+    with new_subject().formatted() as subject:
+        if subject.kept:
+            asyncio.run(_fill(subject))
+        yield subject
 
 
-async def _fill(place: Place) -> None:
-    async with await place.open() as store:
+async def _fill(subject: Subject) -> None:
+    async with await subject.open() as store:
         await fill(store)
 
 
 @pytest.fixture
-async def filled(clients: Clients, filled_place: Place) -> tuple[MetadataStore, Contents]:
+async def filled(clients: Clients, filled_subject: Subject) -> tuple[MetadataStore, Contents]:
     """A client with pages of seven records, for a store that the test only reads; and the records of that store."""
-    store = await clients.open(filled_place, StoreOptions(page_rows=7))
-    return store, filled_contents() if filled_place.kept else await fill(store)
+    store = await clients.open(filled_subject, StoreOptions(page_rows=7))
+    return store, filled_contents() if filled_subject.kept else await fill(store)
 
 
 async def _empty(store: MetadataStore) -> None:
@@ -138,33 +138,33 @@ async def clients() -> AsyncIterator[Clients]:
 
 
 @pytest.fixture
-async def store(clients: Clients, place: Place) -> MetadataStore:
+async def store(clients: Clients, subject: Subject) -> MetadataStore:
     """A client of the module's store."""
-    return await clients.open(place)
+    return await clients.open(subject)
 
 
 @pytest.fixture
-async def other(clients: Clients, place: Place, store: MetadataStore) -> MetadataStore:
+async def other(clients: Clients, subject: Subject, store: MetadataStore) -> MetadataStore:
     """A second client of the module's store."""
-    return await clients.open(place)
+    return await clients.open(subject)
 
 
 @pytest.fixture
-async def empty_store(clients: Clients, empty_place: Place) -> MetadataStore:
+async def empty_store(clients: Clients, empty_subject: Subject) -> MetadataStore:
     """A client of a store without a record."""
-    return await clients.open(empty_place)
+    return await clients.open(empty_subject)
 
 
 @pytest.fixture
-async def small_pages(clients: Clients, empty_place: Place) -> MetadataStore:
+async def small_pages(clients: Clients, empty_subject: Subject) -> MetadataStore:
     """A client with pages of seven records, for a store without a record."""
-    return await clients.open(empty_place, StoreOptions(page_rows=7))
+    return await clients.open(empty_subject, StoreOptions(page_rows=7))
 
 
 @pytest.fixture
-async def probe(clients: Clients, place: Place, store: MetadataStore) -> Probe:
+async def probe(clients: Clients, subject: Subject, store: MetadataStore) -> Probe:
     """A probe of the module's store."""
-    return await clients.probe(place, store)
+    return await clients.probe(subject, store)
 
 
 @pytest.fixture(params=CALLS, ids=lambda call: call.label)

@@ -25,7 +25,7 @@ _NUMBERS = itertools.count()
 _clients = st.integers(0, 1)
 _doors = st.sampled_from(DOORS)
 _managers = st.sampled_from(CALLS)
-_places = st.tuples(st.sampled_from(_TOPICS), st.sampled_from(_SUBSCRIBERS))
+_names = st.tuples(st.sampled_from(_TOPICS), st.sampled_from(_SUBSCRIBERS))
 _values = st.integers(1, 10**6)
 _parts = st.sampled_from(["both", "preferences", "state", "none"])
 _choices = st.sampled_from(["current", "current", "current", "new", "new", "any", "given", "given"])
@@ -59,35 +59,35 @@ class TwoClients(RuleBasedStateMachine):
 
     # The rules' operations
 
-    @rule(target=versions, client=_clients, door=_doors, place=_places, number=_values, parts=_parts, choice=_choices)
-    def write(self, client: int, door: Door, place: tuple[bytes, bytes], number: int, parts: str, choice: str) -> Any:
-        return self._write(client, door, self._key(door, place), _value(door, number, parts), choice, ANY)
+    @rule(target=versions, client=_clients, door=_doors, name=_names, number=_values, parts=_parts, choice=_choices)
+    def write(self, client: int, door: Door, name: tuple[bytes, bytes], number: int, parts: str, choice: str) -> Any:
+        return self._write(client, door, self._key(door, name), _value(door, number, parts), choice, ANY)
 
-    @rule(target=versions, client=_clients, door=_doors, place=_places, number=_values, kept=versions)
+    @rule(target=versions, client=_clients, door=_doors, name=_names, number=_values, kept=versions)
     def write_with_a_kept_version(
-        self, client: int, door: Door, place: tuple[bytes, bytes], number: int, kept: Version
+        self, client: int, door: Door, name: tuple[bytes, bytes], number: int, kept: Version
     ) -> Any:
-        return self._write(client, door, self._key(door, place), _value(door, number, "both"), "given", kept)
+        return self._write(client, door, self._key(door, name), _value(door, number, "both"), "given", kept)
 
-    @rule(client=_clients, door=_doors, place=_places, choice=_choices)
-    def delete(self, client: int, door: Door, place: tuple[bytes, bytes], choice: str) -> None:
-        self._delete(client, door, self._key(door, place), choice, ANY)
+    @rule(client=_clients, door=_doors, name=_names, choice=_choices)
+    def delete(self, client: int, door: Door, name: tuple[bytes, bytes], choice: str) -> None:
+        self._delete(client, door, self._key(door, name), choice, ANY)
 
-    @rule(client=_clients, door=_doors, place=_places, kept=versions)
-    def delete_with_a_kept_version(self, client: int, door: Door, place: tuple[bytes, bytes], kept: Version) -> None:
-        self._delete(client, door, self._key(door, place), "given", kept)
+    @rule(client=_clients, door=_doors, name=_names, kept=versions)
+    def delete_with_a_kept_version(self, client: int, door: Door, name: tuple[bytes, bytes], kept: Version) -> None:
+        self._delete(client, door, self._key(door, name), "given", kept)
 
-    @rule(client=_clients, door=_doors, place=_places)
-    def read(self, client: int, door: Door, place: tuple[bytes, bytes]) -> None:
-        key = self._key(door, place)
+    @rule(client=_clients, door=_doors, name=_names)
+    def read(self, client: int, door: Door, name: tuple[bytes, bytes]) -> None:
+        key = self._key(door, name)
         assert self._run(door.read(self._stores[client], key)) == self._model.get((door.kind.name, key))
 
-    @rule(client=_clients, door=_doors, steps=st.dictionaries(_places, st.tuples(_choices, _values, st.booleans())))
+    @rule(client=_clients, door=_doors, steps=st.dictionaries(_names, st.tuples(_choices, _values, st.booleans())))
     def apply(self, client: int, door: Door, steps: dict[tuple[bytes, bytes], tuple[str, int, bool]]) -> None:
         """Run one operation on each of several records at once."""
         operations: dict[RecordKey, Operation[Any]] = {}
-        for place, (choice, number, deletes) in steps.items():
-            key = self._key(door, place)
+        for name, (choice, number, deletes) in steps.items():
+            key = self._key(door, name)
             version = self._version(door, key, choice, ANY)
             write = Write(key, _value(door, number, "both"), version)
             operations[key] = Delete(key, version) if deletes else write if number % 5 else Read(key)
@@ -151,8 +151,8 @@ class TwoClients(RuleBasedStateMachine):
             assert outcome.record == current
             return
         expected = _refusal(door, operation, current)
-        found = None if outcome.error is None else type(outcome.error)
-        assert found is expected, (operation, outcome, current)
+        raised = None if outcome.error is None else type(outcome.error)
+        assert raised is expected, (operation, outcome, current)
         if isinstance(outcome.error, BadVersionError):
             assert outcome.error.current == current
         if expected is not None:
@@ -169,8 +169,8 @@ class TwoClients(RuleBasedStateMachine):
         """Return the topics of this example."""
         return [topic for topic in topics if topic.startswith(self._prefix)]
 
-    def _key(self, door: Door, place: tuple[bytes, bytes]) -> RecordKey:
-        topic, subscriber = place
+    def _key(self, door: Door, name: tuple[bytes, bytes]) -> RecordKey:
+        topic, subscriber = name
         return RecordKey(Topic(self._prefix + topic), SubscriberId(subscriber) if door.kind.has_subscriber else None)
 
     def _version(self, door: Door, key: RecordKey, choice: str, kept: Version) -> Version:

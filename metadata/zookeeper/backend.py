@@ -40,24 +40,24 @@ class ZookeeperBackend:
     gathers = False
 
     def __init__(
-        self, bridge: Bridge, places: Paths, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
+        self, bridge: Bridge, paths: Paths, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
     ) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._endpoints = endpoints
         self._options = options
-        self.named_records = ZookeeperNamedRecords(bridge, places, options)
+        self.named_records = ZookeeperNamedRecords(bridge, paths, options)
         self._tokens = Tokens(options.random)
         self._deletes = DeleteBatches(bridge, self._tokens)
-        self._listing = Listing(bridge, places, options, _RECORDS)
+        self._listing = Listing(bridge, paths, options, _RECORDS)
         self._contexts: Mapping[str, TableContext[Any]] = {
             "hub": self._context(OWNERSHIP, HUB_INFO),
             "ledgers": self._context(PERSISTENCE, LEDGER_RANGES),
             "subscribers": self._context(SUBSCRIPTIONS, SUBSCRIPTION),
         }
-        place_of = {"hub": self._owner_place, "ledgers": self._ranges_place, "subscribers": places.subscription}
+        path_of = {"hub": self._owner_path, "ledgers": self._ranges_path, "subscribers": paths.subscription}
         self._tables: dict[str, ZnodeTable[Any]] = {
-            context.kind.name: ZnodeTable(context, place_of[name], name) for name, context in self._contexts.items()
+            context.kind.name: ZnodeTable(context, path_of[name], name) for name, context in self._contexts.items()
         }
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
@@ -75,7 +75,7 @@ class ZookeeperBackend:
 
     async def catch_up(self) -> None:
         async def attempt(deadline: Deadline) -> None:
-            (caught_up,) = await self._bridge.send(deadline, sync(self._places.prefix))
+            (caught_up,) = await self._bridge.send(deadline, sync(self._paths.prefix))
             answer(caught_up)
 
         await reading(self._options, "catching up with the leader", attempt)
@@ -84,18 +84,18 @@ class ZookeeperBackend:
         self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[list[ScannedRecord], None]:
         contexts = {name: context for name, context in self._contexts.items() if context.kind in kinds}
-        listing = Listing(self._bridge, self._places, self._options, contexts)
+        listing = Listing(self._bridge, self._paths, self._options, contexts)
         return TreeScan(contexts, listing).pages(prefix, start_after, SCAN_ROWS)
 
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> ZookeeperChanges:
-        return ZookeeperChanges(kinds, self._bridge, self._places, self._options)
+        return ZookeeperChanges(kinds, self._bridge, self._paths, self._options)
 
     async def describe(self) -> Mapping[str, str]:
         hosts = ",".join(f"{host}:{port}" for host, port in self._endpoints)
         return {
             "backend": "zookeeper",
             "hosts": hosts,
-            "prefix": self._places.prefix,
+            "prefix": self._paths.prefix,
             **await server_facts(self._endpoints, self._options),
         }
 
@@ -109,10 +109,10 @@ class ZookeeperBackend:
         await self._deletes.close()
 
     def _context(self, kind: RecordKind[R], codec: Codec[R]) -> TableContext[R]:
-        return TableContext(self._bridge, self._deletes, self._places, self._options, self._tokens, kind, codec)
+        return TableContext(self._bridge, self._deletes, self._paths, self._options, self._tokens, kind, codec)
 
-    def _owner_place(self, key: RecordKey) -> RecordPath:
-        return self._places.topic_record(key.topic, "hub")
+    def _owner_path(self, key: RecordKey) -> RecordPath:
+        return self._paths.topic_record(key.topic, "hub")
 
-    def _ranges_place(self, key: RecordKey) -> RecordPath:
-        return self._places.topic_record(key.topic, "ledgers")
+    def _ranges_path(self, key: RecordKey) -> RecordPath:
+        return self._paths.topic_record(key.topic, "ledgers")

@@ -10,7 +10,7 @@ from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptio
 from hedwig.metadata.contract.layout import Layout, check_layout
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.zookeeper.backend import ZookeeperBackend
-from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_place
+from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_path
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from hedwig.metadata.zookeeper.records.paths import Paths, legal_component
 from hedwig.metadata.zookeeper.session import connect
@@ -26,56 +26,56 @@ _EXAMPLE: Final = "zookeeper://127.0.0.1:2181/hedwig/standalone"
 
 class _ZookeeperFactory:
     async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
-        places = _places(url)
+        paths = _paths(url)
         async with _connection(url, options) as bridge:
-            return await read_layout(bridge, places, options)
+            return await read_layout(bridge, paths, options)
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> Backend:
-        places = _places(url)
+        paths = _paths(url)
         options = _with_limit(url, options)
         bridge = await _connect(url, options)
         try:
-            found, is_there = await _look(bridge, places, url, options)
-            check_layout(found, kind=KIND, url=url.text)
+            layout, is_there = await _look(bridge, paths, url, options)
+            check_layout(layout, kind=KIND, url=url.text)
             if not is_there:
                 raise LayoutMissingError(
-                    f"{places.topics} is missing from the metadata at {url.text}; "
+                    f"{paths.topics} is missing from the metadata at {url.text}; "
                     f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
                 )
         except BaseException:
             await bridge.close()
             raise
-        return ZookeeperBackend(bridge, places, url.endpoints(_PORT), options)
+        return ZookeeperBackend(bridge, paths, url.endpoints(_PORT), options)
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
-        places = _places(url)
+        paths = _paths(url)
         async with _connection(url, options) as bridge:
-            found, _ = await _look(bridge, places, url, options)
-            if found is None:
-                await refuse_foreign_place(bridge, url, options)
+            layout, _ = await _look(bridge, paths, url, options)
+            if layout is None:
+                await refuse_foreign_path(bridge, url, options)
             else:
-                check_layout(found, kind=KIND, url=url.text)
+                check_layout(layout, kind=KIND, url=url.text)
             if wipe:
-                await delete_tree(bridge, options, places.topics)
-            await write_layout(bridge, places, options)
-            return check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
+                await delete_tree(bridge, options, paths.topics)
+            await write_layout(bridge, paths, options)
+            return check_layout(await read_layout(bridge, paths, options), kind=KIND, url=url.text)
 
 
-async def _look(bridge: Bridge, places: Paths, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
+async def _look(bridge: Bridge, paths: Paths, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
     """Return the layout, and whether the node above all topics exists.
 
     Raises: LayoutMissingError - that node exists without a layout record. None of our programs leaves this state, so
         what the records below are is unknown. A caller must neither use nor wipe them as ours.
     """
     # Look for the topics first: `write_layout` makes the layout before them, so it must exist by then.
-    is_there = await has_topics(bridge, places, options)
-    found = await read_layout(bridge, places, options)
-    if found is None and is_there:
+    is_there = await has_topics(bridge, paths, options)
+    layout = await read_layout(bridge, paths, options)
+    if layout is None and is_there:
         raise LayoutMissingError(
             f"the metadata at {url.text} have no layout record, like those of the original's releases 4.0 and 4.1; "
             "start a hub of its release 4.2 or 4.3 there, which makes that record"
         )
-    return found, is_there
+    return layout, is_there
 
 
 @asynccontextmanager
@@ -103,7 +103,7 @@ def _with_limit(url: MetadataUrl, options: StoreOptions) -> StoreOptions:
     return replace(options, children_max=int(text))
 
 
-def _places(url: MetadataUrl) -> Paths:
+def _paths(url: MetadataUrl) -> Paths:
     """Return the paths under the prefix that the URL names. In the original it is `zk_prefix` and the region."""
     components = url.path.split("/")[1:]
     if not components or components == [""]:

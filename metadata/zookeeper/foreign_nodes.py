@@ -9,13 +9,13 @@ from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.zookeeper import Bridge, exists
 
-__all__ = ["refuse_foreign_place"]
+__all__ = ["refuse_foreign_path"]
 
 _MARKS: Final = {"HBase": ("hbaseid", "rs"), "BookKeeper": ("LAYOUT", "available")}
 """How to recognize the root of another server's nodes: only such a root has all of these children."""
 
 
-async def refuse_foreign_place(bridge: Bridge, url: MetadataUrl, options: StoreOptions) -> None:
+async def refuse_foreign_path(bridge: Bridge, url: MetadataUrl, options: StoreOptions) -> None:
     """Raise ConfigurationError if the path of `url` is the root of another server's nodes, or lies below one."""
     steps = url.path.split("/")
     roots = ["/".join(steps[:end]) for end in range(2, len(steps) + 1)]
@@ -25,9 +25,9 @@ async def refuse_foreign_place(bridge: Bridge, url: MetadataUrl, options: StoreO
         return [answer(stat) is not None for stat in await bridge.send(deadline, *(exists(path) for *_, path in marks))]
 
     there = await reading(options, f"looking for nodes of others at {url.path}", attempt)
-    found = [(root, owner) for (root, owner, _), is_there in zip(marks, there, strict=True) if is_there]
-    for root, owner in found:
-        if found.count((root, owner)) == len(_MARKS[owner]):
+    present = [(root, owner) for (root, owner, _), is_there in zip(marks, there, strict=True) if is_there]
+    for root, owner in present:
+        if present.count((root, owner)) == len(_MARKS[owner]):
             raise ConfigurationError(
                 f"{root} in ZooKeeper is where {owner} keeps its own nodes, so no store is laid out at {url.path}; "
                 "name a path beside it, such as /hedwig/standalone"

@@ -39,38 +39,38 @@ def parse_layout(data: bytes, path: str) -> Layout:
     return Layout(kind=KIND if meta.managerImpl == _MANAGER else meta.managerImpl, major=meta.managerVersion, minor=0)
 
 
-async def read_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> Layout | None:
+async def read_layout(bridge: Bridge, paths: Paths, options: StoreOptions) -> Layout | None:
     """Return the layout record, or None if there is none."""
 
     async def attempt(deadline: Deadline) -> bytes | None:
-        (node,) = await bridge.send(deadline, get(places.layout))
+        (node,) = await bridge.send(deadline, get(paths.layout))
         return None if isinstance(answer(node, NoNodeError), NoNodeError) else node[0] or b""
 
-    data = await reading(options, f"reading the layout record {places.layout}", attempt)
-    return None if data is None else parse_layout(data, places.layout)
+    data = await reading(options, f"reading the layout record {paths.layout}", attempt)
+    return None if data is None else parse_layout(data, paths.layout)
 
 
-async def has_topics(bridge: Bridge, places: Paths, options: StoreOptions) -> bool:
+async def has_topics(bridge: Bridge, paths: Paths, options: StoreOptions) -> bool:
     """Say whether the node above all topics exists."""
 
     async def attempt(deadline: Deadline) -> bool:
-        (stat,) = await bridge.send(deadline, exists(places.topics))
+        (stat,) = await bridge.send(deadline, exists(paths.topics))
         return answer(stat) is not None
 
-    return await reading(options, f"looking for {places.topics}", attempt)
+    return await reading(options, f"looking for {paths.topics}", attempt)
 
 
-async def write_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> None:
+async def write_layout(bridge: Bridge, paths: Paths, options: StoreOptions) -> None:
     """Create the missing nodes of a store: those above, the layout record, and `topics`.
 
     Nodes are only ever created, so a caller may repeat this, and several callers may run it at once.
     """
-    steps = places.layout.split("/")
+    steps = paths.layout.split("/")
     above = ["/".join(steps[:end]) for end in range(2, len(steps))]
-    wanted = [*((path, b"") for path in above), (places.layout, LAYOUT_BYTES), (places.topics, b"")]
+    wanted = [*((path, b"") for path in above), (paths.layout, LAYOUT_BYTES), (paths.topics, b"")]
 
     async def attempt(deadline: Deadline) -> None:
         for results in await bridge.send(deadline, *(create_all([node]) for node in wanted)):
             answer(refusal_of(results), NodeExistsError)
 
-    await reading(options, f"making the store under {places.prefix}", attempt)
+    await reading(options, f"making the store under {paths.prefix}", attempt)

@@ -11,7 +11,7 @@ from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, content_of, reading
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, get, refusal_of, sync
 
@@ -21,49 +21,49 @@ __all__ = ["ZookeeperNamedRecords"]
 class ZookeeperNamedRecords:
     """The NamedRecords of one open store."""
 
-    def __init__(self, bridge: Bridge, places: Paths, options: StoreOptions) -> None:
+    def __init__(self, bridge: Bridge, paths: Paths, options: StoreOptions) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._options = options
 
     async def read(self, name: str) -> bytes | None:
-        path = self._places.named(name)
+        path = self._paths.named(name)
         return _data(await reading(self._options, f"reading {path}", lambda deadline: self._look(path, deadline)))
 
     async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
-        path = self._places.named(name)
+        path = self._paths.named(name)
 
-        async def attempt(deadline: Deadline) -> Refusal[Found] | None:
-            found = await self._look_before(path, deadline)
-            if _data(found) != expected:
-                return Refusal(found)
-            request = create_all([(path, value)]) if found is None else set_guarded(path, value, found.data_version)
+        async def attempt(deadline: Deadline) -> Refusal[NodeContent] | None:
+            content = await self._look_before(path, deadline)
+            if _data(content) != expected:
+                return Refusal(content)
+            request = create_all([(path, value)]) if content is None else set_guarded(path, value, content.data_version)
             (results,) = await self._bridge.send(deadline, request)
             refusal = answer(refusal_of(results), BadVersionError, NodeExistsError, NoNodeError)
             if isinstance(refusal, NoNodeError):
                 raise LayoutMissingError(
-                    f"the metadata under {self._places.prefix} has been removed; make it again with: "
+                    f"the metadata under {self._paths.prefix} has been removed; make it again with: "
                     "hedwig-admin metadata format"
                 )
             # Another writer was faster between the look and the write, and has stored something else.
-            return None if refusal is None else Refusal(found)
+            return None if refusal is None else Refusal(content)
 
-        def judge(found: Found | None) -> Verdict:
-            return Verdict.APPLIED if _data(found) == value else Verdict.UNCERTAIN
+        def judge(content: NodeContent | None) -> Verdict:
+            return Verdict.APPLIED if _data(content) == value else Verdict.UNCERTAIN
 
         return await Attempts(self._options, f"writing {path}").write(attempt, judge) is None
 
-    async def _look(self, path: str, deadline: Deadline) -> Found | None:
+    async def _look(self, path: str, deadline: Deadline) -> NodeContent | None:
         caught_up, node = await self._bridge.send(deadline, sync(path), get(path))
         answer(caught_up)
-        return found_node(node)
+        return content_of(node)
 
-    async def _look_before(self, path: str, deadline: Deadline) -> Found | None:
+    async def _look_before(self, path: str, deadline: Deadline) -> NodeContent | None:
         try:
             return await self._look(path, deadline)
         except OutcomeUnknownError as exc:
             raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
 
 
-def _data(found: Found | None) -> bytes | None:
-    return None if found is None else found.data
+def _data(content: NodeContent | None) -> bytes | None:
+    return None if content is None else content.data

@@ -32,34 +32,34 @@ R = TypeVar("R")
 
 
 class _Creation(NamedTuple, Generic[R]):
-    """An operation of one `apply` that creates a record; `place` is its index there."""
+    """An operation of one `apply` that creates a record; `position` is its index there."""
 
-    place: int
+    position: int
     mutation: Mutation[R]
     cas: CreateCas[R]
 
 
 class ZnodeTable(Generic[R]):
-    """A VersionedTable. `place_of` returns where a key's record is; `record_name` names the child of its topic."""
+    """A VersionedTable. `path_of` returns where a key's record is; `record_name` names the child of its topic."""
 
-    def __init__(self, context: TableContext[R], place_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
+    def __init__(self, context: TableContext[R], path_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
         self._context = context
-        self._place_of = place_of
+        self._path_of = path_of
         self._record_name = record_name
         self._shared_creates = SharedCreates[R](context.bridge, context.forecast)
-        self._listing = Listing(context.bridge, context.places, context.options, (record_name,))
+        self._listing = Listing(context.bridge, context.paths, context.options, (record_name,))
         self._tree_scan = TreeScan({record_name: context}, self._listing)
 
     async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         context = self._context
         context.kind.check(key)
-        place = self._place_of(key)
+        record_path = self._path_of(key)
 
         async def attempt(deadline: Deadline) -> GuardedRead:
-            return await look(context.bridge, place, deadline)
+            return await look(context.bridge, record_path, deadline)
 
         sight = await reading(context.options, f"reading the {context.kind.noun} of {key}", attempt, deadline)
-        return None if sight.found is None else context.versioned(key, place.path, sight.found, sight.guard)
+        return None if sight.content is None else context.versioned(key, record_path.path, sight.content, sight.guard)
 
     async def write(
         self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
@@ -108,22 +108,22 @@ class ZnodeTable(Generic[R]):
         return outcomes
 
     def _companies(
-        self, operations: Sequence[Operation[R]], places: Sequence[int], outcomes: list[Outcome[R]], deadline: Deadline
+        self, operations: Sequence[Operation[R]], indexes: Sequence[int], outcomes: list[Outcome[R]], deadline: Deadline
     ) -> Iterator[list["_Creation[R]"]]:
         """Yield the creates in groups, one transaction each. A record that cannot be stored gets its outcome here."""
         creations: list[_Creation[R]] = []
-        for place in places:
-            operation = operations[place]
+        for index in indexes:
+            operation = operations[index]
             assert isinstance(operation, Write)
             try:
                 build = self._builder(operation.key, operation.record)
             except HedwigError as exc:
-                outcomes[place] = Outcome(error=exc)
+                outcomes[index] = Outcome(error=exc)
                 continue
             mutation = self._mutation(operation.key, "writing", deadline)
-            creations.append(_Creation(place, mutation, mutation.create(build)))
+            creations.append(_Creation(index, mutation, mutation.create(build)))
         for company in self._shared_creates.companies([each.cas for each in creations]):
-            yield [creations[place] for place in company]
+            yield [creations[index] for index in company]
 
     async def _create_together(self, creations: Sequence["_Creation[R]"], outcomes: list[Outcome[R]]) -> None:
         deadline = within_lease(self._context.options.clock, creations[0].mutation.deadline)
@@ -131,29 +131,29 @@ class ZnodeTable(Generic[R]):
 
         async def finish(creation: _Creation[R]) -> None:
             try:
-                outcomes[creation.place] = Outcome(version=await creation.mutation.finish_create(creation.cas))
+                outcomes[creation.position] = Outcome(version=await creation.mutation.finish_create(creation.cas))
             except HedwigError as exc:
-                outcomes[creation.place] = Outcome(error=exc)
+                outcomes[creation.position] = Outcome(error=exc)
 
         for creation in creations:
             if creation.cas.is_done:
-                outcomes[creation.place] = Outcome(version=creation.cas.version)
+                outcomes[creation.position] = Outcome(version=creation.cas.version)
         await asyncio.gather(*(finish(creation) for creation in creations if not creation.cas.is_done))
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         context = self._context
         as_topic(topic)
-        parent = context.places.subscribers(topic)
+        parent = context.paths.subscribers(topic)
         what = f"reading the subscriptions of {RecordKey(topic)}"
-        async for subscriber, found, guard in scan_children(context.bridge, context.options, parent, what):
+        async for subscriber, content, guard in scan_children(context.bridge, context.options, parent, what):
             key = RecordKey(topic, subscriber)
-            yield subscriber, context.versioned(key, context.places.subscription(key).path, found, guard)
+            yield subscriber, context.versioned(key, context.paths.subscription(key).path, content, guard)
 
     async def count_of(self, topic: Topic) -> int:
         context = self._context
         as_topic(topic)
         what = f"counting the subscriptions of {RecordKey(topic)}"
-        (number,) = await count_children(context.bridge, context.options, [context.places.subscribers(topic)], what)
+        (number,) = await count_children(context.bridge, context.options, [context.paths.subscribers(topic)], what)
         return number or 0
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
@@ -168,15 +168,15 @@ class ZnodeTable(Generic[R]):
 
     async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
         shares = Shares(self._record_name)
-        async with aclosing(self._listing.found(prefix, None)) as found:
-            await shares.take(found)
+        async with aclosing(self._listing.counted_topics(prefix, None)) as topics:
+            await shares.take(topics)
         # Packing very many names takes long, and must not block the event loop.
         return await asyncio.to_thread(shares.ranges, self._context.kind.name, prefix or b"", parts, rows_min)
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
         topics = listed_topics(keys.listed or b"")
-        found = ((topic, {self._record_name: number}) for topic, number in topics)
-        async with aclosing(self._tree_scan.pages_of(found, self._context.options.page_rows)) as pages:
+        counted = ((topic, {self._record_name: number}) for topic, number in topics)
+        async with aclosing(self._tree_scan.pages_of(counted, self._context.options.page_rows)) as pages:
             async for page in pages:
                 yield [(item.key, item.outcome) for item in page]
 
@@ -184,4 +184,4 @@ class ZnodeTable(Generic[R]):
         return sum((await self._listing.count()).values())
 
     def _mutation(self, key: RecordKey, doing: str, deadline: Deadline | None) -> Mutation[R]:
-        return Mutation(self._context, key, self._place_of(key), doing, deadline)
+        return Mutation(self._context, key, self._path_of(key), doing, deadline)

@@ -50,7 +50,7 @@ def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callab
             _check_standalone(deployment, standalone, note)
             return
         more = (
-            "; if hubs are registered elsewhere, name that place with --cluster URL"
+            "; if hubs are registered elsewhere, name their cluster with --cluster URL"
             if deployment.cluster is None
             else ""
         )
@@ -86,21 +86,21 @@ def _check_each(
 
     A hub that is not ready is a warning if another hub can serve, else a failure.
     """
-    found: list[tuple[Verdict, str, Mapping[str, Any] | None]] = []
+    results: list[tuple[Verdict, str, Mapping[str, Any] | None]] = []
     for hub in hubs:
         name = f"{hub.info.host}:{hub.info.port}"
         if hub.admin is None:
             why = "it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
-            found.append((Verdict.UNKNOWN, f"{name}: {why}", None))
+            results.append((Verdict.UNKNOWN, f"{name}: {why}", None))
             continue
         verdict, detail, options = _ask(deployment, hub.info.address, hub.admin)
         if hub.is_draining and verdict is Verdict.PASS:
             verdict, detail = Verdict.WARN, f"{name} is drained; hedwig-admin hub undrain {name} ends that"
-        found.append((verdict, detail, options))
-    can_serve = any(verdict in (Verdict.PASS, Verdict.UNKNOWN) for verdict, _, _ in found)
-    for verdict, detail, _ in found:
+        results.append((verdict, detail, options))
+    can_serve = any(verdict in (Verdict.PASS, Verdict.UNKNOWN) for verdict, _, _ in results)
+    for verdict, detail, _ in results:
         note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN and not can_serve else verdict, detail))
-    return [options for _, _, options in found if options is not None]
+    return [options for _, _, options in results if options is not None]
 
 
 def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Verdict, str, Mapping[str, Any] | None]:
@@ -126,8 +126,8 @@ def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Verdi
 
 def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]]) -> Finding:
     """Return whether there are enough bookies for a new ledger of the hub whose ledgers need most."""
-    told = [each["bookkeeper.zookeeper"]["value"] for each in options if "bookkeeper.zookeeper" in each]
-    url = deployment.bookkeeper or next((each for each in told if each), None) or deployment.bookies_of_cluster
+    urls = [each["bookkeeper.zookeeper"]["value"] for each in options if "bookkeeper.zookeeper" in each]
+    url = deployment.bookkeeper or next((each for each in urls if each), None) or deployment.bookies_of_cluster
     needed = [each["bookkeeper.ensemble"]["value"] for each in options if "bookkeeper.ensemble" in each]
     ensemble = max((each for each in needed if isinstance(each, int)), default=_ENSEMBLE)
     try:

@@ -28,7 +28,7 @@ _ID_FILE: Final = "hub-id"
 class KnownLedgers:
     """The ledgers of a store: where they are, the census that lists them, and whose ledgers are meant.
 
-    `is_shared`: others may have ledgers in the same place, and may delete ledgers. `hub_id`: the standalone hub that
+    `is_shared`: others may have ledgers in the same location, and may delete ledgers. `hub_id`: the standalone hub that
     has the ledgers in its directory.
     """
 
@@ -43,13 +43,13 @@ class KnownLedgers:
 async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> AsyncIterator[KnownLedgers | str]:
     """Yield the ledgers of the store. If the user did not say where they are, yield what option to give.
 
-    The place is never guessed. With the ledgers of another deployment, all of this one's would seem missing, and all
+    The location is never guessed. With the ledgers of another deployment, all of this one's would seem missing, and all
     of the other's would seem orphans.
 
     Raises: OperationError, ConfigurationError - the ledgers are not where the user said, or nothing answers there.
     """
     if not is_wanted:
-        yield "nobody asked for them"
+        yield "no kind of finding needs them"
         return
     location = LedgerLocation.given(deployment)
     is_said = location is not None
@@ -58,7 +58,7 @@ async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> Asyn
     if location is None and (directory := _embedded(deployment)) is not None:
         location = LedgerLocation(directory=str(directory), timeout_s=deployment.timeout_s)
     if location is None:
-        yield "it was not said where the ledgers are; give --data DIR of a standalone hub, or --bookkeeper URL"
+        yield "no option says where the ledgers are; give --data DIR of a standalone hub, or --bookkeeper URL"
         return
     async with AsyncExitStack() as stack:
         try:
@@ -66,7 +66,7 @@ async def open_known_ledgers(deployment: Deployment, *, is_wanted: bool) -> Asyn
         except ConfigurationError as exc:
             if is_said or not location.is_shared:
                 raise
-            # We looked at the default place. The hubs may be configured with another one.
+            # We looked at the default bookies. The hubs may be configured with others.
             yield f"{exc}; give --bookkeeper URL"
             return
         yield known

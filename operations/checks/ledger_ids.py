@@ -38,5 +38,5 @@ class LedgerIds:
 
 
 def _has(run: "array[int]", ledger_id: int) -> bool:
-    place = bisect_left(run, ledger_id)
-    return place < len(run) and run[place] == ledger_id
+    index = bisect_left(run, ledger_id)
+    return index < len(run) and run[index] == ledger_id

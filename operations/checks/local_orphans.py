@@ -75,8 +75,8 @@ class LocalOrphans:
             self._endpoint = await asyncio.to_thread(finder.standalone_endpoint)
             if self._endpoint is None:
                 raise OperationError(
-                    f"{self._deployment.command} failed: {exc}; if that is the hub, it does not answer: name a way to "
-                    "its admin endpoint with --admin HOST:PORT, or stop it",
+                    f"{self._deployment.command} failed: {exc}; if the hub holds it, the hub does not answer: name a "
+                    "way to its admin endpoint with --admin HOST:PORT, or stop the hub",
                     ExitCode.UNAVAILABLE,
                 ) from exc
             return
@@ -99,7 +99,7 @@ class LocalOrphans:
 
     async def _have_deleted(self, ledger_ids: Sequence[int]) -> set[int]:
         """Have the hub delete ledgers; return the ids that it deleted."""
-        assert self._endpoint is not None, "it was found"
+        assert self._endpoint is not None, "`_open` has set it"
         path = f"/delete-orphans?ledgers={','.join(map(str, ledger_ids))}"
         try:
             state: Mapping[str, Any] = await asyncio.to_thread(self._endpoint.post, path)
@@ -108,7 +108,7 @@ class LocalOrphans:
                 raise
             raise OperationError(
                 f"{self._deployment.command}: the hub is of a release that deletes no ledgers when asked: stop it, and "
-                "give this again"
+                "run this command again"
             ) from exc
         job, seen = state["job"], None
         loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ class LocalOrphans:
             state = await asyncio.to_thread(self._endpoint.get, "/delete-orphans")
         if state["running"] or state["job"] != job:
             raise OperationError(
-                f"{self._deployment.command}: what the hub has deleted is not known; look again",
+                f"{self._deployment.command}: it is not known which ledgers the hub has deleted; run the check again",
                 ExitCode.OUTCOME_UNKNOWN,
             )
         if state["failure"] is not None:

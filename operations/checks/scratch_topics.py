@@ -47,19 +47,19 @@ class ScratchTopics:
 
 async def remove_left_over(deployment: Deployment, store: MetadataStore, done: Callable[[int], None]) -> int:
     """Remove the topics of killed runs; return how many topics they were. Raises: MetadataError."""
-    found = 0
+    removed = 0
     page: list[Topic] = []
     async for topic in store.topics(f"{SCRATCH_PREFIX}/".encode()):
         page.append(topic)
         if len(page) == _BATCH:
             await _remove_topics(store, page)
-            found += len(page)
+            removed += len(page)
             done(len(page))
             page = []
     await _remove_topics(store, page)
     done(len(page))
     await _remove_nodes(deployment, store, SCRATCH_PREFIX)
-    return found + len(page)
+    return removed + len(page)
 
 
 async def _remove_topics(store: MetadataStore, topics: Sequence[Topic]) -> None:
@@ -81,7 +81,7 @@ async def _remove(manager: Any, keys: Sequence[RecordKey]) -> None:
             there.append((key, outcome.record))
     if not there:
         return
-    for outcome in await manager.apply([Delete(key, found.version) for key, found in there]):
+    for outcome in await manager.apply([Delete(key, record.version) for key, record in there]):
         if not isinstance(outcome.error, NoRecordError):
             outcome.check()
 

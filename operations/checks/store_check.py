@@ -66,7 +66,7 @@ class StoreCheck:
         self._on_record = LedgerIds()
         self._refers: bool | None = None
         self.records = 0
-        self.ledgers_found = 0
+        self.existing_ledgers = 0
         """How many ledgers on record exist, of those that were looked up."""
 
     async def findings(self) -> AsyncGenerator[list[Reported], None]:
@@ -77,39 +77,39 @@ class StoreCheck:
         """
         async with aclosing(pages(self._store, self._wanted, self._prefix, self._count)) as scanned:
             async for page in scanned:
-                if found := await self._on_page(page):
-                    yield found
+                if reported := await self._on_page(page):
+                    yield reported
         if FindingKind.ORPHAN_LEDGER in self._wanted:
             async with aclosing(self._orphans()) as orphans:
-                async for found in orphans:
-                    yield found
+                async for reported in orphans:
+                    yield reported
 
     def _count(self, records: int) -> None:
         self.records += records
         self._advance(records)
 
     async def _on_page(self, page: RecordPage) -> list[Reported]:
-        found: list[Reported] = []
+        findings: list[Reported] = []
         wanted = self._wanted
         if FindingKind.UNREADABLE_RECORD in wanted:
-            found += map(_unreadable, find_unreadable(page))
+            findings += map(_unreadable, find_unreadable(page))
         if wanted & {FindingKind.RANGE_OVERLAP, FindingKind.RANGE_GAP}:
-            found += await self._ranges(page)
+            findings += await self._ranges(page)
         if FindingKind.MISSING_LEDGER in wanted:
-            found += await self._missing_ledgers(page)
+            findings += await self._missing_ledgers(page)
         if FindingKind.LONE_SUBSCRIPTION in wanted:
-            found += await self._lone_subscriptions(page)
+            findings += await self._lone_subscriptions(page)
         if FindingKind.DEAD_OWNER in wanted:
-            found += await self._dead_owners(page)
+            findings += await self._dead_owners(page)
         if FindingKind.ORPHAN_LEDGER in wanted:
             self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
-        return found
+        return findings
 
     # --------------------------------------------------------------------------------------------------------- owners
 
     async def _dead_owners(self, page: RecordPage) -> list[Reported]:
         states = await self._verdicts.of_all(record.value for _, record in page.owners)
-        found = []
+        findings = []
         for key, record in page.owners:
             owner = record.value
             state = states[owner.address, owner.epoch]
@@ -121,8 +121,8 @@ class StoreCheck:
             finding = Finding(kind=FindingKind.DEAD_OWNER, what=what, key=key, of=OWNERSHIP, record=record)
             remedy = "writes the ledger ranges anew, as a takeover does, and deletes the owner record"
             why_not = self._verdicts.why_no_repair(owner)
-            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None))
-        return found
+            findings.append(_reported(finding, why_not or remedy, is_repairable=why_not is None))
+        return findings
 
     async def _owner_states(self, topics: Iterable[Topic]) -> dict[Topic, HubState]:
         """Return the state of the owner of each topic: DEAD if it has none, UNKNOWN if that cannot be known."""
@@ -137,30 +137,30 @@ class StoreCheck:
                 states[name] = HubState.UNKNOWN
             elif outcome.record is not None:
                 owners[name] = outcome.record.value
-        found = await self._verdicts.of_all(owners.values())
-        return states | {name: found[owner.address, owner.epoch] for name, owner in owners.items()}
+        verdicts = await self._verdicts.of_all(owners.values())
+        return states | {name: verdicts[owner.address, owner.epoch] for name, owner in owners.items()}
 
     # -------------------------------------------------------------------------------------------------- subscriptions
 
     async def _lone_subscriptions(self, page: RecordPage) -> list[Reported]:
         lone = await find_lone_subscriptions(self._store, page)
         states = await self._owner_states(finding.key.topic for finding in lone if finding.key is not None)
-        found = []
+        findings = []
         for finding in lone:
             assert finding.key is not None, "it is a record's"
             why_not = _why_left(states[finding.key.topic])
             remedy = "keeps it: sets its consume pointer to 0, and makes the topic"
             # As in the original, a topic has no record before its first publish. So this is only a warning.
             severity = None if consumed_of(finding) else Severity.WARNING
-            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None, severity=severity))
-        return found
+            findings.append(_reported(finding, why_not or remedy, is_repairable=why_not is None, severity=severity))
+        return findings
 
     # --------------------------------------------------------------------------------------------------------- ranges
 
     async def _ranges(self, page: RecordPage) -> list[Reported]:
         broken = find_ranges(page, self._wanted)
         states = await self._owner_states(finding.key.topic for finding in broken if finding.key is not None)
-        found = []
+        findings = []
         for finding in broken:
             assert finding.key is not None, "it is a record's"
             assert finding.record is not None, "it was read"
@@ -173,8 +173,8 @@ class StoreCheck:
                     else "none while the ledgers are not known: give --data DIR or --bookkeeper URL"
                 )
             remedy = "writes the ranges with the ends that their closed ledgers have"
-            found.append(_found(finding, why_not or remedy, is_repairable=why_not is None, ranges=mended))
-        return found
+            findings.append(_reported(finding, why_not or remedy, is_repairable=why_not is None, ranges=mended))
+        return findings
 
     async def _last_entries(self, record: Versioned[LedgerRanges]) -> dict[int, int]:
         """Return the last entry of each closed ledger of a record."""
@@ -201,22 +201,22 @@ class StoreCheck:
         outcomes = await self._store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
         missing = await self._missing(suspects)
         states = await self._owner_states(topics)
-        found = []
+        findings = []
         for topic, outcome in zip(topics, outcomes, strict=True):
             if _is_unreadable(outcome) or outcome.record is None:
                 continue
             record: Versioned[LedgerRanges] = outcome.record
             lost = [each.ledger_id for each in held_ledgers(record.value) if each.ledger_id in missing]
             if lost:
-                found.append(self._lost(topic, record, lost, states[topic]))
-        return found
+                findings.append(self._lost(topic, record, lost, states[topic]))
+        return findings
 
     async def _missing(self, ledger_ids: Collection[int]) -> set[int]:
         assert self._known is not None, "else it is not looked for"
         wanted = sorted(ledger_ids)
         pairs = zip(wanted, await self._known.census.find(wanted), strict=True)
         missing = {ledger_id for ledger_id, entry in pairs if entry is None}
-        self.ledgers_found += len(wanted) - len(missing)
+        self.existing_ledgers += len(wanted) - len(missing)
         return missing
 
     def _lost(self, topic: Topic, record: Versioned[LedgerRanges], lost: Sequence[int], owner: HubState) -> Reported:
@@ -232,9 +232,9 @@ class StoreCheck:
         why_not = _why_left(owner)
         kept = None if why_not else without_lost(record.value, lost)
         if kept is None and why_not is None:
-            why_not = "none: without them there would be a gap, or nobody knew which message comes next"
+            why_not = "none: without them the ranges would have a gap, or would not say which message comes next"
         remedy = "with --kind missing-ledger: takes them off the record, so that the topic goes on without"
-        return _found(finding, why_not or remedy, is_repairable=why_not is None, ranges=kept)
+        return _reported(finding, why_not or remedy, is_repairable=why_not is None, ranges=kept)
 
     async def _orphans(self) -> AsyncGenerator[list[Reported], None]:
         assert self._known is not None, "else it is not looked for"
@@ -251,14 +251,14 @@ class StoreCheck:
                 try:
                     now_ms = await self._known.census.now_ms()
                 except LedgerStoreUnavailableError as exc:
-                    self.unchecked[FindingKind.ORPHAN_LEDGER] = f"how old ledgers are cannot be told: {exc}"
+                    self.unchecked[FindingKind.ORPHAN_LEDGER] = f"the age of ledgers is not known: {exc}"
                     return
-            if found := await self._shared_orphans([entry for entry in suspects if not _is_young(entry, now_ms)]):
-                yield found
+            if findings := await self._shared_orphans([entry for entry in suspects if not _is_young(entry, now_ms)]):
+                yield findings
         # A ledger in a directory names neither its topic nor its age. So a scan of some topics cannot find orphans.
         if unnamed and self._prefix is None:
-            async for found in self._local_orphans(unnamed):
-                yield found
+            async for findings in self._local_orphans(unnamed):
+                yield findings
 
     async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Reported]:
         """Return the orphan ledgers on bookies."""
@@ -267,15 +267,15 @@ class StoreCheck:
         names = sorted({topic for topic in topics.values() if topic is not None})
         outcomes = await self._store.persistence.apply([Read(RecordKey(name)) for name in names]) if names else []
         records = dict(zip(names, outcomes, strict=True))
-        found = []
+        findings = []
         for entry in old:
             topic = topics[entry.ledger_id]
             if topic is None:
                 if self._prefix is None:
-                    found.append(self._foreign(entry))
+                    findings.append(self._foreign(entry))
             elif topic.startswith(self._prefix or b"") and not _refers(records[topic], entry.ledger_id):
-                found.append(self._orphan(entry, topic, records[topic], is_believed=await self._refers_to_any()))
-        return found
+                findings.append(self._orphan(entry, topic, records[topic], is_believed=await self._refers_to_any()))
+        return findings
 
     async def _refers_to_any(self) -> bool:
         """Say whether the store refers to any ledger. If it does not, it may be the wrong store. Looks only once."""
@@ -301,11 +301,11 @@ class StoreCheck:
         if _is_unreadable(record):
             why_not = "none: the persistence record of its topic cannot be read, and may refer to it"
         elif entry.made_ms is None:
-            why_not = "none: nothing says when it was made"
+            why_not = "none: its record does not say when it was made"
         elif not is_believed:
             why_not = "none: the store refers to no ledger at all; see that --metadata is right"
         remedy = "deletes it, after a third look"
-        return _found(
+        return _reported(
             finding,
             why_not or remedy,
             is_repairable=why_not is None,
@@ -321,7 +321,9 @@ class StoreCheck:
             what=f"no topic refers to ledger {entry.ledger_id}; {why}",
             ledger_ids=(entry.ledger_id,),
         )
-        return _found(finding, "none: it may be somebody else's", is_repairable=False, severity=Severity.NOTE)
+        return _reported(
+            finding, "none: it may belong to other hubs or programs", is_repairable=False, severity=Severity.NOTE
+        )
 
     async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Reported]]:
         """Iterate over the ledgers in a directory that a second pass does not find on record either."""
@@ -343,8 +345,8 @@ class StoreCheck:
             is_over = await self._verdicts.of(last_start) is HubState.DEAD
         for ledger_ids in unnamed.pages(_PAGE):
             orphans = [ledger_id for ledger_id in ledger_ids if ledger_id not in on_record]
-            if found := [_local_orphan(ledger_id, why_not, starts, is_over=is_over) for ledger_id in orphans]:
-                yield found
+            if findings := [_local_orphan(ledger_id, why_not, starts, is_over=is_over) for ledger_id in orphans]:
+                yield findings
 
 
 def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
@@ -364,14 +366,17 @@ def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: 
     )
     start = start_of(ledger_id)
     if why_not is None and start > starts:
-        why_not = f"none: start {start} of its hub made it, and the store knows of {starts}: it was wiped, or is older"
+        why_not = (
+            f"none: start {start} of its hub made it, and the store knows of {starts} starts: the store was wiped, or "
+            "is older"
+        )
     # The running hub may still be about to write a new ledger into a record.
     severity = Severity.NOTE if why_not is not None or (start == starts and not is_over) else None
     remedy = why_not or "deletes it, after a third look"
-    return _found(finding, remedy, is_repairable=why_not is None, severity=severity)
+    return _reported(finding, remedy, is_repairable=why_not is None, severity=severity)
 
 
-def _found(
+def _reported(
     finding: Finding, remedy: str, *, is_repairable: bool, severity: Severity | None = None, **plan: Any
 ) -> Reported:
     severity = SEVERITY[finding.kind] if severity is None else severity
@@ -380,21 +385,21 @@ def _found(
 
 def _unreadable(finding: Finding) -> Reported:
     if finding.version is None:
-        return _found(finding, "none: not even its version can be read", is_repairable=False)
+        return _reported(finding, "none: not even its version can be read", is_repairable=False)
     if finding.of not in (OWNERSHIP, SUBSCRIPTIONS):
-        remedy = "none: which ledgers the topic has is nowhere else; a newer release may read it"
-        return _found(finding, remedy, is_repairable=False)
+        remedy = "none: no other record has the ledgers of the topic; a newer release may read it"
+        return _reported(finding, remedy, is_repairable=False)
     lost = "it" if finding.of is OWNERSHIP else "it, and with it the subscription"
-    return _found(finding, f"with --kind {FindingKind.UNREADABLE_RECORD}: deletes {lost}", is_repairable=True)
+    return _reported(finding, f"with --kind {FindingKind.UNREADABLE_RECORD}: deletes {lost}", is_repairable=True)
 
 
 def _why_left(owner: HubState) -> str | None:
     """Say why a repair leaves the records of a topic alone; None if no hub has them in memory."""
     match owner:
         case HubState.ALIVE:
-            return "none while a hub serves the topic; it goes by what it knows: topic release, then repair"
+            return "none while a hub serves the topic from its memory: run topic release, then repair"
         case HubState.UNKNOWN:
-            return "none: it has an owner, and whether that hub lives is not known; give --cluster URL"
+            return "none: it has an owner, and it is not known whether that hub is alive; give --cluster URL"
         case HubState.DEAD:
             return None
 

@@ -15,7 +15,7 @@ from hedwig.model import SubscriberId
 from hedwig.names import as_topic
 from hedwig.operations.checks.verdicts import Finding, Verdict
 from hedwig.operations.deployment.deployment import Deployment, without_making
-from hedwig.operations.deployment.store import told_of_freeze
+from hedwig.operations.deployment.store import describe_freeze
 from hedwig.operations.errors import explain
 
 __all__ = ["StoreHub", "check_store"]
@@ -72,7 +72,7 @@ async def _open(deployment: Deployment, url: str, note: Callable[[Finding], None
         note(Finding("store", Verdict.SKIP, f"nothing is at {deployment.url_to_show} yet: its first user makes it", ms))
         return None
     is_slow = ms > _SLOW_TO_ANSWER_MS
-    more = f": slower than {_SLOW_TO_ANSWER_MS:.0f} ms, so something keeps it from its work" if is_slow else ""
+    more = f": slower than {_SLOW_TO_ANSWER_MS:.0f} ms, so something slows it down" if is_slow else ""
     verdict = Verdict.WARN if is_slow else Verdict.PASS
     answers = Finding("store", verdict, f"{deployment.url_to_show} answers, in {ms:.0f} ms{more}", ms)
     try:
@@ -110,7 +110,13 @@ async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], N
                 break
             await asyncio.sleep(0)
         else:
-            note(Finding("compare-and-set", Verdict.UNKNOWN, "others check at the same time, and were always first"))
+            note(
+                Finding(
+                    "compare-and-set",
+                    Verdict.UNKNOWN,
+                    "other checks run at the same time, and each time one of them wrote first",
+                )
+            )
             return
         ms = (time.monotonic() - began) * 1000
         seen = await records.read(_RECORD)
@@ -121,7 +127,7 @@ async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], N
     if not was_refused:
         note(Finding("compare-and-set", Verdict.FAIL, "a write was done under a condition that did not hold", ms))
     elif seen is None:
-        note(Finding("compare-and-set", Verdict.FAIL, "what was written cannot be read", ms))
+        note(Finding("compare-and-set", Verdict.FAIL, "the value that was written cannot be read", ms))
     else:
         is_slow = ms > _SLOW_MS
         more = f": slower than {_SLOW_MS:.0f} ms, and each claim of a topic waits for one" if is_slow else ""
@@ -166,7 +172,7 @@ async def _check_freeze(
     if freeze is None or not freeze.forbids_writes:
         return None
     is_moved = freeze.state is FreezeState.MOVED
-    note(Finding("freeze", Verdict.FAIL if is_moved else Verdict.WARN, told_of_freeze(deployment, freeze)))
+    note(Finding("freeze", Verdict.FAIL if is_moved else Verdict.WARN, describe_freeze(deployment, freeze)))
     return freeze.what if is_moved else None
 
 

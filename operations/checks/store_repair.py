@@ -52,22 +52,22 @@ class StoreRepair:
     async def begin(self, page: Iterable[Reported]) -> None:
         """Do what can be done for a whole page at once. Raises as `carry_out`; OperationError - it cannot be done."""
         local = [
-            found.finding.ledger_ids[0]
-            for found in page
-            if found.finding.kind is FindingKind.ORPHAN_LEDGER and found.is_repairable and found.entry is None
+            reported.finding.ledger_ids[0]
+            for reported in page
+            if reported.finding.kind is FindingKind.ORPHAN_LEDGER and reported.is_repairable and reported.entry is None
         ]
         if local:
             assert self._orphans is not None, "they are in a directory"
             self._deleted = await self._orphans.delete(local)
 
-    async def carry_out(self, found: Reported) -> RepairResult:
+    async def carry_out(self, reported: Reported) -> RepairResult:
         """Repair one repairable finding.
 
         Raises: MetadataUnavailableError, UncertainStateError, LedgerStoreUnavailableError - a store does not answer;
             earlier repairs are done, and the command may be given again.
         """
         try:
-            return await self._carry_out(found)
+            return await self._carry_out(reported)
         except CorruptRecordError:
             return RepairResult.LEFT  # Another record of the topic cannot be read. The check reports that one, too.
 
@@ -77,8 +77,8 @@ class StoreRepair:
         if topic is not None:
             await make_topic(self._store, topic)
 
-    async def _carry_out(self, found: Reported) -> RepairResult:
-        finding = found.finding
+    async def _carry_out(self, reported: Reported) -> RepairResult:
+        finding = reported.finding
         match finding.kind:
             case FindingKind.DEAD_OWNER:
                 key, record = _seen(finding)
@@ -87,13 +87,13 @@ class StoreRepair:
                 key, record = _seen(finding)
                 return await self._keep_subscription(key, record)
             case FindingKind.RANGE_OVERLAP | FindingKind.RANGE_GAP | FindingKind.MISSING_LEDGER:
-                return await self._write_ranges(found)
+                return await self._write_ranges(reported)
             case FindingKind.UNREADABLE_RECORD:
                 assert finding.key is not None, "it is a record's"
                 assert finding.of is not None, "it is a record's"
                 return await delete_unreadable(self._store, finding.of, finding.key, finding.version, self._renewals)
             case FindingKind.ORPHAN_LEDGER:
-                return await self._delete_ledger(found)
+                return await self._delete_ledger(reported)
             case _:
                 assert_never(finding.kind)
 
@@ -107,41 +107,41 @@ class StoreRepair:
             self._topic = key.topic
         return result
 
-    async def _write_ranges(self, found: Reported) -> RepairResult:
-        key, record = _seen(found.finding)
-        assert found.ranges is not None, "it is repairable"
-        written = key, record.version, found.ranges
+    async def _write_ranges(self, reported: Reported) -> RepairResult:
+        key, record = _seen(reported.finding)
+        assert reported.ranges is not None, "it is repairable"
+        written = key, record.version, reported.ranges
         if self._written == written:
             return RepairResult.REPAIRED  # The write for another finding of this record has repaired this one, too.
         version = self._renewals.of(key.topic, record.version)
         try:
-            await self._store.persistence.write(key.topic, found.ranges, version)
+            await self._store.persistence.write(key.topic, reported.ranges, version)
         except (BadVersionError, NoRecordError):
             return RepairResult.CHANGED
         self._written = written
         return RepairResult.REPAIRED
 
-    async def _delete_ledger(self, found: Reported) -> RepairResult:
+    async def _delete_ledger(self, reported: Reported) -> RepairResult:
         """Delete an orphan ledger, after making sure that no hub can still write it into the record.
 
         The hub that made the ledger may have slept since, with a write to the record still to come. A takeover of the
         topic makes that write fail. If no hub took the topic over, this method makes it fail.
         """
-        assert self._known is not None, "it was found there"
-        if found.entry is None:
-            return RepairResult.REPAIRED if found.finding.ledger_ids[0] in self._deleted else RepairResult.CHANGED
-        assert found.topic is not None, "it is repairable"
-        owner = await self._store.ownership.read(found.topic)
+        assert self._known is not None, "the ledger comes from there"
+        if reported.entry is None:
+            return RepairResult.REPAIRED if reported.finding.ledger_ids[0] in self._deleted else RepairResult.CHANGED
+        assert reported.topic is not None, "it is repairable"
+        owner = await self._store.ownership.read(reported.topic)
         state = HubState.DEAD if owner is None else await self._verdicts.of(owner.value)
         if state is HubState.UNKNOWN:
             return RepairResult.LEFT
         if state is HubState.DEAD:
-            await self._renewals.renew(self._store, found.topic)
-        current = await self._store.persistence.read(found.topic)
+            await self._renewals.renew(self._store, reported.topic)
+        current = await self._store.persistence.read(reported.topic)
         ranges = LedgerRanges() if current is None else current.value
-        if any(each.ledger_id == found.entry.ledger_id for each in ranges.ranges):
+        if any(each.ledger_id == reported.entry.ledger_id for each in ranges.ranges):
             return RepairResult.CHANGED
-        return RepairResult.REPAIRED if await self._known.census.delete(found.entry) else RepairResult.CHANGED
+        return RepairResult.REPAIRED if await self._known.census.delete(reported.entry) else RepairResult.CHANGED
 
 
 def _seen(finding: Finding) -> tuple[RecordKey, Versioned[Any]]:

@@ -58,5 +58,5 @@ _EXITS: Final = (
 
 def exit_of(verdicts: Iterable[Verdict]) -> CheckExit:
     """Return the exit code of the worst of `verdicts`. A known failure outweighs one that is not known."""
-    found = frozenset(verdicts)
-    return next((code for verdict, code in _EXITS if verdict in found), CheckExit.OK)
+    given = frozenset(verdicts)
+    return next((code for verdict, code in _EXITS if verdict in given), CheckExit.OK)

@@ -76,9 +76,9 @@ class AdminEndpoint:
         except ValueError as exc:
             raise (self._is_for_clients() if _FOR_CLIENTS in body else self._is_none()) from exc
         if status != _OK:
-            told = answer if isinstance(answer, dict) else {}
-            said = str(told.get("error") or body.decode(errors="replace"))
-            raise RefusedError(f"{self._what}: its admin endpoint answers {status}: {said}", status, said, told)
+            fields = answer if isinstance(answer, dict) else {}
+            said = str(fields.get("error") or body.decode(errors="replace"))
+            raise RefusedError(f"{self._what}: its admin endpoint answers {status}: {said}", status, said, fields)
         return answer
 
     def _exchange(self, connection: HTTPConnection, method: str, path: str) -> tuple[int, bytes]:
@@ -130,8 +130,8 @@ class AdminEndpoint:
 
     def _is_unread(self, why: str) -> EndpointError:
         return EndpointError(
-            f"{self._what}: its admin endpoint at {self.address} {why}; it was only to be read, so nothing was "
-            "changed: try again, or give a longer --timeout",
+            f"{self._what}: its admin endpoint at {self.address} {why}; the command only reads there, so "
+            "nothing was changed: try again, or give a longer --timeout",
             ExitCode.UNAVAILABLE,
             f"its admin endpoint {self.address} {why}",
         )

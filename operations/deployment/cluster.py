@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hedwig.errors import ConfigurationError, OperationError, ServiceDownError
 from hedwig.exit_codes import ExitCode
 from hedwig.extras import needed
-from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_address
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.outcomes import NotAppliedError
 
@@ -67,7 +67,7 @@ def pick_hub(deployment: Deployment, live: "Sequence[LiveHub]", name: str) -> "L
             f"{deployment.command}: {len(on_host)} hubs are alive on {name}: give one of {names}", ExitCode.USAGE
         )
     raise OperationError(
-        f"there is no hub {name!r} alive in {deployment.cluster_url}; see who is with: hedwig-admin hub list",
+        f"there is no hub {name!r} alive in {deployment.cluster_url}; list the hubs with: hedwig-admin hub list",
         ExitCode.NOT_FOUND,
     )
 
@@ -104,7 +104,7 @@ async def cluster_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
 def parse_cluster_url(url: str) -> tuple[str, str]:
     """Return hosts and prefix of a cluster. Raises ConfigurationError."""
     try:
-        return zookeeper_place(url)
+        return zookeeper_address(url)
     except ConfigurationError as exc:
         text = f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION"
         raise ConfigurationError(text) from exc

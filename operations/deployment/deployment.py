@@ -67,8 +67,8 @@ class Deployment:
             return self.cluster
         if self.metadata is None or not self.metadata.startswith("zookeeper:"):
             raise ConfigurationError(
-                "no cluster was named; give --cluster zookeeper://host:2181/hedwig/REGION, as its hubs are given in "
-                "cluster.zookeeper"
+                "no cluster was named; give --cluster zookeeper://host:2181/hedwig/REGION, as in the option "
+                "cluster.zookeeper of its hubs"
             )
         return self.metadata
 

@@ -114,7 +114,7 @@ class HubSurvey:
 
     async def look(self, within_s: float) -> list[HubReading]:
         """Return the load of each hub, in the order of `find`. Waits for answers for at most `within_s`."""
-        hubs = await self._found()
+        hubs = await self._find_hubs()
         loop = asyncio.get_running_loop()
         for hub in hubs:
             if hub.admin is not None and hub.name not in self._asking:
@@ -128,13 +128,13 @@ class HubSurvey:
 
     def busiest(self) -> list[TopicReading]:
         """Return the topics of all hubs by publish rate, highest first, as of the last look."""
-        found = [
+        readings = [
             TopicReading(row["topic"], hub, row["attached"], row["attached_lag_messages"], row["publishes_per_s"])
             for hub, answer in self._answers.items()
             for row in answer.busy
         ]
-        found.sort(key=lambda each: (each.publishes_per_s or 0, each.attached_lag_messages), reverse=True)
-        return found[: self._topics_max]
+        readings.sort(key=lambda each: (each.publishes_per_s or 0, each.attached_lag_messages), reverse=True)
+        return readings[: self._topics_max]
 
     def close(self) -> None:
         """Send no more requests. Those under way end soon by themselves."""
@@ -142,7 +142,7 @@ class HubSurvey:
             asked.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _found(self) -> Sequence[WatchedHub]:
+    async def _find_hubs(self) -> Sequence[WatchedHub]:
         try:
             self._hubs = await self._find()
         except Exception as exc:

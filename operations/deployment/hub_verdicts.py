@@ -38,7 +38,7 @@ class HubVerdicts:
         self._deployment = deployment
         self._store = store
         self._cluster = deployment.cluster_url_if_known
-        self._is_told = deployment.cluster is not None
+        self._names_cluster = deployment.cluster is not None
         self._is_file = store.url.scheme == "sqlite"
         """No cluster can use a file, so all owners but the present standalone hub have ended."""
         self._standalone: StandaloneHub | None = None
@@ -49,7 +49,7 @@ class HubVerdicts:
     @property
     def why_unknown(self) -> str:
         """Say why it is not known whether a hub is alive."""
-        return "no cluster was named in which hubs could be looked for; give --cluster URL"
+        return "no cluster was named to look for hubs in; give --cluster URL"
 
     def why_no_repair(self, hub: HubInfo) -> str | None:
         """Say why a repair should not believe that a hub is dead; None if it may.
@@ -57,9 +57,9 @@ class HubVerdicts:
         A store in ZooKeeper does not prove that its hubs are registered there. In the wrong ZooKeeper, all of them
         would seem dead.
         """
-        if self._is_told or self._is_file or self._was_standalone(hub):
+        if self._names_cluster or self._is_file or self._was_standalone(hub):
             return None
-        return "none while it is not said where the hubs are registered; give --cluster URL"
+        return "none while no option says where the hubs are registered; give --cluster URL"
 
     async def of_all(self, hubs: Iterable[HubInfo]) -> dict[tuple[str, int], HubState]:
         """Return what is known of hubs, by address and epoch.

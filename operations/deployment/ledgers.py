@@ -14,7 +14,7 @@ from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.extras import needed
-from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_address
 from hedwig.model import Topic
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.outcomes import NotAppliedError
@@ -142,7 +142,7 @@ class LedgerOwner:
             return "it carries no mark of Hedwig: another application's, an original hub's, or one of compat = 4.3"
         deployment = entry.about.get("deployment", b"").decode("utf-8", "backslashreplace")
         if self.cluster is None:
-            return f"it is of the deployment {deployment}, and which is this one was not said; give --cluster URL"
+            return f"it is of the deployment {deployment}, and no option names this one; give --cluster URL"
         if deployment != self.cluster:
             return f"it is of the deployment {deployment}, not of {self.cluster}"
         return None
@@ -195,7 +195,7 @@ async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
 def parse_bookies_url(url: str) -> tuple[str, str]:
     """Return hosts and root of the bookies of a cluster. Raises ConfigurationError."""
     try:
-        return zookeeper_place(url)
+        return zookeeper_address(url)
     except ConfigurationError as exc:
         text = f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers"
         raise ConfigurationError(text) from exc

@@ -33,26 +33,26 @@ class LivingHubs:
         try:
             standalone = await store.standalone_hub()
         except CorruptRecordError as exc:
-            return cls(doubt=f"which hub uses it is not known: {exc}")
-        found = set()
+            return cls(doubt=f"it is not known which hub uses it: {exc}")
+        names = set()
         if standalone is not None:
             info = HubInfo.at(standalone.address)
             within_s = min(_PROBE_S, deployment.timeout_s)
             # A machine that does not answer at all may be cut off from this one, and still reach the store.
             if not await asyncio.to_thread(is_refused, info.host, info.port, within_s):
-                found.add(info.name)
+                names.add(info.name)
         try:
             url = deployment.cluster_url
         except ConfigurationError:
             owners = records.get(OWNERSHIP.name, 0)
             # No cluster keeps its metadata in a file.
             is_doubtful = owners and standalone is None and store.url.scheme != "sqlite"
-            return cls(_sorted(found), _owned(owners) if is_doubtful else None)
+            return cls(_sorted(names), _owned(owners) if is_doubtful else None)
         try:
             hubs = await read_hubs_of(url, deployment.timeout_s)
         except (NotAppliedError, ServiceDownError) as exc:
-            return cls(_sorted(found), f"which hubs use it is not known: the cluster {url} does not answer: {exc}")
-        return cls(_sorted(found | {hub.info.name for hub in hubs}))
+            return cls(_sorted(names), f"it is not known which hubs use it: the cluster {url} does not answer: {exc}")
+        return cls(_sorted(names | {hub.info.name for hub in hubs}))
 
     @property
     def why_not(self) -> str | None:
@@ -60,8 +60,8 @@ class LivingHubs:
         if self.names:
             is_one = len(self.names) == 1
             return (
-                f"{', '.join(self.names)} {'is' if is_one else 'are'} alive, and would go on from memory: what is "
-                f"acknowledged then is lost; stop {'it' if is_one else 'them'} first"
+                f"{', '.join(self.names)} {'is' if is_one else 'are'} alive, and would go on from memory: messages "
+                f"acknowledged then are lost; stop {'it' if is_one else 'them'} first"
             )
         return self.doubt
 
@@ -72,6 +72,6 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 def _owned(owners: int) -> str:
     return (
-        f"it has {counted(owners, 'owner record')}, and no cluster was named in which these hubs could be looked for; "
+        f"it has {counted(owners, 'owner record')}, and no cluster was named to look for these hubs in; "
         "give --cluster URL"
     )

@@ -69,18 +69,18 @@ def hubs_of_cluster(deployment: Deployment) -> "tuple[LiveHub, ...] | None":
     return live
 
 
-def reach_live_hub(deployment: Deployment, found: "LiveHub") -> ReachedHub:
+def reach_live_hub(deployment: Deployment, hub: "LiveHub") -> ReachedHub:
     """Return a hub of the cluster. Raises OperationError if it has no admin endpoint, or another hub answers."""
-    address = deployment.admin or found.admin
+    address = deployment.admin or hub.admin
     if address is None:
         raise OperationError(
-            f"{deployment.command} failed on hub {found.info.name}: it announces no admin endpoint; it is an "
+            f"{deployment.command} failed on hub {hub.info.name}: it announces no admin endpoint; it is an "
             "original hub, or runs with admin_port = -1"
         )
-    endpoint, health = _asked(deployment, found.info.name, address)
-    if health.get("address") != found.info.address:
-        raise _is_another(deployment, found.info.name, address, health)
-    return ReachedHub(found.info, endpoint, health, found)
+    endpoint, health = _asked(deployment, hub.info.name, address)
+    if health.get("address") != hub.info.address:
+        raise _is_another(deployment, hub.info.name, address, health)
+    return ReachedHub(hub.info, endpoint, health, hub)
 
 
 async def read_standalone_hub(deployment: Deployment) -> HubInfo:

@@ -12,7 +12,7 @@ from hedwig.metadata.freezing import Freeze, FreezeState
 from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.operations.deployment.deployment import Deployment
 
-__all__ = ["told_of_freeze", "watching", "with_store", "with_store_to_load", "with_store_to_write"]
+__all__ = ["describe_freeze", "watching", "with_store", "with_store_to_load", "with_store_to_write"]
 
 T = TypeVar("T")
 
@@ -70,19 +70,19 @@ async def watching(deployment: Deployment, store: MetadataStore, work: Callable[
         return await work(watch)
     except StoreFrozenError as exc:
         raise OperationError(
-            f"{deployment.command}: {exc}, since this began; what it told as done is there too, of what was under "
-            f"way that is not known: once the migration is done, give it again with --metadata {exc.freeze.target}, or "
-            f"{_back(deployment)}",
+            f"{deployment.command}: {exc}, since this command began; the new store has all that it reported as done, "
+            "but may lack the writes under way: once the migration is done, run it again with "
+            f"--metadata {exc.freeze.target}, or {_back(deployment)}",
             ExitCode.OUTCOME_UNKNOWN,
         ) from exc
 
 
-def told_of_freeze(deployment: Deployment, freeze: Freeze) -> str:
+def describe_freeze(deployment: Deployment, freeze: Freeze) -> str:
     """Return what it means that a store is frozen or was moved, and what to do."""
     if freeze.state is FreezeState.MOVED:
         return f"{freeze.what}: no hub starts on this store; use the new one, or {_back(deployment)}"
     return (
-        f"{freeze.what}: hubs write nothing until that is over; if no migration is at work any more, lift it with: "
+        f"{freeze.what}: hubs write nothing until that is over; if no migration runs any more, lift it with: "
         f"hedwig-admin metadata thaw --metadata {deployment.url_to_show}"
     )
 

@@ -119,14 +119,14 @@ class OwnerFinder:
             return owned, kept, await store.standalone_hub() if any(owned) else None
 
         owned, kept, standalone = with_store(self._deployment, read)
-        found: list[TopicOwner] = []
+        owners: list[TopicOwner] = []
         for topic, record, persistence in zip(topics, owned, kept, strict=True):
             exists = record is not None or persistence is not None
             if record is None:
-                found.append(TopicOwner(topic=topic, exists=exists, record=None, state=OwnerState.NONE))
+                owners.append(TopicOwner(topic=topic, exists=exists, record=None, state=OwnerState.NONE))
                 continue
             look = self._look(record.value, standalone)
-            found.append(
+            owners.append(
                 TopicOwner(
                     topic=topic,
                     exists=exists,
@@ -137,7 +137,7 @@ class OwnerFinder:
                     is_gone_for_good=look.is_for_good,
                 )
             )
-        return found
+        return owners
 
     def live_hubs(self) -> "Sequence[LiveHub] | None":
         """Return the living hubs of the cluster; None if no cluster is known. Raises OperationError."""
@@ -175,7 +175,7 @@ class OwnerFinder:
             return _Look(OwnerState.GONE, "it is not registered in the cluster any more", None, is_for_good)
         if is_earlier:
             return _Look(OwnerState.GONE, "the standalone hub has been started again since", None, True)
-        return _Look(OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL")
+        return _Look(OwnerState.UNKNOWN, "no cluster was named to look for it in; give --cluster URL")
 
     def _registered(self, owner: HubInfo, announced: str | None) -> _Look:
         """Return what is known of a hub of the cluster. With --admin, the hub that answers there must be this hub."""
@@ -194,10 +194,10 @@ class OwnerFinder:
             health = AdminEndpoint(self._deployment.command, owner.name, address, within_s).get("/health")
         except EndpointError as exc:
             return exc.why
-        told = health if isinstance(health, Mapping) else {}
-        if told.get("address") == owner.address and told.get("epoch") == owner.epoch:
+        answer = health if isinstance(health, Mapping) else {}
+        if answer.get("address") == owner.address and answer.get("epoch") == owner.epoch:
             return None
-        return f"what answers at {address} is {_described(told)}"
+        return f"what answers at {address} is {_described(answer)}"
 
     def _probe(self, owner: HubInfo) -> _Look:
         """Ask the standalone hub."""

@@ -37,13 +37,13 @@ async def watched_hubs(deployment: Deployment) -> AsyncIterator[_Find]:
         url = deployment.cluster_url
     except ConfigurationError:
         admin = deployment.admin
-        found = await _standalone(deployment) if admin is None else WatchedHub(admin, admin)
+        hub = await _standalone(deployment) if admin is None else WatchedHub(admin, admin)
 
         async def the_same() -> Sequence[WatchedHub]:
-            nonlocal found
-            if found.name == admin:
-                found = await asyncio.to_thread(_named, deployment, admin)
-            return [found]
+            nonlocal hub
+            if hub.name == admin:
+                hub = await asyncio.to_thread(_named, deployment, admin)
+            return [hub]
 
         yield the_same
         return

@@ -36,7 +36,7 @@ class MigrationHubs:
         self._admins = admins
         self._timeout_s = deployment.timeout_s
         self._frozen: dict[tuple[str, int], _Hub] = {}
-        self._told: set[str] = set()
+        self._frozen_admins: set[str] = set()
         """The admin endpoints of hubs that were frozen."""
 
     @property
@@ -66,7 +66,7 @@ class MigrationHubs:
         for outcome in done:
             if isinstance(outcome, BaseException):
                 raise outcome
-        self._told |= {hub.endpoint.address for hub in new}
+        self._frozen_admins |= {hub.endpoint.address for hub in new}
         return [hub.address for hub in new]
 
     async def thaw(self) -> list[str]:
@@ -78,23 +78,23 @@ class MigrationHubs:
         return [str(outcome) for outcome in done if isinstance(outcome, BaseException)]
 
     async def _find(self) -> list[_Hub]:
-        found = {}
+        hubs = {}
         for address in self._admins:
             try:
                 hub = await self._ask(address, address)
             except OperationError:
-                if address not in self._told:
+                if address not in self._frozen_admins:
                     raise
                 continue  # This hub was frozen, and has ended since.
-            found[hub.address] = hub
+            hubs[hub.address] = hub
         for hub in await self._registered():
-            found.setdefault(hub.address, hub)
+            hubs.setdefault(hub.address, hub)
         standalone = await self._store.standalone_hub()
         if standalone is not None:
             info = HubInfo.at(standalone.address)
-            if not any(_place(address) == (info.host, info.port) for address in found):
+            if not any(_host_and_port(address) == (info.host, info.port) for address in hubs):
                 await self._check_down(standalone, info)
-        return [found[address] for address in sorted(found)]
+        return [hubs[address] for address in sorted(hubs)]
 
     async def _registered(self) -> list[_Hub]:
         if self._cluster is None:
@@ -103,12 +103,12 @@ class MigrationHubs:
             hubs = await read_hubs_of(self._cluster, self._timeout_s)
         except (NotAppliedError, ServiceDownError) as exc:
             raise unavailable(self._command, self._cluster, exc) from exc
-        found = []
+        running = []
         for hub in hubs:
             name = f"{hub.info.host}:{hub.info.port}"
             known = self._frozen.get((hub.info.address, hub.info.epoch))
             if known is not None:  # It may have ended a moment ago, and still be registered.
-                found.append(known)
+                running.append(known)
                 continue
             if hub.admin is None:
                 raise OperationError(
@@ -119,8 +119,8 @@ class MigrationHubs:
             asked = await self._ask(name, hub.admin)
             if asked.address != hub.info.address:
                 raise OperationError(f"{self._command}: what answers at {hub.admin} is hub {asked.address}, not {name}")
-            found.append(asked)
-        return found
+            running.append(asked)
+        return running
 
     async def _ask(self, name: str, admin: str) -> _Hub:
         endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
@@ -141,6 +141,6 @@ class MigrationHubs:
         )
 
 
-def _place(address: str) -> tuple[str, int]:
+def _host_and_port(address: str) -> tuple[str, int]:
     info = HubInfo.at(address)
     return info.host, info.port

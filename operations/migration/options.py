@@ -43,8 +43,8 @@ class MigrationOptions:
                 ExitCode.NOT_FOUND,
             )
         target = await read_layout(self.target, options)
-        is_told_apart = self.source != self.target and MetadataUrl.parse(self.source).scheme == "zookeeper"
-        if not is_told_apart and _name(self.source, source) == _name(self.target, target):
+        is_named_apart = self.source != self.target and MetadataUrl.parse(self.source).scheme == "zookeeper"
+        if not is_named_apart and _name(self.source, source) == _name(self.target, target):
             raise ConfigurationError(f"{self.source} and {self.target} are the same store")
         return source, target
 
@@ -63,8 +63,8 @@ class MigrationOptions:
         """
         if not self.freezes_hubs:
             return []
-        is_told = self.deployment.cluster or self.admins or source.url.scheme == "sqlite"
-        if not is_told and await source.standalone_hub() is None:
+        names_hubs = self.deployment.cluster or self.admins or source.url.scheme == "sqlite"
+        if not names_hubs and await source.standalone_hub() is None:
             raise OperationError(
                 f"{self.deployment.command}: which hubs use {self.source}? Give --cluster URL, where they are "
                 "registered, or --hub-admin HOST:PORT for each, or --hubs-down if there is none",

@@ -106,8 +106,8 @@ class MigrationRun:
             self._do_without(why)
         else:
             raise OperationError(
-                f"{self._command}: {why}; that was {counted(self._losses, 'time')}, each of which takes another "
-                "comparison of everything; see to the connection, or stop the hubs, and give the command again, with "
+                f"{self._command}: {why}; this happened {counted(self._losses, 'time')}, and each time everything "
+                "has to be compared again; mend the connection, or stop the hubs, and run the command again, with "
                 "--hubs-down if they are stopped",
                 ExitCode.UNAVAILABLE,
             ) from why
@@ -225,7 +225,8 @@ class MigrationRun:
                 return
         raise OperationError(
             f"{self._command}: something still changes the source while hubs are frozen or down: after {_FINAL_ROUNDS} "
-            "rounds both sides are not equal; stop the hubs, or what else writes there, and give the command again"
+            "rounds both sides are not equal; stop the hubs, or the program that writes there, and run the command "
+            "again"
         )
 
     async def _differences(self) -> int:
@@ -255,10 +256,10 @@ class MigrationRun:
         try:
             await self._freeze.lift()
             if await self._freeze.is_moved():
-                click.echo("nobody writes to the source any more; only the end of the migration is missing", err=True)
+                click.echo("no hub writes to the source any more; only the end of the migration is missing", err=True)
         except HedwigError as exc:
             lease_s = self._freeze.lease_s
-            click.echo(f"the source may stay frozen for {lease_s:g} s more, which is what hubs wait: {exc}", err=True)
+            click.echo(f"the source may stay frozen for {lease_s:g} s more, as long as hubs wait: {exc}", err=True)
         if self._hubs is not None:
             for why in await self._hubs.thaw():
                 click.echo(f"a hub may go on a moment later: {why}", err=True)
@@ -275,5 +276,5 @@ class MigrationRun:
         return source, target
 
     async def _mend(self, differing: frozenset[int]) -> int:
-        async with working(f"copying what changed in {counted(len(differing), 'place')}"):
+        async with working(f"copying what changed in {counted(len(differing), 'bucket')}"):
             return await self._migration.mend(differing)

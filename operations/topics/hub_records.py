@@ -54,10 +54,10 @@ def pointer_after_consume(deployment: Deployment, topic: Topic, subscriber: Subs
 
     async def look(store: MetadataStore) -> int | None:
         await FreezeWatch(store.named_records, SystemClock()).check()
-        found = await store.subscriptions.read(topic, subscriber)
-        if found is None or await store.ownership.read(topic) is None:
+        record = await store.subscriptions.read(topic, subscriber)
+        if record is None or await store.ownership.read(topic) is None:
             return None
-        return consumed_of(found)
+        return consumed_of(record)
 
     why = f"{deployment.url_to_show} is not the store of that hub"
     consumed: int | None = None
@@ -67,14 +67,13 @@ def pointer_after_consume(deployment: Deployment, topic: Topic, subscriber: Subs
         why = " ".join(str(exc).split()) or f"{deployment.url_to_show} does not answer"
     if consumed is None:
         click.echo(
-            f"it was consumed; where the pointer stands, which goes no further than the last message, is not known: "
-            f"{why}",
+            f"it was consumed; the position of the pointer, at most that of the last message, is not known: {why}",
             err=True,
         )
     elif consumed < wanted:
         click.echo(
-            f"the pointer stands at {consumed}, since it goes no further than the last message: what is published "
-            f"from now on comes, message {wanted} too",
+            f"the pointer stands at {consumed}, since it goes no further than the last message; messages that are "
+            f"published from now on are delivered, message {wanted} too",
             err=True,
         )
     return consumed

@@ -34,11 +34,11 @@ def number_of(stored: StoredMessage) -> int:
 
 
 async def read_ledger(
-    inspector: "LedgerInspector", place: str, ledger_id: int, first_entry_id: int
+    inspector: "LedgerInspector", location: str, ledger_id: int, first_entry_id: int
 ) -> AsyncGenerator[StoredMessage]:
     """Yield the messages of a ledger from an entry on, as far as they are readable.
 
-    Raises: OperationError - there is no such ledger at `place`, or its content is damaged, or is no message;
+    Raises: OperationError - there is no such ledger at `location`, or its content is damaged, or is no message;
         LedgerStoreUnavailableError.
     """
     entry_id = first_entry_id
@@ -47,11 +47,11 @@ async def read_ledger(
             payloads = await inspector.read(ledger_id, entry_id, entries_max=_ENTRIES, bytes_max=_BYTES)
         except NoSuchLedgerError as exc:
             raise OperationError(
-                f"there is no ledger {ledger_id} in {place}; see that --data or --bookkeeper names what the hub uses",
+                f"there is no ledger {ledger_id} in {location}; see that --data or --bookkeeper is that of the hub",
                 ExitCode.NOT_FOUND,
             ) from exc
         except CorruptEntryError as exc:
-            raise OperationError(f"cannot read entry {entry_id} of ledger {ledger_id} in {place}: {exc}") from exc
+            raise OperationError(f"cannot read entry {entry_id} of ledger {ledger_id} in {location}: {exc}") from exc
         if not payloads:
             return
         for payload in payloads:
@@ -59,21 +59,21 @@ async def read_ledger(
                 message = Message.decode(payload)
             except RemoteProtocolError as exc:
                 raise OperationError(
-                    f"entry {entry_id} of ledger {ledger_id} in {place} is not Hedwig's: {exc}"
+                    f"entry {entry_id} of ledger {ledger_id} in {location} is not Hedwig's: {exc}"
                 ) from exc
             yield StoredMessage(ledger_id, entry_id, message)
             entry_id += 1
 
 
 async def read_topic_messages(
-    inspector: "LedgerInspector", place: str, positions: TopicPositions, first_id: int
+    inspector: "LedgerInspector", location: str, positions: TopicPositions, first_id: int
 ) -> AsyncGenerator[StoredMessage]:
     """Yield the messages of a topic from an id on, as far as they are readable. Raises as `read_ledger`."""
     for held in positions.held:
         if held.messages == 0 or (held.end is not None and held.end < first_id):
             continue  # After all messages were consumed and deleted, the record keeps the last range, which is empty.
         start = held.start if held.start is not None else await start_of(inspector, held)
-        async for stored in read_ledger(inspector, place, held.ledger_id, max(0, first_id - start)):
+        async for stored in read_ledger(inspector, location, held.ledger_id, max(0, first_id - start)):
             if held.end is not None and start + stored.entry_id > held.end:
                 break
             yield stored

@@ -29,7 +29,7 @@ _POLL_S: Final = 0.25
 class StoredSubscription:
     """A subscription as the store has it, with the ledgers of its topic."""
 
-    found: Versioned[SubscriptionData]
+    record: Versioned[SubscriptionData]
     ranges: LedgerRanges
 
 
@@ -76,18 +76,18 @@ class SubscriptionAccess:
             if time.monotonic() >= deadline:
                 raise OperationError(
                     f"{self.deployment.command} failed on topic '{show_name(self.topic)}': the hub on record as its "
-                    "owner says that it does not own it; hedwig-admin topic release has it owned anew by whoever "
-                    "is asked for it, and --offline changes the store alone",
+                    "owner says that it does not own it; after hedwig-admin topic release, the next hub that is "
+                    "asked for it owns it; --offline changes the store alone",
                     ExitCode.UNAVAILABLE,
                 )
             time.sleep(_POLL_S)
 
     def act(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
         """Send the owner a command. Raises OperationError as `ask`, and if the owner released the topic meanwhile."""
-        told = self.ask(endpoint, path, **parameters)
-        if told is None:
+        answer = self.ask(endpoint, path, **parameters)
+        if answer is None:
             raise self._released()
-        return told
+        return answer
 
     def first_id(self, endpoint: AdminEndpoint) -> int:
         """Return the id of the first message that is kept. Raises OperationError as `act`."""
@@ -123,8 +123,8 @@ class SubscriptionAccess:
                 case "attached":
                     said = exc.said.partition(";")[0]
                     raise OperationError(
-                        f"{self.deployment.command} failed: {said}; --force takes it from there: its client is told, "
-                        "and gets no more of it"
+                        f"{self.deployment.command} failed: {said}; --force takes it from its client; the hub "
+                        "informs that client, and sends it no more messages"
                     ) from exc
                 case "version":
                     raise OperationError(
@@ -142,18 +142,18 @@ class SubscriptionAccess:
         stored = self.read()
         if stored is None:
             raise self.missing()
-        check_version(self.name, stored.found, expected)
+        check_version(self.name, stored.record, expected)
         return stored
 
     def read(self) -> StoredSubscription | None:
         """Return what the store has of the subscription; None if it is not there."""
 
         async def read(store: MetadataStore) -> StoredSubscription | None:
-            found = await store.subscriptions.read(self.topic, self.subscriber)
-            if found is None:
+            record = await store.subscriptions.read(self.topic, self.subscriber)
+            if record is None:
                 return None
             kept = await store.persistence.read(self.topic)
-            return StoredSubscription(found, LedgerRanges() if kept is None else kept.value)
+            return StoredSubscription(record, LedgerRanges() if kept is None else kept.value)
 
         return with_store(self.deployment, read)
 
@@ -179,19 +179,19 @@ async def check_topic(store: MetadataStore, topic: Topic) -> None:
     raise missing_topic(topic)
 
 
-def consumed_of(found: Versioned[SubscriptionData]) -> int:
-    state = found.value.state
+def consumed_of(record: Versioned[SubscriptionData]) -> int:
+    state = record.value.state
     return 0 if state is None else state.consumed.local
 
 
-def check_version(name: str, found: Versioned[SubscriptionData], expected: Version | None) -> None:
+def check_version(name: str, record: Versioned[SubscriptionData], expected: Version | None) -> None:
     """Raise BadVersionError if a version was given and the record is at another one."""
-    if expected is not None and found.version != expected:
-        raise BadVersionError(f"the {name} is at version {found.version}, not {expected}", found)
+    if expected is not None and record.version != expected:
+        raise BadVersionError(f"the {name} is at version {record.version}, not {expected}", record)
 
 
 def _unknown(command: str, owner: TopicOwner) -> str:
     return (
-        f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
-        f"{owner.why}; if that hub is down, --offline changes the store alone"
+        f"{command} failed on topic '{show_name(owner.topic)}': it is not known whether its owner {owner.hub} is "
+        f"alive: {owner.why}; if that hub is down, --offline changes the store alone"
     )

@@ -81,9 +81,9 @@ class AuditFigures:
     """Whether open ledgers were asked for their last entries."""
     open_topics: int = 0
     """How many topics have an open last ledger, so that their records do not tell where they end."""
-    told_topics: int = 0
+    answered_topics: int = 0
     """How many of them have a ledger that was asked for its last entry, and answered."""
-    untold: list[dict[str, Any]] = field(default_factory=list)
+    unanswered: list[dict[str, Any]] = field(default_factory=list)
     """Why the last entries of some ledgers are not known, and how many ledgers each reason applies to."""
 
     @property
@@ -113,61 +113,61 @@ class _Audit:
         self._owners = given.frames.get(Table.OWNERS)
 
     def look_for_findings(self) -> None:
-        found = [findings.broken_ranges(self._ledgers), findings.shared_ledgers(self._ledgers)]
+        frames = [findings.broken_ranges(self._ledgers), findings.shared_ledgers(self._ledgers)]
         looked: list[str] = [FindingKind.RANGE_OVERLAP, FindingKind.RANGE_GAP, findings.SHARED_LEDGER]
-        self._look_for_unreadable(found, looked)
-        self._look_for_lone_subscriptions(found, looked)
+        self._look_for_unreadable(frames, looked)
+        self._look_for_lone_subscriptions(frames, looked)
         unchecked = self.figures.unchecked
         if self._owners is None:
             unchecked[FindingKind.DEAD_OWNER] = "the snapshot has no owners"
         elif self._given.living is None:
-            unchecked[FindingKind.DEAD_OWNER] = "nobody said which hubs are alive; give --cluster URL or --hub"
+            unchecked[FindingKind.DEAD_OWNER] = "no option says which hubs are alive; give --cluster URL or --hub"
         else:
-            found.append(findings.stale_owners(self._owners, self._given.living))
+            frames.append(findings.stale_owners(self._owners, self._given.living))
             looked.append(FindingKind.DEAD_OWNER)
         if self._given.existing is None:
             for kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
-                unchecked[kind] = "nobody said where the ledgers are; give --data DIR or --bookkeeper URL"
+                unchecked[kind] = "no option says where the ledgers are; give --data DIR or --bookkeeper URL"
         else:
-            found.append(findings.missing_ledgers(self._ledgers, self._ever_existing(self._given.existing)))
+            frames.append(findings.missing_ledgers(self._ledgers, self._ever_existing(self._given.existing)))
             looked.append(FindingKind.MISSING_LEDGER)
             why_not = self._why_no_orphans()
             if why_not is None:
-                found.append(findings.orphan_ledgers(self._ledgers, self._old_and_ours(self._given.existing)))
+                frames.append(findings.orphan_ledgers(self._ledgers, self._old_and_ours(self._given.existing)))
                 looked.append(FindingKind.ORPHAN_LEDGER)
             else:
                 unchecked[FindingKind.ORPHAN_LEDGER] = why_not
-        every = found[0]
-        for more in found[1:]:
+        every = frames[0]
+        for more in frames[1:]:
             every = every.unionByName(more)
         kept = self._keep("findings", every)
         counted = {row["kind"]: row["rows"] for row in _count_by(kept, "kind")}
         self.figures.findings = {str(kind): counted.get(kind, 0) for kind in looked}
         first = Window.partitionBy("kind").orderBy("topic", "subscriber", "ledger_id")
-        few = kept.withColumn("place", F.row_number().over(first)).where(F.col("place") <= _EACH_KIND).drop("place")
+        few = kept.withColumn("rank", F.row_number().over(first)).where(F.col("rank") <= _EACH_KIND).drop("rank")
         self.figures.examples = [
             _plain(row) for row in few.orderBy("kind", "topic", "subscriber", "ledger_id").collect()
         ]
 
-    def _look_for_unreadable(self, found: list[DataFrame], looked: list[str]) -> None:
+    def _look_for_unreadable(self, frames: list[DataFrame], looked: list[str]) -> None:
         unread = self._given.unread
         if not unread:
             looked.append(FindingKind.UNREADABLE_RECORD)
         elif self._given.unreadable is not None:
-            found.append(findings.unreadable_records(self._given.unreadable))
+            frames.append(findings.unreadable_records(self._given.unreadable))
             looked.append(FindingKind.UNREADABLE_RECORD)
         else:
-            told = ", ".join(f"{number:,} records of {table}" for table, number in unread.items())
+            counts = ", ".join(f"{number:,} records of {table}" for table, number in unread.items())
             self.figures.unchecked[FindingKind.UNREADABLE_RECORD] = (
-                f"{told} could not be read when the snapshot was taken, and it does not name them; audit the store"
+                f"{counts} could not be read when the snapshot was taken, and it does not name them; audit the store"
             )
 
-    def _look_for_lone_subscriptions(self, found: list[DataFrame], looked: list[str]) -> None:
+    def _look_for_lone_subscriptions(self, frames: list[DataFrame], looked: list[str]) -> None:
         topics = self._existing_topics()
         if topics is None:
             self.figures.unchecked[FindingKind.LONE_SUBSCRIPTION] = "topics exist whose records could not be read"
         else:
-            found.append(findings.lone_subscriptions(self._subscriptions, topics))
+            frames.append(findings.lone_subscriptions(self._subscriptions, topics))
             looked.append(FindingKind.LONE_SUBSCRIPTION)
 
     def look_at_topics(self) -> None:
@@ -181,7 +181,7 @@ class _Audit:
             F.count(F.lit(1)).alias("topics"),
             F.sum("ledgers").alias("ledgers"),
             F.count_if(F.col("end_from") != "record").alias("open"),
-            F.count_if(F.col("end_from") == "ledger").alias("told"),
+            F.count_if(F.col("end_from") == "ledger").alias("answered"),
         ).first()
         assert summed is not None, "an aggregate has a row"
         figures.rows = {
@@ -189,13 +189,13 @@ class _Audit:
             "subscriptions": lags.count(),
             "ledger ranges": int(summed["ledgers"] or 0),
         }
-        figures.open_topics, figures.told_topics = summed["open"], summed["told"]
+        figures.open_topics, figures.answered_topics = summed["open"], summed["answered"]
         figures.is_asked = ends is not None
         if ends is not None:
             # Reasons name their ledgers. Without this, each ledger would be a reason of its own.
             reason = F.regexp_replace("why", "ledger [0-9]+", "ledger N").alias("why")
             reasons = ends.where("why is not null").groupBy(reason).agg(F.count(F.lit(1)).alias("ledgers"))
-            figures.untold = [
+            figures.unanswered = [
                 _plain(row) for row in reasons.orderBy(F.desc("ledgers"), "why").limit(_REASONS).collect()
             ]
         figures.fan_outs = [_plain(row) for row in fan_outs.orderBy(F.desc("subscriptions"), "topic").collect()]
@@ -230,9 +230,9 @@ class _Audit:
 
     def _keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Write a result, and return a frame that reads it back, so that later queries do not compute it again."""
-        place = f"{self._directory}/{name}"
-        frame.write.parquet(place)
-        return self._spark.read.parquet(place)
+        path = f"{self._directory}/{name}"
+        frame.write.parquet(path)
+        return self._spark.read.parquet(path)
 
     def _existing_topics(self) -> DataFrame | None:
         """Return the topics that exist, also those with an unreadable record; None if these are not known."""

@@ -20,7 +20,7 @@ def audit_html(figures: AuditFigures, facts: Sequence[tuple[str, str]]) -> str:
 
 def _findings(figures: AuditFigures) -> Section:
     total = sum(figures.findings.values())
-    says = [f"{total:,} findings." if total else "Nothing was found of what was looked for."]
+    says = [f"{total:,} findings." if total else "No findings of the kinds that were looked for."]
     says += [f"Not looked for: {kind}; {why}." for kind, why in figures.unchecked.items()]
     chart = bars(figures.findings, says="Findings of each kind, on a logarithmic scale", axis="findings", is_log=True)
     tables = []
@@ -41,7 +41,7 @@ def _hubs(figures: AuditFigures) -> list[Section]:
     else:
         says = [f"The largest has {figures.skew:.2f} times the mean of all that are named."]
     if dead:
-        says.append("Hubs in orange are not alive: their topics wait for whoever is asked for them next.")
+        says.append("Hubs in orange are not alive: the next hub that a client asks takes over their topics.")
     chart = bars(
         {hub["hub"]: hub["topics"] for hub in hubs}, says="Topics that each hub owns", axis="topics", marked=dead
     )
@@ -52,11 +52,11 @@ def _hubs(figures: AuditFigures) -> list[Section]:
 
 def _backlogs(figures: AuditFigures) -> Section:
     says = [
-        "The backlog of a topic is what its slowest subscriber has not consumed; the lag of all is added up beside it.",
-        f"In {figures.open_topics:,} topics the last ledger is open, and their records do not tell where they end; of "
-        f"{figures.told_topics:,} of them the ledger did when it was asked, a moment after the records were read. "
-        "Their hubs may have written more since, so there each figure is the least that it can be.",
-        *(f"Of {each['ledgers']:,} ledgers nothing could be learned: {each['why']}." for each in figures.untold),
+        "The backlog of a topic is what its slowest subscriber has not consumed. Beside it is the sum of all lags.",
+        f"{figures.open_topics:,} topics have an open last ledger, so their records do not say where they end. For "
+        f"{figures.answered_topics:,} of them the ledger said where, a moment after the records were read. "
+        "Their hubs may have written more since, so the figures of these topics are lower bounds.",
+        *(f"{each['ledgers']:,} ledgers gave no answer: {each['why']}." for each in figures.unanswered),
     ]
     if figures.open_topics and not figures.is_asked:
         says.append("Ledgers were not asked; --data DIR or --bookkeeper URL says where they are.")

@@ -82,7 +82,7 @@ def why_no_orphans(
         if is_from_store:
             return None
         return (
-            "ledgers of a standalone hub do not tell when they were made, and those that were made since are not "
+            "a standalone hub does not record when it makes a ledger, and ledgers that it made since are not "
             "in a snapshot; give the URL of the store"
         )
     if owner.cluster is None:

@@ -66,21 +66,21 @@ def lone_subscriptions(subscriptions: DataFrame, ledgers: DataFrame) -> DataFram
 
 
 def broken_ranges(ledgers: DataFrame) -> DataFrame:
-    """Return a finding for each place at which the ranges of a topic overlap or leave messages out."""
+    """Return a finding for each point at which the ranges of a topic overlap or leave messages out."""
     # A single range cannot overlap or leave a gap. Nearly all topics have only one.
     several = ledgers.where(F.size("ranges") > 1).select("topic", "ranges")
-    found = several.mapInArrow(_defects, "kind string, topic binary, ledger_id decimal(20,0), what string")
-    return _findings(found, None, F.col("what"), ledger_id=F.col("ledger_id"))
+    defects = several.mapInArrow(_defects, "kind string, topic binary, ledger_id decimal(20,0), what string")
+    return _findings(defects, None, F.col("what"), ledger_id=F.col("ledger_id"))
 
 
 def shared_ledgers(ledgers: DataFrame) -> DataFrame:
     """Return a finding for each topic that names a ledger which another topic names too."""
     named = _named_ledgers(ledgers).select("topic", "ledger_id").distinct()
     shared = named.groupBy("ledger_id").agg(F.count(F.lit(1)).alias("topics")).where(F.col("topics") > 1)
-    found = named.join(shared, on="ledger_id", how="inner")
+    named_twice = named.join(shared, on="ledger_id", how="inner")
     others = (F.col("topics") - 1).cast("string")
     what = F.concat(F.lit("ledger "), F.col("ledger_id").cast("string"), F.lit(" is named by "), others, F.lit(" more"))
-    return _findings(found, SHARED_LEDGER, what, ledger_id=F.col("ledger_id"))
+    return _findings(named_twice, SHARED_LEDGER, what, ledger_id=F.col("ledger_id"))
 
 
 def missing_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
@@ -157,7 +157,7 @@ def _is_emptied(held: Column) -> Column:
 
 def _defects(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = [
+        rows = [
             {
                 "kind": str(_FAULTS[defect.fault]),
                 "topic": row.key.topic,
@@ -168,4 +168,4 @@ def _defects(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if row.key is not None and row.error is None
             for defect in range_defects(row.record)
         ]
-        yield pa.RecordBatch.from_pylist(found, schema=_DEFECTS)
+        yield pa.RecordBatch.from_pylist(rows, schema=_DEFECTS)

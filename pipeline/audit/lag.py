@@ -33,14 +33,14 @@ def topic_positions(ledgers: DataFrame, ends: DataFrame | None = None) -> DataFr
     else:
         asked = ledgers.join(ends.select("topic", "last_entry_id", "is_closed"), on="topic", how="left")
         seen, is_closed = F.col("last_entry_id"), F.coalesce(F.col("is_closed"), F.lit(False))
-    is_told = is_open & seen.isNotNull()
+    has_answer = is_open & seen.isNotNull()
     return asked.select(
         F.col("topic"),
         F.size("ranges").alias("ledgers"),
         F.try_element_at("ranges", F.lit(1))["start"].alias("first_message"),
-        F.when(is_told, F.greatest(known, last["start"] + seen)).otherwise(known).cast(UINT64).alias("last_message"),
-        (~is_open | (is_told & is_closed)).alias("is_exact"),
-        F.when(is_told, "ledger").when(is_open, "nobody").otherwise("record").alias("end_from"),
+        F.when(has_answer, F.greatest(known, last["start"] + seen)).otherwise(known).cast(UINT64).alias("last_message"),
+        (~is_open | (has_answer & is_closed)).alias("is_exact"),
+        F.when(has_answer, "ledger").when(is_open, "nobody").otherwise("record").alias("end_from"),
     )
 
 
@@ -51,8 +51,8 @@ def subscription_lags(subscriptions: DataFrame, positions: DataFrame) -> DataFra
     last three are null where the topic does not exist.
     """
     consumed = F.coalesce(F.col("state.consumed.local"), F.lit(0)).cast(UINT64)
-    told = subscriptions.select("topic", "subscriber", consumed.alias("consumed_message"))
-    joined = told.join(positions.select("topic", "last_message", "is_exact"), on="topic", how="left")
+    consumption = subscriptions.select("topic", "subscriber", consumed.alias("consumed_message"))
+    joined = consumption.join(positions.select("topic", "last_message", "is_exact"), on="topic", how="left")
     return joined.select(
         "topic",
         "subscriber",

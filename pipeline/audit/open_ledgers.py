@@ -67,12 +67,12 @@ def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, location: LedgerLo
     """
     wanted, schema = open_ledgers(ledgers), StructType([spark_field(field) for field in _SCHEMA])
     if location.is_shared:
-        wanted.mapInArrow(partial(_told_by_bookies, location), schema).write.parquet(path)
+        wanted.mapInArrow(partial(_answers_of_bookies, location), schema).write.parquet(path)
     else:
         with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
             file = Path(folder) / "ledgers.parquet"
             with pq.ParquetWriter(file, _SCHEMA) as writer:
-                for batch in _told_by_directory(location, _collected(wanted)):
+                for batch in _answers_of_directory(location, _collected(wanted)):
                     writer.write_batch(batch)
             (Folder(spark, path) / "ledgers.parquet").put(file)
     return spark.read.schema(schema).parquet(path)
@@ -86,17 +86,17 @@ def _collected(wanted: DataFrame) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(some, schema)
 
 
-def _told_by_directory(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answers_of_directory(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Iterate over the answers for the ledgers in `batches`, in their order."""
     with asyncio.Runner() as runner, _as_job_error(location):
         inspector = runner.run(location.local_inspector())
         for batch in batches:
             topics, ids = _names_of(batch)
             extents = runner.run(inspector.extents(ids))
-            yield _batch(topics, ids, [_gone() if each is None else _told(*each) for each in extents])
+            yield _batch(topics, ids, [_gone() if each is None else _known(*each) for each in extents])
 
 
-def _told_by_bookies(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answers_of_bookies(location: LedgerLocation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Iterate over the answers for the ledgers in `batches`, in their order."""
     asking: _Asking | None = None
     # No request is in flight between two batches, so the loop may stand still while the consumer works on one.
@@ -131,7 +131,7 @@ class _Asking:
 
     async def _answer(self, ledger_id: int) -> dict[str, Any]:
         if self._failed_in_a_row >= _FAILURES_MAX:
-            return _unknown(f"it was not asked for, since of {_FAILURES_MAX} others nothing could be learned")
+            return _unknown(f"it was not asked for, since {_FAILURES_MAX} others in a row gave no answer")
         try:
             facts = await self._inspector.facts(ledger_id)
         except NoSuchLedgerError:
@@ -140,7 +140,7 @@ class _Asking:
             self._failed_in_a_row += 1
             return _unknown(str(exc))
         self._failed_in_a_row = 0
-        return _told(facts.is_closed, facts.last_entry_id)
+        return _known(facts.is_closed, facts.last_entry_id)
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def _batch(topics: Sequence[bytes], ids: Sequence[int], answers: Sequence[dict[s
     )
 
 
-def _told(is_closed: bool, last_entry_id: int) -> dict[str, Any]:
+def _known(is_closed: bool, last_entry_id: int) -> dict[str, Any]:
     return {"last_entry_id": last_entry_id, "is_closed": is_closed, "why": None}
 
 

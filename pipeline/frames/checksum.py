@@ -63,6 +63,6 @@ def checksum_of(table: Table, frame: DataFrame, *, content_only: bool = False) -
     Args: table - which one; frame - its rows; content_only - leave out version and backend.
     """
     columns = content_columns(table) if content_only else arrow_schema(table).names
-    found = frame.agg(*checksum_columns(frame, columns)).first()
-    assert found is not None, "an aggregate has a row"
-    return Checksum.of(found)
+    row = frame.agg(*checksum_columns(frame, columns)).first()
+    assert row is not None, "an aggregate has a row"
+    return Checksum.of(row)

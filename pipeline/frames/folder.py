@@ -151,8 +151,8 @@ class Folder:
                 delete()
             except Exception as exc:
                 if time.monotonic() > deadline:
-                    told = f"{self.path} is not whole and could not be deleted, remove it: {exc}"
-                    click.echo(f"warning: {told}", err=True)
+                    warning = f"{self.path} is not whole and could not be deleted, remove it: {exc}"
+                    click.echo(f"warning: {warning}", err=True)
                     return
                 time.sleep(_CLEAR_EVERY_S)
             else:

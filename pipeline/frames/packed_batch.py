@@ -123,16 +123,16 @@ _DECODERS: Final[Mapping[Table, Callable[[Sequence[PackedValues]], dict[str, pa.
 
 
 def _which(raws: PackedValues) -> tuple[Sequence[bytes | None], pa.Array | None]:
-    """Return the distinct values, and the index of the value in each place; None for the indices if all differ."""
+    """Return the distinct values, and the index of the value at each position; None for the indices if all differ."""
     if isinstance(raws, pa.Array):
-        found = raws.dictionary_encode(null_encoding="encode")
-        if len(found.dictionary) == len(raws):
+        encoded = raws.dictionary_encode(null_encoding="encode")
+        if len(encoded.dictionary) == len(raws):
             return raws.to_pylist(), None
-        return found.dictionary.to_pylist(), found.indices
-    places = {raw: place for place, raw in enumerate(dict.fromkeys(raws))}
-    if len(places) == len(raws):
+        return encoded.dictionary.to_pylist(), encoded.indices
+    indices = {raw: index for index, raw in enumerate(dict.fromkeys(raws))}
+    if len(indices) == len(raws):
         return raws, None
-    return list(places), pa.array([places[raw] for raw in raws], pa.int32())
+    return list(indices), pa.array([indices[raw] for raw in raws], pa.int32())
 
 
 def _distinct(raws: PackedValues, decode: Callable[[Sequence[bytes | None]], pa.Array]) -> pa.Array:

@@ -192,16 +192,16 @@ def _column(
         case "subscriber":
             return [key.subscriber for key, _ in records]
         case "version":
-            return [found.version.raw for _, found in records]
+            return [stored.version.raw for _, stored in records]
         case "backend":
             return [backend] * len(records)
         case UNKNOWN_FIELDS.name:
-            return [has_unknown_fields(found.value) for _, found in records]
+            return [has_unknown_fields(stored.value) for _, stored in records]
         case UNREADABLE.name:
             return [None] * len(records)
         case _:
             value = value_of(table, name)
-            return [value(found.value) for _, found in records]
+            return [value(stored.value) for _, stored in records]
 
 
 def _state_fields(state: SubscriptionState | None) -> _Json:

@@ -52,12 +52,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not 1 <= self.topics <= Shuffle.SIZE_MAX or self.subscriptions < 0 or self.hubs < 1:
-            raise ValueError(
-                "generate needs 1 to 3,000,000,000 topics, no fewer than 0 subscriptions, and a hub at least"
-            )
+            raise ValueError("generate needs 1 to 3,000,000,000 topics, at least 0 subscriptions, and at least 1 hub")
         if self.subscribers > Shuffle.SIZE_MAX:
             raise ValueError(
-                f"so many subscriptions need more than {Shuffle.SIZE_MAX:,} subscribers: take fewer, or less zipf"
+                f"{self.subscriptions:,} subscriptions need more than {Shuffle.SIZE_MAX:,} subscribers: take fewer, or "
+                "a lower zipf"
             )
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise ValueError("a seed is a whole number of 64 bits")
@@ -110,7 +109,7 @@ class _Made:
         self._popularity = recipe.popularity
         # Shuffle, so that popular topics are spread over all names, and the topics of a subscriber over all ranks.
         self._by_rank = Shuffle.of(recipe.topics, recipe.seed)
-        self._by_place = Shuffle.of(recipe.subscribers, recipe.seed + 1)
+        self._by_number = Shuffle.of(recipe.subscribers, recipe.seed + 1)
 
     # --------------------------------------------------------------------------------------------------------- tables
 
@@ -140,7 +139,7 @@ class _Made:
             "id",
             self._by_rank.of_number(F.col("rank")).alias("topic_index"),
             # The number of the subscription within its topic, shifted by topic so that subscribers differ.
-            self._by_place.of_number(F.col("id") - self._popularity.before(F.col("rank")) + F.col("rank") * 7).alias(
+            self._by_number.of_number(F.col("id") - self._popularity.before(F.col("rank")) + F.col("rank") * 7).alias(
                 "subscriber_index"
             ),
         )

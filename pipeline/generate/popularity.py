@@ -2,7 +2,7 @@
 
 Ranks count topics from the most popular. Rank r has the share (G(r+1) - G(r)) of all subscriptions, where G grows as
 the integral of x^-s. So G and its inverse are closed expressions, and subscription j belongs to the rank at which
-floor(M·G) passes j. So every row finds its own place, in any partition. How many subscriptions each rank has is known
+floor(M·G) passes j. So every row computes its own rank, in any partition. How many subscriptions each rank has is known
 before anything is generated.
 
 Spark computes powers and logarithms with Java's StrictMath, which gives the same bits on every machine.
@@ -32,9 +32,7 @@ class Popularity:
 
     def __post_init__(self) -> None:
         if self.topics < 1 or self.subscriptions < 0 or not 0 <= self.exponent <= 2:
-            raise ValueError(
-                "popularity needs a topic at least, no fewer than 0 subscriptions, and an exponent of 0 to 2"
-            )
+            raise ValueError("popularity needs at least 1 topic, at least 0 subscriptions, and an exponent of 0 to 2")
 
     def before(self, rank: "Column") -> "Column":
         """Return how many subscriptions the ranks below `rank` have together (bigint); `rank` is 0 to `topics`."""
@@ -109,7 +107,7 @@ class Shuffle:
         return cls(size, factor % size or 1, random.randrange(size))
 
     def of_number(self, number: "Column") -> "Column":
-        """Return the place of `number` modulo the size (bigint); `number` may be any number."""
+        """Return the index of `number` modulo the size (bigint); `number` may be any number."""
         from pyspark.sql import functions as F
 
         size = F.lit(self.size)

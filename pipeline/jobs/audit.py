@@ -29,11 +29,13 @@ __all__ = ["command"]
     metavar="HOST:PORT:SSLPORT@EPOCH",
     help="A hub that is alive, SSLPORT -1 for none; may be given again. Owners of all others are stale.",
 )
-@click.option("--cluster", metavar="URL", help="The hubs' cluster.zookeeper, to the letter: ask there who is alive.")
+@click.option(
+    "--cluster", metavar="URL", help="The hubs' cluster.zookeeper, to the letter: ask there which hubs are alive."
+)
 @click.option("--data", metavar="DIR", help="Data directory of a standalone hub: look for its ledgers there.")
 @click.option("--bookkeeper", metavar="URL", help="Look for ledgers on these bookies: zookeeper://host:2181/ledgers.")
 @click.option(
-    "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell."
+    "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to report."
 )
 @corrupt_option
 @timeout_option
@@ -53,7 +55,7 @@ def command(
     """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.
 
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
-    and backlog are told as far as closed ledgers tell; with --data or --bookkeeper open ledgers are asked, too.
+    and backlog count the messages of closed ledgers; with --data or --bookkeeper the job asks open ledgers, too.
     """
     from hedwig.operations.deployment.ledgers import LedgerLocation, LedgerOwner
     from hedwig.pipeline.audit.audit import AuditInput, audit
@@ -148,7 +150,11 @@ def command(
                 "rows": figures.rows,
                 "findings": figures.findings,
                 "unchecked": figures.unchecked,
-                "open_ledgers": {"open": figures.open_topics, "told": figures.told_topics, "untold": figures.untold},
+                "open_ledgers": {
+                    "open": figures.open_topics,
+                    "told": figures.answered_topics,
+                    "untold": figures.unanswered,
+                },
                 "skew": figures.skew,
                 "hubs": figures.hubs,
                 "fan_outs": figures.fan_outs,

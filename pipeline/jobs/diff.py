@@ -22,7 +22,7 @@ __all__ = ["command"]
     callback=folder_name,
     help="Write all differences there as Parquet, a folder for each table.",
 )
-@click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="How many differences to tell.")
+@click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="How many differences to show.")
 @timeout_option
 @pass_job
 @click.pass_context
@@ -38,25 +38,25 @@ def command(
 ) -> None:
     """Compare BEFORE with AFTER, each the folder of a snapshot or the URL of a store: all but versions.
 
-    Ends with 0 if both hold the same, and with 1 if not. Each side is read once; a store that changes meanwhile is no
-    one moment. If one of them is a snapshot of a part, by --prefix, that part is compared.
+    Ends with 0 if both hold the same, and with 1 if not. Each side is read once, so a store that changes meanwhile is
+    not read at one moment. If one side is a snapshot of a part, by --prefix, only that part is compared.
     """
     from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.snapshots.differences import Differences
     from hedwig.pipeline.snapshots.inputs import two_inputs
     from hedwig.pipeline.snapshots.preflight import check_readable, check_source, is_store
 
-    for place in (before, after):
-        check_source(place, job.settings)
-        if is_store(place):
-            check_readable(place, timeout_s)
-    with job.session() as spark, Differences(spark, directory, show) as found:
+    for source in (before, after):
+        check_source(source, job.settings)
+        if is_store(source):
+            check_readable(source, timeout_s)
+    with job.session() as spark, Differences(spark, directory, show) as differences:
         one, other, prefix = two_inputs(spark, before, after, ScanOptions({}).within(timeout_s).options)
         for side in (one, other):
             if with_owners and Table.OWNERS not in side.frames:
                 raise click.UsageError(
-                    f"{side.place} has no owners to compare: leave out --with-owners, or take a snapshot of it without "
-                    "--without-owners"
+                    f"{side.source} has no owners to compare: leave out --with-owners, or take a snapshot of it "
+                    "without --without-owners"
                 )
         with job.progress(spark, "checking snapshots"):
             for side in (one, other):
@@ -64,7 +64,7 @@ def command(
         both = [table for table in one.frames if table in other.frames and (with_owners or table is not Table.OWNERS)]
         with job.progress(spark, "comparing"):
             for table in both:
-                found.compare(table, one.frames[table], other.frames[table])
-    job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **found.result()})
-    if found.count:
+                differences.compare(table, one.frames[table], other.frames[table])
+    job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **differences.result()})
+    if differences.count:
         ctx.exit(ExitCode.FAILED)

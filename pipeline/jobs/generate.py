@@ -21,7 +21,7 @@ __all__ = ["command"]
     type=click.IntRange(-(1 << 63), (1 << 63) - 1),
     default=1,
     show_default=True,
-    help="Another seed, other rows; the same, the same.",
+    help="The same seed makes the same rows, another seed makes others.",
 )
 @click.option(
     "--zipf",
@@ -35,7 +35,13 @@ __all__ = ["command"]
     is_flag=True,
     help="Ledger ranges, owners and consume pointers as after years of use. The ledgers do not exist: not for hubs.",
 )
-@click.option("--hubs", type=click.IntRange(1), default=4, show_default=True, help="How many own topics, in a history.")
+@click.option(
+    "--hubs",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="How many hubs own topics, with --with-history.",
+)
 @click.option("--partitions", type=click.IntRange(1), help="How many tasks make each table; the rows stay the same.")
 @pass_job
 def command(

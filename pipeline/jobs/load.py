@@ -32,7 +32,7 @@ __all__ = ["command"]
     callback=folder_name,
     help="Folders of Parquet files named by their table, as generate makes.",
 )
-@click.option("--topics", metavar="FILE", help="Lines that begin with a topic; what follows a tab is passed over.")
+@click.option("--topics", metavar="FILE", help="Lines that begin with a topic; text after a tab is ignored.")
 @click.option("--subscriptions", metavar="FILE", help="Lines of a topic, a tab and a subscriber.")
 @click.option("--with-owners", is_flag=True, help="Owners too, which DIR has to have.")
 @write_options
@@ -109,7 +109,7 @@ def _given(
         beside = [table for table in Table if table not in snapshot.frames and (snapshot.folder / table).exists()]
         if beside:
             raise JobError(
-                f"{directory} has {', '.join(beside)} beside the snapshot that its manifest tells of: load them from "
+                f"{directory} has {', '.join(beside)} beside the snapshot that its manifest describes: load them from "
                 "a folder of their own"
             )
         check_origin(options.policy, snapshot.manifest.source, options.target)

@@ -30,8 +30,8 @@ __all__ = ["command"]
     "--through",
     metavar="DIR",
     callback=folder_name,
-    help="Where the snapshot on the way goes, which then stays, and is gone on with; on a cluster, where all of it can "
-    "reach.  [default: a temporary folder of this machine]",
+    help="Folder for the snapshot between the stores. It stays, and the next run goes on with it. On a cluster all "
+    "machines must reach it.  [default: a temporary folder of this machine]",
 )
 @click.option("--with-owners", is_flag=True, help="Owners too: only for hubs that keep their epochs.")
 @scan_options
@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Copy all metadata from the store SOURCE to the store TARGET, and prove that TARGET holds the same.
 
-    Stop the hubs before: hedwig-admin metadata migrate is for those that go on. SOURCE is read once, into a snapshot
-    from which TARGET is written and with which it is compared. The job may be run again after it was ended: with the
-    same --through SOURCE is not read again.
+    Stop the hubs before. To migrate while they run, use hedwig-admin metadata migrate. SOURCE is read once, into a
+    snapshot. TARGET is written from it, and compared with it. The job may be run again after it was ended: with the
+    same --through it does not read SOURCE again.
     """
     from hedwig.pipeline.frames.policies import Policy
     from hedwig.pipeline.frames.tables import Table
@@ -74,7 +74,7 @@ def command(
         session_url(spark, target)
         if through is None:
             if not str(spark.sparkContext.master).startswith("local"):
-                raise click.UsageError("on a cluster name a folder that all of it can reach: --through DIR")
+                raise click.UsageError("on a cluster name a folder that all machines can reach: --through DIR")
             through = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='hedwig-migrate-'))}/snapshot"
         wanted = _Wanted(session_url(spark, source), through, tables, scan)
         snapshot = _earlier(job, spark, wanted, target) if is_snapshot(spark, through) else _new(job, spark, wanted)
@@ -118,8 +118,8 @@ def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "
     held = (manifest.source, manifest.prefix, set(manifest.tables))
     if held != (wanted.source, wanted.scan.prefix.hex(), set(wanted.tables)):
         raise JobError(
-            f"{wanted.through} has a snapshot of other things in it, from {manifest.source}: name another folder; or "
-            f"write what it holds with: hedwig-pipeline restore {wanted.through} {target}",
+            f"{wanted.through} has another snapshot in it, from {manifest.source}: name another folder; or "
+            f"write that snapshot with: hedwig-pipeline restore {wanted.through} {target}",
             ExitCode.USAGE,
         )
     try:

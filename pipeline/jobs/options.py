@@ -34,11 +34,13 @@ _ON_CORRUPT: Final = {
     ),
 }
 _SCAN: Final = {
-    "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
+    "prefix": click.option(
+        "--prefix", metavar="TEXT", help="Only topics that begin with TEXT; a byte may be written \\xNN."
+    ),
     "rows_per_partition": click.option(
         "--rows-per-partition",
         type=click.IntRange(1, ROWS_PER_PARTITION_MAX),
-        help=f"How many rows a task reads, about.  [default: {ROWS_PER_PARTITION:,}]",
+        help=f"About how many rows a task reads.  [default: {ROWS_PER_PARTITION:,}]",
     ),
     **_ON_CORRUPT,
 }
@@ -50,10 +52,10 @@ _WRITE: Final = {
         type=click.Choice(["create", "replace", "overwrite"]),
         default="create",
         show_default=True,
-        help="What of a record that is there already: it stays; is replaced if it is at the version of the row; or is "
-        "overwritten, with --hubs-stopped.",
+        help="What to do about a record that exists already: keep it, replace it if it is at the version of the row, "
+        "or overwrite it, with --hubs-stopped.",
     ),
-    "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="No hub uses the store: take my word for it."),
+    "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="Confirm that no hub uses the store."),
     "connections": click.option(
         "--connections",
         type=click.IntRange(1, CONNECTIONS_MAX),

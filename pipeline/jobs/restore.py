@@ -22,8 +22,8 @@ def command(
 ) -> None:
     """Write the snapshot in DIRECTORY into the store at URL, which must be formatted.
 
-    The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
-    again: what is there already counts as the same.
+    The job first checks the snapshot against its manifest, so a damaged one changes nothing. The same restore may be
+    run again: a record that is there already counts as the same.
     """
     from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.snapshots.copying import restore

@@ -70,8 +70,8 @@ class Written:
         said = f": {'; '.join(problems)}" if problems else ""
         if total[Result.FAILED]:
             raise JobError(
-                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, and {self.unwritten:,} in all "
-                f"are not what it holds{said}"
+                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, which lacks {self.unwritten:,} "
+                f"rows in all{said}"
             )
         raise JobError(
             f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them "
@@ -121,10 +121,10 @@ def write_tables(
     for table, frame in frames.items():
         expected = None if rows is None else rows[table]
         with job.progress(spark, str(table), expected, writes=True):
-            written.statistics[table] = found = write_table(frame, configs[table], expected)
-        job.tell(f"{table}: {found}")
-        if expected is not None and found.rows != expected:
-            raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: {job.again}")
+            written.statistics[table] = statistics = write_table(frame, configs[table], expected)
+        job.tell(f"{table}: {statistics}")
+        if expected is not None and statistics.rows != expected:
+            raise JobError(f"of {expected:,} rows of {table}, {statistics.rows:,} are accounted for: {job.again}")
     written.seconds = job.seconds - began
     return written
 
@@ -159,8 +159,8 @@ def restore(
 
 def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int:
     """Return how many records a store holds beside those of `frame`. Raises JobError - some of `frame` are missing."""
-    expected, found = (checksum_of(table, each, content_only=True) for each in (frame, stored))
-    if found == expected:
+    expected, held = (checksum_of(table, each, content_only=True) for each in (frame, stored))
+    if held == expected:
         return 0
     counted = diff(table, frame, stored).groupBy("change").agg(F.count(F.lit(1)).alias("rows")).collect()
     changes = {row["change"]: int(row["rows"]) for row in counted}
@@ -168,10 +168,10 @@ def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: s
     if missing or changed:
         raise JobError(
             f"{url} was written and does not hold the same: of {table} {missing:,} records are missing and {changed:,} "
-            f"differ; stop whoever else writes there, then {job.again}"
+            f"differ; stop the program that writes there, then {job.again}"
         )
     return changes.get("added", 0)
 
 
-def _counts(found: Statistics) -> dict[str, int]:
-    return {result.value: found.counts[result] for result in Result}
+def _counts(statistics: Statistics) -> dict[str, int]:
+    return {result.value: statistics.counts[result] for result in Result}

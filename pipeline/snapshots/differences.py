@@ -48,19 +48,21 @@ class Differences:
 
     def compare(self, table: Table, before: DataFrame, after: DataFrame) -> None:
         """Compare one table."""
-        found = diff(table, before, after)
+        differing = diff(table, before, after)
         if self._directory is not None:
-            place = f"{self._directory}/{table}"
-            found.write.parquet(place)
-            found = self._spark.read.parquet(place)
+            path = f"{self._directory}/{table}"
+            differing.write.parquet(path)
+            differing = self._spark.read.parquet(path)
         else:
-            found = found.persist()
-        counted = found.groupBy("change").agg(F.count(F.lit(1)).alias("rows")).collect()
+            differing = differing.persist()
+        counted = differing.groupBy("change").agg(F.count(F.lit(1)).alias("rows")).collect()
         self._counts[table] = Counter({row["change"]: row["rows"] for row in counted})
         room = self._show - len(self._shown)
         if room > 0 and self._counts[table]:
-            self._shown += [_shown(table, row.asDict()) for row in found.drop("before", "after").limit(room).collect()]
-        found.unpersist()
+            self._shown += [
+                _shown(table, row.asDict()) for row in differing.drop("before", "after").limit(room).collect()
+            ]
+        differing.unpersist()
 
     def result(self) -> dict[str, Any]:
         """Return the counts by table and change, and some of the differences."""

@@ -19,9 +19,9 @@ __all__ = ["Input", "two_inputs"]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A snapshot or a store at `place`, and those of its tables and rows that may be compared."""
+    """A snapshot or a store at `source`, and those of its tables and rows that may be compared."""
 
-    place: str
+    source: str
     frames: Mapping[Table, DataFrame]
     snapshot: Snapshot | None
 
@@ -39,19 +39,20 @@ def two_inputs(spark: SparkSession, before: str, after: str, options: Mapping[st
 
     Raises: JobError - as `read_snapshot`; USAGE - the snapshots are of different parts.
     """
-    snapshots = [None if is_store(place) else read_snapshot(spark, place) for place in (before, after)]
+    snapshots = [None if is_store(source) else read_snapshot(spark, source) for source in (before, after)]
     prefixes = {bytes.fromhex(each.manifest.prefix) for each in snapshots if each is not None} - {b""}
     if len(prefixes) > 1:
-        told = " and ".join(f"'{show_name(prefix)}'" for prefix in sorted(prefixes))
+        prefixes_text = " and ".join(f"'{show_name(prefix)}'" for prefix in sorted(prefixes))
         raise JobError(
-            f"these are snapshots of different parts, of topics that begin with {told}: compare those of the same part",
+            f"these are snapshots of different parts, of topics that begin with {prefixes_text}: compare those of "
+            "the same part",
             ExitCode.USAGE,
         )
     prefix = prefixes.pop() if prefixes else b""
     how = {**options, "prefix": show_name(prefix)} if prefix else options
     one, other = (
-        Input(place, _of_store(spark, place, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
-        for place, snapshot in zip((before, after), snapshots, strict=True)
+        Input(source, _of_store(spark, source, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
+        for source, snapshot in zip((before, after), snapshots, strict=True)
     )
     return one, other, prefix
 

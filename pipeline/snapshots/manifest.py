@@ -53,24 +53,24 @@ class Manifest:
     @property
     def losses(self) -> dict[str, Any]:
         """Return the counts of records that the snapshot lacks, or holds without some fields; empty if none."""
-        told = {"unknown_fields": _named(self.unknown_fields), "unreadable": _named(self.unreadable)}
-        return {name: counts for name, counts in told.items() if counts}
+        by_kind = {"unknown_fields": _named(self.unknown_fields), "unreadable": _named(self.unreadable)}
+        return {name: counts for name, counts in by_kind.items() if counts}
 
     @property
     def warning(self) -> str | None:
         """Return a text about records that the snapshot lacks, or holds without some fields; None if none."""
-        told = []
+        sentences = []
         if self.unknown_fields:
-            told.append(
+            sentences.append(
                 f"{_listed(self.unknown_fields)} have fields of a newer release of Hedwig, which are not in the "
                 "snapshot: use that release to copy them whole"
             )
         if self.unreadable:
-            told.append(
+            sentences.append(
                 f"{_listed(self.unreadable)} could not be read, and are not in the snapshot: hedwig-admin metadata "
                 "check names them"
             )
-        return "; ".join(told) or None
+        return "; ".join(sentences) or None
 
     def encode(self) -> str:
         """Return the text of the file."""
@@ -89,16 +89,16 @@ class Manifest:
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
-    def decode(cls, text: str, place: str) -> Self:
-        """Return the manifest in `text`, read from `place`. Raises JobError - it is none, or of a later format."""
+    def decode(cls, text: str, path: str) -> Self:
+        """Return the manifest in `text`, read from `path`. Raises JobError - it is none, or of a later format."""
         try:
             content = json.loads(text)
         except ValueError as exc:
-            raise JobError(f"{place} is damaged, it is no JSON: use another copy of the snapshot") from exc
+            raise JobError(f"{path} is damaged, it is no JSON: use another copy of the snapshot") from exc
         match content:
             case {"kind": str(kind), "format": int(version)} if kind == _KIND and version > FORMAT:
                 raise JobError(
-                    f"{place} is of format {version}, and this release reads up to {FORMAT}: use the release that "
+                    f"{path} is of format {version}, and this release reads up to {FORMAT}: use the release that "
                     "wrote it, or a later one"
                 )
             case {
@@ -115,31 +115,31 @@ class Manifest:
                     began=began,
                     ended=ended,
                     prefix=prefix,
-                    tables=_tables(tables, place),
-                    unknown_fields=_counts(content, "unknown_fields", place),
-                    unreadable=_counts(content, "unreadable", place),
+                    tables=_tables(tables, path),
+                    unknown_fields=_counts(content, "unknown_fields", path),
+                    unreadable=_counts(content, "unreadable", path),
                 )
             case _:
-                raise JobError(f"{place} is no manifest of a snapshot, or damaged: use another copy")
+                raise JobError(f"{path} is no manifest of a snapshot, or damaged: use another copy")
 
 
-def _tables(content: Mapping[str, Any], place: str) -> dict[Table, Checksum]:
-    found = {}
+def _tables(content: Mapping[str, Any], path: str) -> dict[Table, Checksum]:
+    checksums = {}
     for name, said in content.items():
         match said:
             case {"rows": int(rows), "checksum": str(text)} if Checksum.is_text(text) and name in set(Table):
-                found[Table(name)] = Checksum(rows, text)
+                checksums[Table(name)] = Checksum(rows, text)
             case _:
-                raise JobError(f"{place} says nothing readable of the table {name!r}: use another copy of the snapshot")
-    return found
+                raise JobError(f"{path} says nothing readable of the table {name!r}: use another copy of the snapshot")
+    return checksums
 
 
-def _counts(content: Mapping[str, Any], name: str, place: str) -> dict[Table, int]:
+def _counts(content: Mapping[str, Any], name: str, path: str) -> dict[Table, int]:
     match content.get(name, {}):
         case dict(said) if all(each in set(Table) and isinstance(number, int) for each, number in said.items()):
             return {Table(each): number for each, number in said.items()}
         case _:
-            raise JobError(f"{place} says nothing readable of {name!r}: use another copy of the snapshot")
+            raise JobError(f"{path} says nothing readable of {name!r}: use another copy of the snapshot")
 
 
 def _named(counts: Mapping[Table, int]) -> dict[str, int]:

@@ -75,7 +75,7 @@ def _topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         names = [_names(line, with_subscriber=True) for line in batch.column("line").to_pylist()]
-        topics, subscribers = ([pair[place] for pair in names] for place in (0, 1))
+        topics, subscribers = ([pair[index] for pair in names] for index in (0, 1))
         yield pa.RecordBatch.from_arrays(
             [pa.array(topics, pa.binary()), pa.array(subscribers, pa.binary())], schema=_PAIR
         )

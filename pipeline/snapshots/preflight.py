@@ -25,35 +25,35 @@ _FILE_SYSTEMS: Final = frozenset(
 """The file systems that Hadoop brings, and those that people commonly add."""
 
 
-def is_store(place: str) -> bool:
-    """Say whether `place` is the URL of a metadata store, and not the folder of a snapshot."""
-    return "://" in place and urlsplit(place).scheme in backend_schemes()
+def is_store(source: str) -> bool:
+    """Say whether `source` is the URL of a metadata store, and not the folder of a snapshot."""
+    return "://" in source and urlsplit(source).scheme in backend_schemes()
 
 
 def check_folder(path: str) -> None:
     """Raise ConfigurationError if Spark would write a folder at `path`, and then not find it."""
-    found = sorted(_PATTERN & set(path))
-    if found:
+    marks = sorted(_PATTERN & set(path))
+    if marks:
         raise ConfigurationError(
-            f"{path!r} has {' '.join(found)} in it, which Spark takes for a pattern when it reads: choose another name"
+            f"{path!r} has {' '.join(marks)} in it, which Spark takes for a pattern when it reads: choose another name"
         )
 
 
-def check_source(place: str, settings: Mapping[str, str]) -> None:
-    """Raise ConfigurationError if `place` is neither a store nor a possible folder.
+def check_source(source: str, settings: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if `source` is neither a store nor a possible folder.
 
     Args: settings - those for Spark; one of them may add a file system.
     """
-    if is_store(place):
+    if is_store(source):
         return
-    check_folder(place)
-    scheme, mark, _ = place.partition("://")
+    check_folder(source)
+    scheme, mark, _ = source.partition("://")
     known = sorted(backend_schemes())
     # The cluster to which a job is submitted may have more file systems.
     may_be_known = "PYSPARK_GATEWAY_PORT" in os.environ and not get_close_matches(scheme, known)
     if mark and scheme not in _FILE_SYSTEMS and not may_be_known and f"spark.hadoop.fs.{scheme}.impl" not in settings:
         raise ConfigurationError(
-            f"{place}: {scheme!r} is neither a metadata backend (there are {', '.join(known)}) nor a file system that "
+            f"{source}: {scheme!r} is neither a metadata backend (there are {', '.join(known)}) nor a file system that "
             f"is known; add one of your own by --conf spark.hadoop.fs.{scheme}.impl=CLASS"
         )
 

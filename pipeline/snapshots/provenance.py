@@ -23,9 +23,9 @@ def check_origin(policy: str, source: str, url: str) -> None:
     if policy != Policy.REPLACE or is_same_store(source, url):
         return
     raise JobError(
-        f"the snapshot is of {source}, and rows replace records only in the store that they were read from, by whose "
-        f"versions they go: write it into {url} with --policy {Policy.CREATE}; if that is the same store, call it by "
-        "the same name",
+        f"the snapshot is of {source}, and rows replace records only in the store that they were read from, since "
+        f"versions are of one store: write it into {url} with --policy {Policy.CREATE}; if that is the same store, "
+        "give its URL as the snapshot has it",
         ExitCode.USAGE,
     )
 

@@ -49,17 +49,17 @@ class Snapshot:
     def verify(self, tables: Sequence[Table] | None = None) -> None:
         """Read all files of `tables` (default: of all). Raises JobError - they differ from the manifest."""
         for table in tables or tuple(self.manifest.tables):
-            expected, place = self.manifest.tables[table], f"{self.folder.path}/{table}"
-            with _reading(place):
-                found = checksum_of(table, self.frames[table])
-            if found.rows != expected.rows:
+            expected, path = self.manifest.tables[table], f"{self.folder.path}/{table}"
+            with _reading(path):
+                actual = checksum_of(table, self.frames[table])
+            if actual.rows != expected.rows:
                 raise JobError(
-                    f"{place} has {found.rows:,} rows, and the manifest says {expected.rows:,}: files are missing or "
+                    f"{path} has {actual.rows:,} rows, and the manifest says {expected.rows:,}: files are missing or "
                     "were added, use another copy of the snapshot"
                 )
-            if found != expected:
+            if actual != expected:
                 raise JobError(
-                    f"{place} has the checksum {found.text}, and the manifest says {expected.text}: it was changed "
+                    f"{path} has the checksum {actual.text}, and the manifest says {expected.text}: it was changed "
                     "after it was written, use another copy of the snapshot"
                 )
 
@@ -119,8 +119,8 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
         raise JobError(f"{path} does not exist: name the folder of a snapshot", ExitCode.NOT_FOUND)
     if not is_snapshot(spark, path):
         raise JobError(
-            f"{path} has no {_MANIFEST}, so it is no whole snapshot: the job that wrote it did not come to its end, or "
-            "it is something else",
+            f"{path} has no {_MANIFEST}, so it is no whole snapshot: the job that wrote it did not finish, or the "
+            "folder is something else",
             ExitCode.NOT_FOUND,
         )
     manifest = Manifest.decode(folder.read_text(_MANIFEST), f"{path}/{_MANIFEST}")
@@ -155,13 +155,13 @@ def _copied(table: Table, frame: DataFrame, path: str, clock: Clock) -> _Copied:
     kept.write.parquet(path)
     ended = clock.wall()
     passed = int(seen.get["rows"])
-    found = checksum_of(table, frame.sparkSession.read.schema(spark_schema(table)).parquet(path))
-    if found.rows != passed:
+    checksum = checksum_of(table, frame.sparkSession.read.schema(spark_schema(table)).parquet(path))
+    if checksum.rows != passed:
         raise JobError(
-            f"{passed:,} rows were written to {path}, and {found.rows:,} are in it: its file system lost some"
+            f"{passed:,} rows were written to {path}, and {checksum.rows:,} are in it: its file system lost some"
         )
     return _Copied(
-        checksum=found,
+        checksum=checksum,
         unknown_fields=int(seen.get["unknown_fields"]),
         unreadable=int(seen.get["unreadable"]),
         ended=ended,
@@ -169,14 +169,14 @@ def _copied(table: Table, frame: DataFrame, path: str, clock: Clock) -> _Copied:
 
 
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def _reading(path: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as exc:
         reason = from_spark(exc)
         if reason is None:
             raise
-        raise JobError(f"{place} cannot be read: {reason}") from exc
+        raise JobError(f"{path} cannot be read: {reason}") from exc
 
 
 def _time_text(at: float) -> str:

@@ -35,8 +35,8 @@ def take_snapshot(
     # A store that lists its topics to plan shows those that exist then. Topics may have been created since.
     began = clock.wall()
     with job.progress(spark, "planning"):
-        found = {table: read_table_to_copy(spark, existing(url), table, scan.options) for table in tables}
-    rows = sum(each.rows for each in found.values()) or None
+        to_copy = {table: read_table_to_copy(spark, existing(url), table, scan.options) for table in tables}
+    rows = sum(each.rows for each in to_copy.values()) or None
     with job.progress(spark, what, rows, copies=True):
-        frames = {table: each.frame for table, each in found.items()}
+        frames = {table: each.frame for table, each in to_copy.items()}
         return write_snapshot(spark, frames, path, source=url, prefix=scan.prefix, clock=clock, began=began)

@@ -69,8 +69,8 @@ class ApplyConfig:
             )
         if self.policy is Policy.OVERWRITE and not self.hubs_stopped:
             raise ConfigurationError(
-                f"the policy {self.policy} takes no heed of what hubs write; stop all hubs of the store and say so "
-                "(hubsStopped=true), or take create or replace"
+                f"the policy {self.policy} overwrites changes of hubs, too; stop all hubs of the store and say so "
+                "(hubsStopped=true), or use create or replace"
             )
 
     @property
@@ -133,8 +133,8 @@ async def apply_batches(store: MetadataStore, batches: Iterable[pa.RecordBatch],
     async def carry_out(rows: list[InputRow]) -> Statistics:
         return await watch.carry_out(lambda: _write(store, rows, config))
 
-    def record(_: list[InputRow], found: Statistics) -> None:
-        total.include(found)
+    def record(_: list[InputRow], statistics: Statistics) -> None:
+        total.include(statistics)
 
     with _advice_on_freezes(config):
         await load_batches(_portions(batches, config), carry_out, record, in_flight_max=config.connections)
@@ -166,21 +166,21 @@ def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
         if backend is None or family_of(backend) != mine:
             raise InvalidArgumentError(
                 f"rows whose backend is {backend!r} cannot replace records in {config.url}: the version of a record "
-                "means something in the store alone that it was read from"
+                "has a meaning only in the store that it was read from"
             )
 
 
 async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyConfig) -> Statistics:
     """Write some rows; return what became of each. Raises MetadataUnavailableError."""
-    found = Statistics()
+    statistics = Statistics()
     pending: list[tuple[InputRow, Write[Any]]] = []
     for row in rows:
         try:
             pending.append((row, _operation(row, config.policy)))
         except HedwigError as exc:
-            found.add(Result.FAILED, str(exc))
+            statistics.add(Result.FAILED, str(exc))
     if config.policy is Policy.REPLACE:
-        pending = await _lossless(store, pending, config.table, found)
+        pending = await _lossless(store, pending, config.table, statistics)
     for _ in range(_TRIES):
         if not pending:
             break
@@ -189,18 +189,18 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
         for (row, write), outcome in zip(pending, outcomes, strict=True):
             result = judge(config.table, config.policy, row, outcome)
             if isinstance(result, Result):
-                found.add(result, _problem(config.table, write, result, outcome))
+                statistics.add(result, _problem(config.table, write, result, outcome))
             else:
                 again.append((row, write))
                 unknown = result
         pending = again
     if pending and unknown is not None:
         raise unknown
-    return found
+    return statistics
 
 
 async def _lossless(
-    store: MetadataStore, pending: list[tuple[InputRow, Write[Any]]], table: Table, found: Statistics
+    store: MetadataStore, pending: list[tuple[InputRow, Write[Any]]], table: Table, statistics: Statistics
 ) -> list[tuple[InputRow, Write[Any]]]:
     """Return the writes that lose nothing; count the rest as failed.
 
@@ -215,7 +215,7 @@ async def _lossless(
         if isinstance(outcome.error, MetadataUnavailableError):
             raise outcome.error
         if outcome.record is not None and has_unknown_fields(outcome.record.value):
-            found.add(
+            statistics.add(
                 Result.FAILED,
                 f"the {table.kind.noun} of {write.key} has fields of a newer release, which a row cannot hold, so it "
                 "is not replaced: use the release that wrote it",

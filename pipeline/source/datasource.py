@@ -91,8 +91,8 @@ class HedwigDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> "HedwigWriter":
         if overwrite:
             raise ConfigurationError(
-                "a store of Hedwig is written to in the mode append only; what becomes of records that are there "
-                "already, the option policy says"
+                "a store of Hedwig is written to in the mode append only; the option policy says what to do about "
+                "records that exist already"
             )
         options = SourceOptions(self.options)
         config = options.apply_config()
@@ -125,7 +125,7 @@ def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) 
     session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
     if speculating:
         warn(
-            "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
+            "spark.speculation is on: Spark may run a task that writes twice at once, which costs the store twice; "
             "nothing is applied twice, a write may go on after its job has ended, and the policy overwrite is refused"
         )
     spark.dataSource.register(source_of(session))
@@ -191,13 +191,13 @@ class HedwigWriter(DataSourceArrowWriter):
         if not total.unwritten:
             _log.info("wrote %s to %s of %s", total, self._config.table, self._config.url)
             return
-        told = (
-            f"{total.unwritten:,} of {total}, which is now in {self._config.table} of {self._config.url}, were not "
-            f"written; the first of them: {'; '.join(total.problems)}"
+        report = (
+            f"the table {self._config.table} of {self._config.url} lacks {total.unwritten:,} of {total}; the first of "
+            f"them: {'; '.join(total.problems)}"
         )
         if self._on_conflict is OnConflict.FAIL:
-            raise RowsNotWrittenError(f"{told} (onConflict=report only tells so)")
-        _log.warning("%s", told)
+            raise RowsNotWrittenError(f"{report} (with onConflict=report the driver only logs this)")
+        _log.warning("%s", report)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if None not in messages:
@@ -205,8 +205,7 @@ class HedwigWriter(DataSourceArrowWriter):
         total = _total(messages)
         if total.rows:
             _log.warning(
-                "the job did not come to its end; of the tasks that did: %s. Running it again with the same rows "
-                "writes what is missing",
+                "the job did not finish; of the tasks that did: %s. Run it again with the same rows to write the rest",
                 total,
             )
 

@@ -63,12 +63,12 @@ class _Making(Generic[T]):
 
     def take(self) -> _Item[T] | None:
         """Wait for the next item; return None after the last one. The loop makes another while the caller works."""
-        found = self._handed.get()
-        if isinstance(found, _Item):
+        handed = self._handed.get()
+        if isinstance(handed, _Item):
             self._tell(self._room.release)
-            return found
-        if found.error is not None:
-            raise found.error
+            return handed
+        if handed.error is not None:
+            raise handed.error
         return None
 
     def end(self) -> None:

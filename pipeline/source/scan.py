@@ -89,7 +89,7 @@ class _Rows:
         self._backend = MetadataUrl.parse(config.url).scheme
         # The store itself selects a prefix.
         self._filters = not config.names.is_prefix
-        self._found: list[tuple[RecordKey, Versioned[Any]]] = []
+        self._records: list[tuple[RecordKey, Versioned[Any]]] = []
         self.names_broken = UNREADABLE.name in (config.columns or ())
         self._broken: list[tuple[RecordKey, str]] = []
 
@@ -115,7 +115,7 @@ class _Rows:
             if record is not None:
                 # ZooKeeper removes a fleeting owner with its hub's session. So it is never stale, and no job writes it.
                 if not (isinstance(record.value, HubInfo) and record.value.is_fleeting):
-                    self._found.append((item.key, record))
+                    self._records.append((item.key, record))
             elif self._config.on_corrupt is OnCorrupt.SKIP:
                 self.skipped += 1
                 if self.names_broken:
@@ -124,15 +124,15 @@ class _Rows:
                     _log.warning("passed over a record that cannot be read: %s", item.error)
             else:
                 item.read()
-        while len(self._found) >= self._config.batch_rows:
+        while len(self._records) >= self._config.batch_rows:
             yield self._batch(self._config.batch_rows)
         while len(self._broken) >= self._config.batch_rows:
             yield self._broken_batch(self._config.batch_rows)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Return the records that have not filled a batch."""
-        if self._found:
-            yield self._batch(len(self._found))
+        if self._records:
+            yield self._batch(len(self._records))
         if self._broken:
             yield self._broken_batch(len(self._broken))
 
@@ -146,8 +146,8 @@ class _Rows:
         return batch.filter(pa.array([self._config.names.wants(Topic(topic)) for topic in topics], pa.bool_()))
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        batch = batch_of(self._config.table, self._backend, self._found[:rows], self._config.columns)
-        del self._found[:rows]
+        batch = batch_of(self._config.table, self._backend, self._records[:rows], self._config.columns)
+        del self._records[:rows]
         return batch
 
     def _broken_batch(self, rows: int) -> pa.RecordBatch:

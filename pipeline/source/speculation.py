@@ -38,9 +38,9 @@ def check_policy(policy: Policy, *, speculating: bool | None) -> None:
     advice = (
         "set spark.speculation=false where the SparkContext is made: a later setting of a session changes nothing"
         if speculating
-        else "call hedwig.pipeline.source.datasource.register(spark) before, which looks at that"
+        else "call hedwig.pipeline.source.datasource.register(spark) first, which checks that"
     )
     raise ConfigurationError(
-        f"the policy {policy} needs a session without speculation, in which no task runs twice at once, so that no "
-        f"late one writes over what came after it: {advice}"
+        f"the policy {policy} needs a session without speculation, since a task that runs twice at once could undo "
+        f"later changes: {advice}"
     )

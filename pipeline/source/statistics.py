@@ -55,8 +55,8 @@ class Statistics:
         return sum(self.counts[result] for result in PROBLEMS)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{self.counts[result]:,} {result}" for result in Result if self.counts[result])
-        return f"{self.rows:,} rows: {told}" if told else "no rows"
+        counts = ", ".join(f"{self.counts[result]:,} {result}" for result in Result if self.counts[result])
+        return f"{self.rows:,} rows: {counts}" if counts else "no rows"
 
     def batch(self) -> pa.RecordBatch:
         """Return the statistics as a batch of one row with STATISTICS_SCHEMA."""

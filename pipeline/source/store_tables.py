@@ -74,12 +74,12 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
 
     Columns: table (string), topic, subscriber (binary, null where the table has none), why (string).
     """
-    found = spark.createDataFrame([], "table string, topic binary, subscriber binary, why string")
+    unreadable = spark.createDataFrame([], "table string, topic binary, subscriber binary, why string")
     for table in tables:
         frame, _ = read_table_to_copy(spark, url, table, {**options, "onCorrupt": OnCorrupt.SKIP.value})
         subscriber = F.col("subscriber") if "subscriber" in key_columns(table) else F.lit(None).cast("binary")
         broken = frame.where(F.col(UNREADABLE.name).isNotNull())
-        found = found.unionByName(
+        unreadable = unreadable.unionByName(
             broken.select(
                 F.lit(table.value).alias("table"),
                 "topic",
@@ -87,7 +87,7 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
                 F.col(UNREADABLE.name).alias("why"),
             )
         )
-    return found
+    return unreadable
 
 
 def write_table(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Statistics:
@@ -122,19 +122,19 @@ def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame
     folder = Folder(spark, directory)
     if folder.is_unfinished:
         raise JobError(
-            f"{directory} is a snapshot that was not finished: the job that wrote it was killed, or is still at it"
+            f"{directory} is a snapshot that was not finished: the job that wrote it was killed, or still runs"
         )
-    places = {table: f"{directory}/{table}" for table in order if (folder / table).exists()}
-    for table, place in places.items():
+    paths = {table: f"{directory}/{table}" for table in order if (folder / table).exists()}
+    for table, path in paths.items():
         if not (folder / table / _DONE).exists():
             raise JobError(
-                f"{place} has no {_DONE}, which Spark leaves when all is written: the job that wrote it did not come "
-                f"to its end. If another program wrote it, and did, make an empty file {place}/{_DONE}"
+                f"{path} has no {_DONE}, which Spark leaves when all is written: the job that wrote it did not "
+                f"finish. If another program wrote all of it, make an empty file {path}/{_DONE}"
             )
-    if not places:
+    if not paths:
         raise JobError(
             f"{directory} has no folder that is named {', '.join(order)}: name what generate, snapshot or a job of "
             "yours has made",
             ExitCode.NOT_FOUND,
         )
-    return {table: spark.read.parquet(place) for table, place in places.items()}
+    return {table: spark.read.parquet(path) for table, path in paths.items()}

@@ -22,7 +22,7 @@ from hedwig.pipeline.source.statistics import STATISTICS_SCHEMA
 
 __all__ = ["apply_rows", "check_writable", "tasks_to_write"]
 
-_PLACE: Final = "_place"
+_SORT_KEY: Final = "_sort_key"
 """A column, since a sort would evaluate an expression anew in each comparison."""
 _ROWS_PER_TASK: Final = 250_000
 """About half a minute of work. Progress advances with each task, and a lost task repeats no more than that."""
@@ -69,15 +69,15 @@ def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None 
     config = check_writable(frame, config)
     # Version and backend travel to the tasks only where the policy compares them.
     unused = () if config.policy is Policy.REPLACE else provenance_columns()
-    placed = frame.drop(*unused).withColumn(_PLACE, _place_in(config))
+    keyed = frame.drop(*unused).withColumn(_SORT_KEY, _sort_key(config))
     # With this order a task writes to one part of the store, which the store has in memory.
-    order = (_PLACE, *key_columns(config.table))
-    shared = placed.repartitionByRange(partitions, *order) if partitions else placed.repartitionByRange(*order)
+    order = (_SORT_KEY, *key_columns(config.table))
+    shared = keyed.repartitionByRange(partitions, *order) if partitions else keyed.repartitionByRange(*order)
     schema = StructType([spark_field(field) for field in STATISTICS_SCHEMA])
-    return shared.sortWithinPartitions(*order).drop(_PLACE).mapInArrow(partial(_apply, config), schema)
+    return shared.sortWithinPartitions(*order).drop(_SORT_KEY).mapInArrow(partial(_apply, config), schema)
 
 
-def _place_in(config: ApplyConfig) -> Column:
+def _sort_key(config: ApplyConfig) -> Column:
     """Return an expression that, followed by the key, sorts rows about as the store keeps them."""
     if MetadataUrl.parse(config.url).scheme.startswith("hbase"):
         # As in metadata.hbase.keys, the hash of the topic comes first.

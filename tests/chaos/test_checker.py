@@ -98,13 +98,13 @@ class Run:
             attempts[number - 1] = dataclasses.replace(attempts[number - 1], hub=str(changes["hub"]))
 
     @property
-    def found(self) -> list[str]:
-        found = breaches(self.history, self.terms, self.glances, [A, B, C])
-        return [*found, *too_slow(self.history.faults, 0.0)]
+    def findings(self) -> list[str]:
+        findings = breaches(self.history, self.terms, self.glances, [A, B, C])
+        return [*findings, *too_slow(self.history.faults, 0.0)]
 
 
 def test_a_takeover_in_order_passes() -> None:
-    assert Run().found == []
+    assert Run().findings == []
 
 
 def steps(*changes: Callable[[Run], object]) -> Callable[[Run], object]:
@@ -186,7 +186,7 @@ def _good_redirects() -> Iterator[Callable[[Run], object]]:
 def test_what_can_happen_passes(change: Callable[[Run], object]) -> None:
     run = Run()
     change(run)
-    assert run.found == []
+    assert run.findings == []
 
 
 def _swap(session: Session, one: int, other: int) -> None:
@@ -297,7 +297,7 @@ def _bad_redirects() -> Iterator[tuple[str, Callable[[Run], object], str]]:
         not_seen,
     )
     yield (
-        "chosen in place of one that lives",
+        "chosen instead of one that lives",
         steps(lambda run: run.look(A, C, lived=REDIRECTED + 1), _redirect_to_b),
         not_seen,
     )
@@ -349,7 +349,7 @@ def _redirect_to_b(run: Run) -> None:
 def test_what_must_not_happen_is_found(change: Callable[[Run], object], what: str) -> None:
     run = Run()
     change(run)
-    assert any(what in each for each in run.found), run.found
+    assert any(what in each for each in run.findings), run.findings
 
 
 def test_only_claims_of_topics_without_an_owner_may_take_effect_late() -> None:
@@ -382,7 +382,7 @@ def test_two_claims_over_one_version_are_found() -> None:
 def test_calls_on_owner_records_are_looks_of_the_hubs_that_the_processes_were() -> None:
     record = cas.Record(Owner(f"{B}:-1", 7), "v1")
     calls: list[cas.CasOperation] = [
-        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=cas.Found(None)),
+        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=cas.Returned(None)),
         Operation(process="p1", key=TOPIC, start=3, end=4, input=cas.Write("x", cas.NEW), output=cas.Exists(record)),
         Operation(process="p2", key=TOPIC, start=5, end=6, input=cas.Write("x", "v"), output=cas.Stale(record)),
         Operation(process="p2", key=TOPIC, start=7, end=8, input=cas.Delete("v1"), output=cas.Deleted()),
@@ -402,9 +402,9 @@ def test_calls_on_owner_records_are_looks_of_the_hubs_that_the_processes_were() 
 
 def test_whoever_begins_a_claim_was_alive_a_while_before() -> None:
     owner = Owner(B, 7)
-    found = cas.Found(cas.Record(owner, "v1"))
+    shown = cas.Returned(cas.Record(owner, "v1"))
     calls: list[cas.CasOperation] = [
-        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=found),
+        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=shown),
         Operation(process="p2", key=b"u", start=10**11, end=10**11, input=cas.Write(owner, "v"), output=UNKNOWN),
         Operation(process="p2", key=b"u", start=10**12, end=10**12, input=cas.Write(Owner(B, 8), "v"), output=UNKNOWN),
     ]
@@ -442,8 +442,8 @@ async def test_a_message_that_a_client_drops_is_a_breach() -> None:
             Delivery(topic=Topic(TOPIC), subscriber=SubscriberId(b"s"), message=Message(b"m"))
         )
         assert client.dropped_messages == 1
-    (found,) = breaches(history, [], [], [])
-    assert "unasked" in found
+    (finding,) = breaches(history, [], [], [])
+    assert "unasked" in finding
 
 
 def test_evidence_of_a_topic_is_written_down(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.chaos.support.hubs import SESSION_S, Hubs, hubs_on
 from tests.chaos.support.recorded_hub import STOPPED_CLOCK
 from tests.chaos.support.verdict import judge
 from tests.chaos.support.visitors import Visitors
-from tests.chaos.support.visits import Do, Told, Visit, Visits
+from tests.chaos.support.visits import Do, Reply, Visit, Visits
 from tests.chaos.support.workload import Workload, names_of
 from tests.faults.linearizability import UNKNOWN, Unanswered
 from tests.faults.support.waiting import until
@@ -45,9 +45,9 @@ HEIRS: Final = (1, 2)
 REGISTERED: Final = "registered as"
 REFUSED: Final = "the ledger was taken over"
 """The answer of a bookie to an append of a deposed owner, as the hub logs it."""
-TOLD: Final[dict[StatusCode, Told | Unanswered]] = {
-    StatusCode.SUCCESS: Told.DONE,
-    StatusCode.CLIENT_NOT_SUBSCRIBED: Told.NOT_SUBSCRIBED,
+REPLIES: Final[dict[StatusCode, Reply | Unanswered]] = {
+    StatusCode.SUCCESS: Reply.DONE,
+    StatusCode.CLIENT_NOT_SUBSCRIBED: Reply.NOT_SUBSCRIBED,
 }
 """After any other answer the outcome is unknown: the change may have been made."""
 
@@ -140,7 +140,7 @@ class Insistent:
             self._history.publishes.append(recorded.Publish(topic, "insistent", body, sent, ended, outcome))
         for txn_id, (visit, do, sent) in self._asked.items():
             answer, ended = self.answers.get(txn_id, (None, time.monotonic()))
-            visit.add(do, sent, TOLD.get(answer.status, UNKNOWN) if answer is not None else UNKNOWN, ended)
+            visit.add(do, sent, REPLIES.get(answer.status, UNKNOWN) if answer is not None else UNKNOWN, ended)
 
 
 async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Versioned[Any] | None, ...]]:
@@ -230,16 +230,17 @@ async def depose(
         assert ranges.version != ranges_before.version, "the range record was written, even for a topic without ledger"
     assert after == taken, "owners and ranges are as the others left them"
     refusals = hubs.hubs[OWNER].log.count(REFUSED) - refusals
-    told = {owner.answers[each][0].status for each in waiting if each in owner.answers}
-    assert StatusCode.SUCCESS not in told, "the deposed owner acknowledges what it can store no more"
+    statuses = {owner.answers[each][0].status for each in waiting if each in owner.answers}
+    assert StatusCode.SUCCESS not in statuses, "the deposed owner acknowledges what it can store no more"
     for topic in topics:
         load.subscriber(topic, FOLLOWER)
     await load.all_attached(30.0)
     await until(lambda: not load.behind(), "all messages delivered")
     delivered = [body for session in history.sessions for _, body in session.deliveries]
     assert not [body for body in delivered if b"too late" in body], "late appends became part of a topic"
-    print(f"{name}: {len(answered)} answers before; bookies refused it {refusals} ledgers; late ones: {sorted(told)}")
-    return refusals + len(told)
+    late_ones = sorted(statuses)
+    print(f"{name}: {len(answered)} answers before; bookies refused it {refusals} ledgers; late ones: {late_ones}")
+    return refusals + len(statuses)
 
 
 async def take_over(load: Workload, topic: bytes, source: random.Random) -> None:

@@ -106,18 +106,18 @@ async def test_owned_topics_go_on_without_hbase(
         await load.finish(30.0)
 
     meanwhile = [each for each in history.attempts if began < each.sent and each.ended < away_until]
-    told: dict[str, Counter[str]] = {sort: Counter() for sort in ("steady", "claimed", "new", "rolling")}
+    answers: dict[str, Counter[str]] = {sort: Counter() for sort in ("steady", "claimed", "new", "rolling")}
     for each in meanwhile:
         if each.action == "Publish":
-            told[each.topic.decode().partition("-")[0]][each.came] += 1
-    print(f"away for {away_until - began:.1f} s; told meanwhile: {told}; of all: {came}; {dict(load.outcomes)}")
+            answers[each.topic.decode().partition("-")[0]][each.came] += 1
+    print(f"away for {away_until - began:.1f} s; told meanwhile: {answers}; of all: {came}; {dict(load.outcomes)}")
     print(fault.line(began))
     judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
-    assert set(told["steady"]) == {"SUCCESS"}, "topics with an open ledger go on"
-    assert told["steady"]["SUCCESS"] > RATE * seconds / 4
+    assert set(answers["steady"]) == {"SUCCESS"}, "topics with an open ledger go on"
+    assert answers["steady"]["SUCCESS"] > RATE * seconds / 4
     assert all(acknowledged.values())
     for sort in ("claimed", "new"):
-        assert told[sort], "it was tried"
-        assert set(told[sort]) <= {*RETRYABLE, REDIRECTED}, f"{sort}: {told[sort]}"
-    assert set(told["rolling"]) <= {*RETRYABLE, REDIRECTED, "SUCCESS"}
-    assert set(told["rolling"]) & RETRYABLE, "a ledger was full while there was no HBase"
+        assert answers[sort], "it was tried"
+        assert set(answers[sort]) <= {*RETRYABLE, REDIRECTED}, f"{sort}: {answers[sort]}"
+    assert set(answers["rolling"]) <= {*RETRYABLE, REDIRECTED, "SUCCESS"}
+    assert set(answers["rolling"]) & RETRYABLE, "a ledger was full while there was no HBase"

@@ -5,13 +5,13 @@ from typing import Final
 
 import pytest
 
-from tests.chaos.support.visits import Do, Told, Visit, Visits
+from tests.chaos.support.visits import Do, Reply, Visit, Visits
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN, Unanswered
 from tests.hub.support.delivery_history import Acknowledged, Outcome, Publish, Refused, Unknown
 
 TOPIC: Final = b"t"
-DONE: Final = Told.DONE
-NOT: Final = Told.NOT_SUBSCRIBED
+DONE: Final = Reply.DONE
+NOT: Final = Reply.NOT_SUBSCRIBED
 
 
 class Stay:
@@ -23,9 +23,9 @@ class Stay:
         self.publishes: list[Publish] = []
         self.now = 0.0
 
-    def call(self, do: Do, told: Told | Unanswered, *, sent: float | None = None) -> None:
+    def call(self, do: Do, reply: Reply | Unanswered, *, sent: float | None = None) -> None:
         sent = self.now if sent is None else sent
-        self.visit.add(do, sent, told, self.now + 1.0)
+        self.visit.add(do, sent, reply, self.now + 1.0)
         self.now += 2.0
 
     def publish(self, local: int, outcome: Outcome | None = None, sent: float | None = None) -> None:
@@ -38,35 +38,35 @@ class Stay:
         return self.visits.wrong(self.publishes)
 
 
-def steps(*calls: tuple[Do, Told | Unanswered]) -> Callable[[Stay], None]:
+def steps(*calls: tuple[Do, Reply | Unanswered]) -> Callable[[Stay], None]:
     """Return a function that makes these calls, one after the other."""
 
     def change(stay: Stay) -> None:
-        for do, told in calls:
-            stay.call(do, told)
+        for do, reply in calls:
+            stay.call(do, reply)
 
     return change
 
 
 SUBSCRIBED: Final = (Do.SUBSCRIBE, DONE)
 LEFT: Final = (Do.UNSUBSCRIBE, DONE)
-FOUND: Final = (Do.ATTACH, DONE)
+SEEN: Final = (Do.ATTACH, DONE)
 MISSED: Final = (Do.ATTACH, NOT)
 
 
 def _good() -> Iterator[Callable[[Stay], None]]:
-    yield steps(SUBSCRIBED, FOUND, FOUND)
-    yield steps(SUBSCRIBED, FOUND, LEFT, MISSED, (Do.UNSUBSCRIBE, NOT))
+    yield steps(SUBSCRIBED, SEEN, SEEN)
+    yield steps(SUBSCRIBED, SEEN, LEFT, MISSED, (Do.UNSUBSCRIBE, NOT))
     # It is unknown whether and when the subscription was made: at once, after the look for it, or never.
-    yield steps((Do.SUBSCRIBE, UNKNOWN), FOUND, LEFT, MISSED)
-    yield steps((Do.SUBSCRIBE, UNKNOWN), MISSED, FOUND)
+    yield steps((Do.SUBSCRIBE, UNKNOWN), SEEN, LEFT, MISSED)
+    yield steps((Do.SUBSCRIBE, UNKNOWN), MISSED, SEEN)
     yield steps((Do.SUBSCRIBE, UNKNOWN), MISSED, MISSED)
-    yield steps((Do.SUBSCRIBE, UNKNOWN), (Do.UNSUBSCRIBE, NOT), FOUND)
+    yield steps((Do.SUBSCRIBE, UNKNOWN), (Do.UNSUBSCRIBE, NOT), SEEN)
     # It is unknown whether the subscription was deleted.
-    yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), FOUND, MISSED)
+    yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), SEEN, MISSED)
     yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), (Do.UNSUBSCRIBE, NOT), MISSED)
     yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, UNKNOWN), LEFT, MISSED)
-    yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, NOT_APPLIED), (Do.ATTACH, NOT_APPLIED), FOUND)
+    yield steps(SUBSCRIBED, (Do.UNSUBSCRIBE, NOT_APPLIED), (Do.ATTACH, NOT_APPLIED), SEEN)
 
     def looked_for_meanwhile(stay: Stay) -> None:
         stay.call(*SUBSCRIBED)
@@ -103,22 +103,22 @@ def test_what_can_happen_passes(change: Callable[[Stay], None]) -> None:
 def _bad() -> Iterator[tuple[str, Callable[[Stay], None], str]]:
     itself = "a subscription came or went by itself"
     yield "lost", steps(SUBSCRIBED, MISSED), itself
-    yield "lost, after it was seen", steps(SUBSCRIBED, FOUND, (Do.ATTACH, NOT_APPLIED), MISSED), itself
+    yield "lost, after it was seen", steps(SUBSCRIBED, SEEN, (Do.ATTACH, NOT_APPLIED), MISSED), itself
     yield "lost, though nobody asked for its end", steps(SUBSCRIBED, (Do.UNSUBSCRIBE, NOT)), itself
     yield "lost, by what was refused", steps(SUBSCRIBED, (Do.UNSUBSCRIBE, NOT_APPLIED), MISSED), itself
-    yield "back", steps(SUBSCRIBED, LEFT, FOUND), itself
-    yield "back, after it was missed", steps(SUBSCRIBED, LEFT, MISSED, FOUND), itself
+    yield "back", steps(SUBSCRIBED, LEFT, SEEN), itself
+    yield "back, after it was missed", steps(SUBSCRIBED, LEFT, MISSED, SEEN), itself
     yield "deleted twice", steps(SUBSCRIBED, LEFT, LEFT), itself
-    yield "back, by a SUBSCRIBE that was told done", steps((Do.SUBSCRIBE, UNKNOWN), LEFT, FOUND, MISSED), itself
-    yield "made by nobody", steps(FOUND), itself
-    yield "gone, seen, and gone again", steps((Do.SUBSCRIBE, UNKNOWN), FOUND, MISSED), itself
+    yield "back, by a SUBSCRIBE that was told done", steps((Do.SUBSCRIBE, UNKNOWN), LEFT, SEEN, MISSED), itself
+    yield "made by nobody", steps(SEEN), itself
+    yield "gone, seen, and gone again", steps((Do.SUBSCRIBE, UNKNOWN), SEEN, MISSED), itself
 
     def lost(stay: Stay) -> None:
         stay.call(*SUBSCRIBED)
         for local in (7, 8, 9):
             stay.publish(local)
         stay.visit.got |= {7}
-        stay.call(*FOUND)
+        stay.call(*SEEN)
 
     yield "messages lost", lost, "topic t: subscriber v: never got 2 messages that were sent after its subscription"
     yield "messages lost: which", lost, "the first with id 8"
@@ -134,8 +134,8 @@ def test_what_must_not_happen_is_found(change: Callable[[Stay], None], what: str
 
 def test_who_is_to_last_was_acknowledged_and_never_left() -> None:
     ends = []
-    for calls in ([], [SUBSCRIBED], [SUBSCRIBED, FOUND], [SUBSCRIBED, (Do.UNSUBSCRIBE, NOT_APPLIED)]):
+    for calls in ([], [SUBSCRIBED], [SUBSCRIBED, SEEN], [SUBSCRIBED, (Do.UNSUBSCRIBE, NOT_APPLIED)]):
         stay = Stay()
         steps(*calls)(stay)
-        ends.append((stay.visit.is_to_last, stay.visit.is_found))
+        ends.append((stay.visit.is_to_last, stay.visit.is_seen))
     assert ends == [(False, False), (True, False), (True, True), (False, False)]

@@ -28,8 +28,8 @@ def _section(name: str) -> str:
 
 def _usages() -> Iterator[tuple[str, list[str]]]:
     """Yield each line of code that gives a command, with its continuation lines, and its words."""
-    for found in _USAGE.finditer(PAGE):
-        line = found.group(1).partition(" #")[0]
+    for usage in _USAGE.finditer(PAGE):
+        line = usage.group(1).partition(" #")[0]
         yield line, line.split()
 
 

@@ -89,8 +89,8 @@ def test_a_store_that_does_not_answer_is_not_waited_for(admin: Admin, scheme: st
 def test_a_cluster_that_does_not_answer_is_not_waited_for(admin: Admin) -> None:
     admin.done("config", "context", "save", "eu", "--hub", "eu:4080")
     with _mute_server() as address:
-        found = _completed(admin, "hub", "show", "", HEDWIG_CLUSTER=f"zookeeper://{address}/hedwig/x")
-    assert found == ["eu:4080"]
+        completed = _completed(admin, "hub", "show", "", HEDWIG_CLUSTER=f"zookeeper://{address}/hedwig/x")
+    assert completed == ["eu:4080"]
 
 
 def test_what_makes_no_sense_completes_to_nothing(admin: Admin) -> None:

@@ -215,7 +215,7 @@ def test_a_missing_jdk_is_one_line_with_the_remedy(directory: Path, monkeypatch:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(
-        DevError, match=r"^cannot run Java servers: java is not on the PATH: run `apt-get install -y openjdk"
+        DevError, match=r"^cannot run Java servers: java is not on the PATH; run `apt-get install -y openjdk"
     ):
         DevServers(directory).up(["zookeeper"])
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")

@@ -110,8 +110,8 @@ def test_an_acknowledged_write_survives_the_kill_of_its_region_server(cluster: C
     assert servers.pid(name) != old_pid
     assert servers.port(name) == port
     with cluster.rows() as connection:
-        found = dict(connection.table("dev_survives").scan())
-    assert found == {b"%03d" % number: {b"f:q": b"%d" % number} for number in range(200)}
+        rows = dict(connection.table("dev_survives").scan())
+    assert rows == {b"%03d" % number: {b"f:q": b"%d" % number} for number in range(200)}
 
 
 def test_a_paused_server_answers_again_when_resumed(cluster: Cluster) -> None:
@@ -172,7 +172,7 @@ def test_a_taken_port_is_named_by_start_and_avoided_by_up(cluster: Cluster) -> N
     port = servers.port("thrift1")
     with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(
-            DevError, match=f"cannot start thrift1: another program has taken its port {port}: stop that"
+            DevError, match=f"cannot start thrift1: another program has taken its port {port}; stop that"
         ):
             servers.start("thrift1")
         cluster.lines.clear()

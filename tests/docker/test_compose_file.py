@@ -133,9 +133,9 @@ def test_hub_is_reached_at_the_address_that_redirects_name(
 
 def test_hubs_differ_in_address_and_port_and_in_nothing_else() -> None:
     own = {"advertised_host", "port", "admin_host"}
-    found = [_options(name).values() for name in HUBS]
-    for key in found[0]:
-        assert len({str(values[key]) for values in found}) == (len(HUBS) if key in own else 1), key
+    configured = [_options(name).values() for name in HUBS]
+    for key in configured[0]:
+        assert len({str(values[key]) for values in configured}) == (len(HUBS) if key in own else 1), key
 
 
 def test_addresses_of_hubs_are_given_to_nobody_else() -> None:
@@ -180,9 +180,9 @@ def test_hub_has_time_to_close_in_order(name: str) -> None:
 def _pin(pom: Path, artifact: str) -> str:
     for dependency in ElementTree.parse(pom).getroot().iter("dependency"):
         if dependency.findtext("artifactId") == artifact:
-            found = dependency.findtext("version")
-            assert found is not None
-            return found
+            pinned = dependency.findtext("version")
+            assert pinned is not None
+            return pinned
     raise AssertionError(f"{pom} does not name {artifact}")
 
 
@@ -272,7 +272,7 @@ def test_image_runs_as_somebody_who_is_not_root(dockerfile: Path) -> None:
 def test_images_that_others_make_have_a_fixed_version(dockerfile: Path) -> None:
     arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile.read_text(), re.MULTILINE))
     for stage in _stages(dockerfile):
-        base = re.sub(r"\$\{(\w+)\}", lambda found: arguments[found[1]], stage[0].split()[1])
+        base = re.sub(r"\$\{(\w+)\}", lambda match: arguments[match[1]], stage[0].split()[1])
         assert re.search(r":\d", base), base
 
 

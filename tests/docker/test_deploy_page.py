@@ -20,8 +20,8 @@ def test_every_metric_is_one_that_a_hub_has(tmp_path: Path) -> None:
         RunningHub(tmp_path) as hub,
         urllib.request.urlopen(f"http://{hub.admin}/metrics", timeout=30) as answer,
     ):
-        found = set(re.findall(r"^([a-z_]+)[ {]", answer.read().decode(), re.MULTILINE))
-    assert named <= found
+        metrics = set(re.findall(r"^([a-z_]+)[ {]", answer.read().decode(), re.MULTILINE))
+    assert named <= metrics
 
 
 def test_every_option_with_a_table_exists() -> None:

@@ -72,13 +72,13 @@ def _can_be_had(name: str) -> bool:
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:length]))
+            named: object = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
         for attribute in parts[length:]:
-            if not hasattr(found, attribute):
+            if not hasattr(named, attribute):
                 return False
-            found = getattr(found, attribute)
+            named = getattr(named, attribute)
         return True
     return False
 
@@ -100,7 +100,7 @@ def test_every_choice_of_tests_that_a_document_names_chooses_some() -> None:
 def _names_of_tests(path: Path) -> str:
     """Return the names of files and tests below a path, as `-k` matches them, and the values of their parameters."""
     file, _, test = str(path).partition("::")
-    found = CHECKOUT / file
-    modules = sorted(found.rglob("test_*.py")) if found.is_dir() else [found]
-    modules += [above / "conftest.py" for above in found.parents if (above / "conftest.py").is_file()]
+    target = CHECKOUT / file
+    modules = sorted(target.rglob("test_*.py")) if target.is_dir() else [target]
+    modules += [above / "conftest.py" for above in target.parents if (above / "conftest.py").is_file()]
     return "".join(f"{module}\n{module.read_text(encoding='utf-8')}\n" for module in modules) + test

@@ -1,4 +1,4 @@
-"""The package feed over a reduced graph: everybody is told, and what goes wrong is said."""
+"""The package feed over a reduced graph: each subscriber receives each update, and errors take one line."""
 
 import gzip
 import re
@@ -59,12 +59,12 @@ def _wait_for(feed: "subprocess.Popen[str]", start: str) -> str:
 
 
 def _count(out: str, phase: str) -> int:
-    found = re.search(rf"^{phase} +([\d,]+) ", out, re.MULTILINE)
-    assert found is not None, out
-    return int(found[1].replace(",", ""))
+    match = re.search(rf"^{phase} +([\d,]+) ", out, re.MULTILINE)
+    assert match is not None, out
+    return int(match[1].replace(",", ""))
 
 
-def test_everybody_is_told(tmp_path: Path) -> None:
+def test_each_subscriber_receives_each_update(tmp_path: Path) -> None:
     code, out, err = _run(tmp_path, "--limit", str(_SUBSCRIBERS), "--updates", "2")
     assert code == 0, out + err
     # Counted in the file itself, and not by what the feed made of it.
@@ -124,7 +124,7 @@ def test_no_hub_is_said_in_one_line(tmp_path: Path) -> None:
 def test_a_topic_that_nobody_depends_on_cannot_be_followed(tmp_path: Path) -> None:
     code, out, err = _run(tmp_path, "--follow", "libs/none", "--limit", "60")
     assert (code, out) == (1, "")
-    assert err.startswith("Error: nobody in this graph depends on 'libs/none'")
+    assert err.startswith("Error: no package in this graph depends on 'libs/none'")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "kill"])

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 from hedwig.metadata.testing.clients import Clients, Names
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.sickbay import heal
+from tests.metadata.support.backends import KEPT_BACKENDS, BackendRow, Surroundings, as_parameters, marks_of, servers_of
 from tests.metadata.support.gateway import leave_to_long_runs
-from tests.metadata.support.place import KEPT_BACKENDS, BackendRow, Surroundings, as_parameters, marks_of, servers_of
 from tests.support.servers import RunningServers
 
 __all__: list[str] = []
@@ -53,10 +53,10 @@ def backend(request: pytest.FixtureRequest) -> BackendRow:
 
 
 @pytest.fixture(scope="module")
-def place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
+def subject(backend: BackendRow, surroundings: Surroundings) -> Iterator[Subject]:
     """A formatted store that the tests of one module share."""
-    with backend.place(surroundings).formatted() as place:
-        yield place
+    with backend.subject(surroundings).formatted() as subject:
+        yield subject
 
 
 @pytest.fixture(
@@ -70,10 +70,10 @@ def networked(request: pytest.FixtureRequest) -> Networked:
 
 
 @pytest.fixture(scope="module")
-def networked_place(networked: Networked, surroundings: Surroundings) -> Iterator[Place]:
+def networked_subject(networked: Networked, surroundings: Surroundings) -> Iterator[Subject]:
     """A formatted store that the tests of one module share, on a server."""
-    with networked.row.place(surroundings).formatted() as place:
-        yield place
+    with networked.row.subject(surroundings).formatted() as subject:
+        yield subject
 
 
 @pytest.fixture

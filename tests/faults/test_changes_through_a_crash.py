@@ -13,7 +13,7 @@ from hedwig.metadata.contract.changes import ChangedRecord, Changes
 from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients, Names
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
 from tests.faults.support.network import NETWORKED, Networked
@@ -39,9 +39,9 @@ def networked(request: pytest.FixtureRequest) -> Networked:
     return chosen
 
 
-async def _take_all(changes: Changes, told: set[ChangedRecord]) -> None:
+async def _take_all(changes: Changes, reported: set[ChangedRecord]) -> None:
     while part := await changes.take(PART):
-        told.update(part)
+        reported.update(part)
 
 
 async def _change(store: MetadataStore, keys: list[RecordKey]) -> None:
@@ -55,13 +55,13 @@ async def _change(store: MetadataStore, keys: list[RecordKey]) -> None:
 
 @pytest.mark.timeout(600)
 async def test_no_change_is_missed_when_the_server_is_killed_in_the_middle_of_taking(
-    networked_place: Place,
+    networked_subject: Subject,
     faulty_servers: RunningServers,
     clients: Clients,
     names: Names,
 ) -> None:
     launcher = faulty_servers.launcher
-    store = await clients.open(networked_place, OPTIONS)
+    store = await clients.open(networked_subject, OPTIONS)
     keys = [RecordKey(Topic(names(b"%d" % number))) for number in range(RECORDS)]
     for outcome in await store.ownership.apply([Write(key, samples.hub(0), NEW) for key in keys]):
         assert outcome.error is None
@@ -69,17 +69,17 @@ async def test_no_change_is_missed_when_the_server_is_killed_in_the_middle_of_ta
     assert changes is not None
     await changes.begin()
     await _change(store, keys)
-    told = set(await changes.take(PART))
-    assert len(told) == PART
-    taking = asyncio.create_task(_take_all(changes, told))
+    reported = set(await changes.take(PART))
+    assert len(reported) == PART
+    taking = asyncio.create_task(_take_all(changes, reported))
     pid = launcher.pid(VICTIM)
     await asyncio.to_thread(launcher.kill, VICTIM)
     await asyncio.to_thread(launcher.start, VICTIM)
     assert launcher.pid(VICTIM) != pid
     await taking
-    assert told == {ChangedRecord(OWNERSHIP, key) for key in keys}
+    assert reported == {ChangedRecord(OWNERSHIP, key) for key in keys}
     await _change(store, keys[1::3])
-    told.clear()
-    await _take_all(changes, told)
-    assert told == {ChangedRecord(OWNERSHIP, key) for key in keys[1::3]}
+    reported.clear()
+    await _take_all(changes, reported)
+    assert reported == {ChangedRecord(OWNERSHIP, key) for key in keys[1::3]}
     await changes.end()

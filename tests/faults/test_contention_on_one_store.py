@@ -13,11 +13,11 @@ import pytest
 
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.numbers import number_of
 from tests.faults.support.worker import CLAIMS, WORKERS_MAX
 from tests.faults.support.workforce import set_off, workers
-from tests.metadata.support.place import KEPT_BACKENDS, BackendRow
+from tests.metadata.support.backends import KEPT_BACKENDS, BackendRow
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 
@@ -71,7 +71,7 @@ class Run:
 def run(
     request: pytest.FixtureRequest,
     backend: BackendRow,
-    place: Place,
+    subject: Subject,
     seed: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Run:
@@ -80,7 +80,7 @@ def run(
     increments = size.increments[backend.label]
     topics = [f"claimed-{size.label}-{number}" for number in range(size.topics)]
     counters = {call.label: f"counter-{size.label}" for call in size.counters}
-    shared = {"url": place.url, "seed": seed, "topics": topics, "counters": counters, "increments": increments}
+    shared = {"url": subject.url, "seed": seed, "topics": topics, "counters": counters, "increments": increments}
     print(f"the order of claims comes from seed {seed}")
     settings = [{**shared, "worker": number} for number in range(PROCESSES)]
     with workers("contend", settings, tmp_path_factory.mktemp("contention")) as crew:
@@ -91,10 +91,10 @@ def run(
         return Run(size, increments, topics, counters, [worker.facts() for worker in crew])
 
 
-async def test_every_increment_of_eight_processes_counts_once(run: Run, place: Place, clients: Clients) -> None:
+async def test_every_increment_of_eight_processes_counts_once(run: Run, subject: Subject, clients: Clients) -> None:
     """No update is lost: N acknowledged increments have taken the counter through 1 to N, each value once."""
-    store = await clients.open(place)
-    probe = await clients.probe(place)
+    store = await clients.open(subject)
+    probe = await clients.probe(subject)
     for door in run.size.counters:
         total = PROCESSES * run.increments
         for worker in range(PROCESSES):
@@ -111,7 +111,7 @@ async def test_every_increment_of_eight_processes_counts_once(run: Run, place: P
         assert sum(fact["times"] for fact in run.all_of("refused", door.label)) >= PROCESSES, "nobody met anybody"
 
 
-async def test_every_topic_gets_one_owner_and_seven_are_told_who(run: Run, place: Place, clients: Clients) -> None:
+async def test_every_topic_gets_one_owner_and_seven_are_told_who(run: Run, subject: Subject, clients: Clients) -> None:
     """There is at most one acknowledged owner per topic, and every process that loses learns its name and version."""
     owners: dict[str, tuple[int, str]] = {}
     for worker in range(PROCESSES):
@@ -119,15 +119,15 @@ async def test_every_topic_gets_one_owner_and_seven_are_told_who(run: Run, place
             assert fact["topic"] not in owners, "two owners"
             owners[fact["topic"]] = (worker, fact["version"])
     assert sorted(owners) == sorted(run.topics)
-    told = Counter(fact["topic"] for fact in run.all_of("told"))
-    assert told == dict.fromkeys(run.topics, PROCESSES - 1)
+    refusals = Counter(fact["topic"] for fact in run.all_of("told"))
+    assert refusals == dict.fromkeys(run.topics, PROCESSES - 1)
     for fact in run.all_of("told"):
         assert (fact["owner"], fact["version"]) == owners[fact["topic"]]
-    store = await clients.open(place)
-    probe = await clients.probe(place)
+    store = await clients.open(subject)
+    probe = await clients.probe(subject)
     for topic in run.topics:
-        found = await CLAIMS.read(store, CLAIMS.key(topic.encode()))
-        assert found is not None
-        assert (number_of(found.value), str(found.version)) == owners[topic]
+        record = await CLAIMS.read(store, CLAIMS.key(topic.encode()))
+        assert record is not None
+        assert (number_of(record.value), str(record.version)) == owners[topic]
     assert {topic.decode() for topic, _ in await probe.live(CLAIMS.kind)} >= set(run.topics)
     assert len({owner for owner, _ in owners.values()}) > 1, "one process had all to itself"

@@ -13,7 +13,7 @@ import pytest
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.history import Done, Saw
 from tests.faults.support.network import Networked
 from tests.faults.support.raw import assert_stored
@@ -72,7 +72,7 @@ async def test_acknowledged_writes_survive_kill_9_of_the_server(
     writes: int,
     kills: int,
     networked: Networked,
-    networked_place: Place,
+    networked_subject: Subject,
     faulty_servers: RunningServers,
     clients: Clients,
     names: Names,
@@ -80,7 +80,7 @@ async def test_acknowledged_writes_survive_kill_9_of_the_server(
     """Kill the server that stores the records amid writes, start it again, and read all records by a new client."""
     launcher, victim = faulty_servers.launcher, VICTIMS[networked.label]
     recorder = Recorder()
-    store = await clients.open(networked_place, OPTIONS)
+    store = await clients.open(networked_subject, OPTIONS)
     lines = [
         _Line(door, names(b"%d" % index), recorder.client(f"writer {index} {door.label}", store, door))
         for index in range(IN_FLIGHT // len(DOORS_ASKED))
@@ -104,8 +104,8 @@ async def test_acknowledged_writes_survive_kill_9_of_the_server(
     assert rate >= RATE_MIN
     assert len(set(pids)) == kills + 1, "the server was really another one"
 
-    afresh = await clients.open(networked_place)
-    probe = await clients.probe(networked_place)
+    afresh = await clients.open(networked_subject)
+    probe = await clients.probe(networked_subject)
     for line in lines:
         number = await recorder.client("afresh", afresh, line.door).read(line.topic)
         assert number is not None

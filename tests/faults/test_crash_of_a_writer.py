@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from hedwig.metadata.testing.clients import Clients, Names
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.versions import ANY, NEW
 from tests.faults.support.numbers import number_of
 from tests.faults.support.raw import assert_stored
@@ -28,14 +28,14 @@ TOPICS: Final = 16
     ],
 )
 async def test_acknowledged_writes_survive_kill_9_of_their_writer(
-    writes: int, place: Place, clients: Clients, names: Names, tmp_path: Path
+    writes: int, subject: Subject, clients: Clients, names: Names, tmp_path: Path
 ) -> None:
     """Kill a process that has many writes in flight, twice, and read all records by a new client after each time."""
     for round_ in range(2):
         topics = [names(b"%d-%0*d" % (round_, index + 1, index)).decode() for index in range(TOPICS)]
         folder = tmp_path / str(round_)
         folder.mkdir()
-        with workers("keep_writing", [{"url": place.url, "topics": topics}], folder) as (worker,):
+        with workers("keep_writing", [{"url": subject.url, "topics": topics}], folder) as (worker,):
             set_off([worker])
             await until(lambda worker=worker: worker.count("done") >= writes // 2, "half of the writes")  # type: ignore[misc]
             worker.kill()
@@ -49,18 +49,18 @@ async def test_acknowledged_writes_survive_kill_9_of_their_writer(
         assert any(begun[topic] > done[topic][0] for topic in topics), "it was killed in the middle"
         assert worker.process.returncode == -9
 
-        store = await clients.open(place)
-        probe = await clients.probe(place)
+        store = await clients.open(subject)
+        probe = await clients.probe(subject)
         for topic in topics:
             door = door_of(topic)
             key = door.key(topic.encode())
-            found = await door.read(store, key)
+            record = await door.read(store, key)
             number, version = done[topic]
-            assert (0 if found is None else number_of(found.value)) in (number, begun[topic])
-            if found is not None:
-                if number_of(found.value) == number:
-                    assert str(found.version) == version
-                await assert_stored(probe, door, key, number_of(found.value), found.version)
+            assert (0 if record is None else number_of(record.value)) in (number, begun[topic])
+            if record is not None:
+                if number_of(record.value) == number:
+                    assert str(record.version) == version
+                await assert_stored(probe, door, key, number_of(record.value), record.version)
             # Nothing that the dead process left behind holds up the next writer.
-            await door.write(store, key, door.value(10**6), NEW if found is None else found.version)
+            await door.write(store, key, door.value(10**6), NEW if record is None else record.version)
             await door.delete(store, key, ANY)

@@ -19,12 +19,12 @@ from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.metadata.support.place import BACKENDS, Surroundings
+from tests.metadata.support.backends import BACKENDS, Surroundings
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ("test_operations_that_come_together_have_one_deadline",)
 
@@ -46,11 +46,11 @@ class LeapingClock(SystemClock):
 
 @asynccontextmanager
 async def _behind(
-    networked: Networked, place: Place, options: StoreOptions
+    networked: Networked, subject: Subject, options: StoreOptions
 ) -> AsyncIterator[tuple[Proxy, MetadataStore]]:
     async with (
-        networked.proxy(place, lambda _: PASS) as proxy,
-        await networked.behind(proxy, place).open(options) as store,
+        networked.proxy(subject, lambda _: PASS) as proxy,
+        await networked.behind(proxy, subject).open(options) as store,
     ):
         yield proxy, store
 
@@ -67,14 +67,14 @@ def _reads_late_and_writes_never(writes: str) -> Callable[[Exchange], Step]:
 
 @pytest.mark.parametrize("verb", ["write", pytest.param("delete", marks=pytest.mark.full)])
 async def test_write_with_any_has_one_deadline_for_all_its_steps(
-    verb: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    verb: str, networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Let the look at the record take 0.75 of the timeout, and the following write as long as it may."""
     door = CALLS[1]
     key = door.key(names(f"any-{verb}".encode()))
-    await door.write(await clients.open(networked_place), key, door.value(1), NEW)
+    await door.write(await clients.open(networked_subject), key, door.value(1), NEW)
     options = StoreOptions(operation_timeout_s=TIMEOUT_S)
-    async with _behind(networked, networked_place, options) as (proxy, store):
+    async with _behind(networked, networked_subject, options) as (proxy, store):
         await door.read(store, key)
         proxy.plan = _reads_late_and_writes_never(networked.write)
         begun_at = time.monotonic()
@@ -94,13 +94,13 @@ async def _listed(store: MetadataStore, topic: Topic) -> int:
 
 @pytest.mark.parametrize("call", ["read", pytest.param("count", marks=pytest.mark.full)])
 async def test_listing_of_a_topic_has_one_deadline_for_all_its_pages(
-    call: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    call: str, networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Let each page take a quarter of the timeout. ZooKeeper counts without pages."""
     topic = Topic(names(b"listed"))
-    await _fill(await clients.open(networked_place), topic)
+    await _fill(await clients.open(networked_subject), topic)
     options = StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1)
-    async with _behind(networked, networked_place, options) as (proxy, store):
+    async with _behind(networked, networked_subject, options) as (proxy, store):
         assert await _listed(store, topic) == PAGES
         proxy.plan = lambda _: Step(Action.DELAY_REPLY, seconds=TIMEOUT_S / 4)
         begun_at = time.monotonic()
@@ -115,27 +115,27 @@ async def test_listing_of_a_topic_has_one_deadline_for_all_its_pages(
 
 
 async def test_listing_of_a_topic_is_not_charged_for_the_time_of_its_caller(
-    place: Place, clients: Clients, names: Names
+    subject: Subject, clients: Clients, names: Names
 ) -> None:
     clock = LeapingClock()
-    store = await clients.open(place, StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1, clock=clock))
+    store = await clients.open(subject, StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1, clock=clock))
     topic = Topic(names(b"slow caller"))
     await _fill(store, topic)
-    found = 0
+    listed = 0
     async for _ in store.subscriptions.read_subscriptions(topic):
-        found += 1
+        listed += 1
         clock.ahead_s += TIMEOUT_S
-    assert found == PAGES
+    assert listed == PAGES
 
 
 async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
     surroundings: Surroundings, clients: Clients, names: Names
 ) -> None:
     """Let each page wait for another reader, for 0.75 of the timeout."""
-    place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
-    await place.format()
+    subject = next(row for row in BACKENDS if row.label == "sqlite").subject(surroundings)
+    await subject.format()
     clock = LeapingClock()
-    store = await clients.open(place, StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1, clock=clock))
+    store = await clients.open(subject, StoreOptions(operation_timeout_s=TIMEOUT_S, page_rows=1, clock=clock))
     topic = Topic(names(b"listed"))
     await _fill(store, topic)
     thread = store._backend._reader  # type: ignore[attr-defined]
@@ -165,11 +165,11 @@ async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
 async def _sqlite_with_a_leaping_clock(
     surroundings: Surroundings, *, gather: bool = False
 ) -> AsyncIterator[tuple[LeapingClock, MetadataStore]]:
-    place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
-    await place.format()
+    subject = next(row for row in BACKENDS if row.label == "sqlite").subject(surroundings)
+    await subject.format()
     clock = LeapingClock()
     options = StoreOptions(operation_timeout_s=TIMEOUT_S, clock=clock, gather=gather)
-    async with await open_metadata(place.url, options) as store:
+    async with await open_metadata(subject.url, options) as store:
         yield clock, store
 
 
@@ -206,8 +206,8 @@ async def test_operations_that_come_together_in_sqlite_have_one_deadline(
         outcomes = await applied
         assert [type(outcome.error) for outcome in outcomes[:512]] == [type(None)] * 512
         assert [type(outcome.error) for outcome in outcomes[512:]] == [MetadataUnavailableError] * 88
-        found = await store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
-        assert sum(outcome.record is not None for outcome in found) == 512
+        reads = await store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
+        assert sum(outcome.record is not None for outcome in reads) == 512
 
 
 async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
@@ -231,20 +231,20 @@ async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings
         assert failed == [MetadataUnavailableError] * len(failed)
         assert 0 < len(failed) < 20
         for number, outcome in enumerate(done):
-            found = await store.persistence.read(Topic(names(b"%d" % number)))
-            assert (found is None) == isinstance(outcome, MetadataUnavailableError)
+            record = await store.persistence.read(Topic(names(b"%d" % number)))
+            assert (record is None) == isinstance(outcome, MetadataUnavailableError)
 
 
 async def test_operations_that_come_together_have_one_deadline(
-    networked: Networked, networked_place: Place, clients: Clients, names: Names
+    networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Let each request take a quarter of the timeout; operations that are not sent as one wait for each other."""
     door = CALLS[1]
     keys = [door.key(names(b"together-%d" % number)) for number in range(PAGES)]
-    direct = await clients.open(networked_place)
+    direct = await clients.open(networked_subject)
     versions = [await door.write(direct, key, door.value(1), NEW) for key in keys]
     options = StoreOptions(operation_timeout_s=TIMEOUT_S, in_flight_max=1)
-    async with _behind(networked, networked_place, options) as (proxy, store):
+    async with _behind(networked, networked_subject, options) as (proxy, store):
         await door.read(store, keys[0])
         proxy.plan = lambda _: Step(Action.DELAY_REPLY, seconds=TIMEOUT_S / 4)
         begun_at = time.monotonic()
@@ -260,12 +260,12 @@ async def test_operations_that_come_together_have_one_deadline(
 
 async def test_write_that_waits_for_a_gate_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
     """Let the timeout pass while it is not known yet whether the metadata are frozen."""
-    place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
-    await place.format()
+    subject = next(row for row in BACKENDS if row.label == "sqlite").subject(surroundings)
+    await subject.format()
     clock = LeapingClock()
     gate = WriteGate(clock, TIMEOUT_S)
     async with await open_metadata(
-        place.url, StoreOptions(operation_timeout_s=TIMEOUT_S, clock=clock, gate=gate)
+        subject.url, StoreOptions(operation_timeout_s=TIMEOUT_S, clock=clock, gate=gate)
     ) as store:
         topic = Topic(names(b"gated"))
         gate.hold()

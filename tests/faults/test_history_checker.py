@@ -155,10 +155,10 @@ BAD = {
 @pytest.mark.parametrize("calls", GOOD.values(), ids=GOOD)
 def test_what_can_have_happened_is_explained(calls: list[Call]) -> None:
     for order in itertools.islice(itertools.permutations(calls), 200):
-        found = explain(order)
-        assert found is not None
-        assert {call for call in calls if not isinstance(call.outcome, Unknown)} <= set(found)
-        _assert_times_agree(found)
+        explained = explain(order)
+        assert explained is not None
+        assert {call for call in calls if not isinstance(call.outcome, Unknown)} <= set(explained)
+        _assert_times_agree(explained)
     assert unexplained(calls) == []
 
 

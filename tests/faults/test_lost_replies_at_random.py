@@ -13,7 +13,7 @@ import pytest
 
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, DOORS
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.history import Put, Saw, explain
 from tests.faults.support.network import Networked
 from tests.faults.support.numbers import number_of
@@ -61,19 +61,19 @@ class _Overtaker:
 
 @pytest.mark.parametrize("writes", SIZES)
 async def test_random_writes_end_as_they_are_reported(
-    writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
+    writes: int, networked: Networked, networked_subject: Subject, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Send writes one at a time through the proxy; most are cut at least once, and half of these are overtaken."""
     recorder = Recorder()
     overtaken = losses = 0
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
     doors = [*CALLS, DOORS[3]]
     for number, door in enumerate(doors):
         plan = _Overtaker(rng, networked.write, recorder.client("direct", direct_store, door))
         topics = [names(b"%d-%d" % (number, index)) for index in range(writes // 40 + 1)]
         async with (
-            networked.proxy(networked_place, plan) as proxy,
-            await networked.behind(proxy, networked_place).open() as store,
+            networked.proxy(networked_subject, plan) as proxy,
+            await networked.behind(proxy, networked_subject).open() as store,
         ):
             client = recorder.client("behind the proxy", store, door)
             for _ in range(writes // len(doors)):
@@ -92,7 +92,7 @@ async def test_random_writes_end_as_they_are_reported(
 
 @pytest.mark.parametrize("writes", SIZES)
 async def test_no_increment_counts_twice(
-    writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
+    writes: int, networked: Networked, networked_subject: Subject, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Let four clients behind a proxy and one beside it count together; the count is that of the applied increments."""
     door = CALLS[1]
@@ -107,12 +107,12 @@ async def test_no_increment_counts_twice(
             assert unit < COUNT_UNIT
             await client.put(topic, seen, ((seen or 0) // COUNT_UNIT + 1) * COUNT_UNIT + unit)
 
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
     direct = recorder.client("direct", direct_store, door)
     async with (
-        networked.proxy(networked_place, at_random(rng, networked.write, shares)) as proxy,
-        await networked.behind(proxy, networked_place).open() as first,
-        await networked.behind(proxy, networked_place).open() as second,
+        networked.proxy(networked_subject, at_random(rng, networked.write, shares)) as proxy,
+        await networked.behind(proxy, networked_subject).open() as first,
+        await networked.behind(proxy, networked_subject).open() as second,
         asyncio.TaskGroup() as group,
     ):
         for number, store in enumerate((first, second) * 2):
@@ -134,7 +134,7 @@ async def test_no_increment_counts_twice(
 
 @pytest.mark.parametrize("writes", SIZES)
 async def test_many_clients_on_few_records_see_one_order(
-    writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
+    writes: int, networked: Networked, networked_subject: Subject, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Let six clients create, update and delete at once, four of them behind a proxy that loses and delays."""
     recorder = Recorder()
@@ -152,11 +152,11 @@ async def test_many_clients_on_few_records_see_one_order(
             topic = rng.choice(topics)
             await _random_write(client, topic, rng, await client.read(topic))
 
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
     async with (
-        networked.proxy(networked_place, at_random(rng, networked.write, shares)) as proxy,
-        await networked.behind(proxy, networked_place).open() as first,
-        await networked.behind(proxy, networked_place).open() as second,
+        networked.proxy(networked_subject, at_random(rng, networked.write, shares)) as proxy,
+        await networked.behind(proxy, networked_subject).open() as first,
+        await networked.behind(proxy, networked_subject).open() as second,
         asyncio.TaskGroup() as group,
     ):
         for number, store in enumerate((first, second) * 2):

@@ -13,7 +13,7 @@ import pytest
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.history import Done, Unknown
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
@@ -32,7 +32,7 @@ async def _with_every_door(scenario: Callable[[Call], Coroutine[Any, Any, None]]
 
 @pytest.mark.parametrize("overtaken", [True, False], ids=["overtaken", "alone"])
 async def test_request_that_arrives_late_undoes_nothing(
-    overtaken: bool, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    overtaken: bool, networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Hold an update back past its deadline; let another client write, or none; then let the held update arrive.
 
@@ -42,14 +42,14 @@ async def test_request_that_arrives_late_undoes_nothing(
     async def scenario(door: Call) -> None:
         recorder = Recorder()
         topic = names(door.label.encode())
-        direct = recorder.client("direct", await clients.open(networked_place), door)
+        direct = recorder.client("direct", await clients.open(networked_subject), door)
         standing, newer = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
         plan = scripted(networked.write, [Step(Action.HOLD_REQUEST)])
         options = StoreOptions(operation_timeout_s=TIMEOUT_S)
         async with (
-            networked.proxy(networked_place, plan) as proxy,
-            await networked.behind(proxy, networked_place).open(options) as store,
+            networked.proxy(networked_subject, plan) as proxy,
+            await networked.behind(proxy, networked_subject).open(options) as store,
         ):
             late = await recorder.client("behind the proxy", store, door).put(topic, standing)
             assert late == Unknown()
@@ -68,21 +68,21 @@ async def test_request_that_arrives_late_undoes_nothing(
 
 
 async def test_reply_that_never_comes_leaves_the_outcome_open(
-    networked: Networked, networked_place: Place, clients: Clients, names: Names
+    networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Stop all replies on the connection of an update: it was applied, and no report to its caller denies that."""
 
     async def scenario(door: Call) -> None:
         recorder = Recorder()
         topic = names(door.label.encode())
-        direct = recorder.client("direct", await clients.open(networked_place), door)
+        direct = recorder.client("direct", await clients.open(networked_subject), door)
         standing, mine = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
         plan = scripted(networked.write, [Step(Action.HOLD_REPLY)])
         options = StoreOptions(operation_timeout_s=TIMEOUT_S)
         async with (
-            networked.proxy(networked_place, plan) as proxy,
-            await networked.behind(proxy, networked_place).open(options) as store,
+            networked.proxy(networked_subject, plan) as proxy,
+            await networked.behind(proxy, networked_subject).open(options) as store,
         ):
             client = recorder.client("behind the proxy", store, door)
             # A client that leaves the silent connection in time may still read the outcome by another one.
@@ -95,25 +95,25 @@ async def test_reply_that_never_comes_leaves_the_outcome_open(
 
 @pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["applied", "not applied"])
 async def test_server_that_does_not_come_back_leaves_the_outcome_open(
-    action: Action, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    action: Action, networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> None:
     """Cut an update off, and every later connection: its outcome is unknown. The next update surely was not sent."""
 
     async def scenario(door: Call) -> None:
         recorder = Recorder()
         topic = names(door.label.encode())
-        direct = recorder.client("direct", await clients.open(networked_place), door)
+        direct = recorder.client("direct", await clients.open(networked_subject), door)
         standing, mine = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
         options = StoreOptions(operation_timeout_s=TIMEOUT_S)
-        async with networked.proxy(networked_place, lambda _: PASS) as proxy:
+        async with networked.proxy(networked_subject, lambda _: PASS) as proxy:
 
             async def vanish() -> None:
                 proxy.vanish()
 
             proxy.plan = scripted(networked.write, [Step(action, meanwhile=vanish)])
-            place = networked.behind(proxy, networked_place)
-            async with await replace(place, url=place.url + networked.one_connection).open(options) as store:
+            subject = networked.behind(proxy, networked_subject)
+            async with await replace(subject, url=subject.url + networked.one_connection).open(options) as store:
                 client = recorder.client("behind the proxy", store, door)
                 assert await client.put(topic, standing, mine) == Unknown()
                 assert await client.put(topic, standing) == NotDone()

@@ -17,7 +17,7 @@ from hedwig.metadata.hbase.thrift2 import driver
 from hedwig.metadata.hbase.thrift2.connection import Connection
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.network import NETWORKED
 from tests.faults.support.sickbay import tended
 from tests.faults.support.waiting import until
@@ -36,12 +36,12 @@ def networked(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_gateway_killed_and_restarted_in_the_middle(
-    networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
+    networked_subject: Subject, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Kill the gateway with writes in flight: they end within their deadline, and later ones find the new gateway."""
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(8)]
-    work = Workload(await clients.open(networked_place, StoreOptions(operation_timeout_s=60.0)), DOOR, topics, rng)
+    work = Workload(await clients.open(networked_subject, StoreOptions(operation_timeout_s=60.0)), DOOR, topics, rng)
     before = launcher.pid(GATEWAY)
     async with work.running(clients=24):
         await work.more(100)
@@ -49,13 +49,13 @@ async def test_gateway_killed_and_restarted_in_the_middle(
         await asyncio.to_thread(launcher.start, GATEWAY)
         await work.more(100)
     assert launcher.pid(GATEWAY) != before
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))
 
 
 @pytest.mark.parametrize("frozen", [GATEWAY, REGION_SERVER])
 async def test_server_paused_past_the_deadline(
     frozen: str,
-    networked_place: Place,
+    networked_subject: Subject,
     faulty_servers: RunningServers,
     clients: Clients,
     names: Names,
@@ -67,7 +67,7 @@ async def test_server_paused_past_the_deadline(
     """
     launcher = faulty_servers.launcher
     topics = [names(b"%s-%d" % (frozen.encode(), number)) for number in range(8)]
-    store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
+    store = await clients.open(networked_subject, StoreOptions(operation_timeout_s=1.0))
     work = Workload(store, DOOR, topics, rng)
     async with work.running(clients=16):
         await work.more(100)
@@ -77,7 +77,7 @@ async def test_server_paused_past_the_deadline(
         async with tended(launcher):
             await work.more(100)
     assert work.recorder.outcomes["Unknown"] >= 8
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))
 
 
 class WrongAnswers:
@@ -127,7 +127,7 @@ KILLS_MAX: Final = 16
 
 @pytest.mark.full
 async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
-    networked_place: Place,
+    networked_subject: Subject,
     faulty_servers: RunningServers,
     clients: Clients,
     names: Names,
@@ -141,10 +141,10 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
     """
     observer = WrongAnswers()
     monkeypatch.setattr(driver, "Connection", observer.connection)
-    place = Place(f"{networked_place.url}?connections=128", networked_place.probe)
+    subject = Subject(f"{networked_subject.url}?connections=128", networked_subject.probe)
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(96)]
-    work = Workload(await clients.open(place, StoreOptions(operation_timeout_s=120.0)), DOOR, topics, rng)
+    work = Workload(await clients.open(subject, StoreOptions(operation_timeout_s=120.0)), DOOR, topics, rng)
     pids = {launcher.pid(REGION_SERVER)}
     async with work.running(clients=128):
         for kill in range(KILLS_MAX):
@@ -157,5 +157,5 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
             if observer.wrong_on_first_asking():
                 break
     assert len(pids) == kill + 2
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))
     assert observer.wrong_on_first_asking() >= 1, "the gateway never denied a write that it had done"

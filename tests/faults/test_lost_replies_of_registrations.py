@@ -13,7 +13,7 @@ import pytest
 from hedwig.errors import MetadataUnavailableError, StandaloneHubExistsError, UncertainStateError
 from hedwig.metadata import MetadataStore, StandaloneHub, StoreOptions
 from hedwig.metadata.testing.clients import Clients
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import Action, Step, mute_from, scripted
 
@@ -40,8 +40,8 @@ async def _three_starts(store: MetadataStore) -> list[int]:
 OTHERS: Final[dict[str, Others]] = {"nobody": _nobody, "one start": _one_start, "three starts": _three_starts}
 
 
-async def _forget(place: Place, clients: Clients) -> None:
-    await (await clients.probe(place)).set_named("standalone-hub", None)
+async def _forget(subject: Subject, clients: Clients) -> None:
+    await (await clients.probe(subject)).set_named("standalone-hub", None)
 
 
 @pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
@@ -54,12 +54,12 @@ async def test_lost_message_repeats_no_count(
     cuts: int,
     others: Others,
     networked: Networked,
-    networked_place: Place,
+    networked_subject: Subject,
     clients: Clients,
 ) -> None:
     """Lose the answer to a registration, or the registration itself; other hubs start before the next attempt."""
-    await _forget(networked_place, clients)
-    direct = await clients.open(networked_place)
+    await _forget(networked_subject, clients)
+    direct = await clients.open(networked_subject)
     given = [await direct.register_standalone(*HUB) for _ in range(before)]
 
     async def meanwhile() -> None:
@@ -67,8 +67,8 @@ async def test_lost_message_repeats_no_count(
 
     steps = [Step(action, meanwhile=meanwhile), *[Step(action)] * (cuts - 1)]
     async with (
-        networked.proxy(networked_place, scripted(networked.write, steps)) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        networked.proxy(networked_subject, scripted(networked.write, steps)) as proxy,
+        await networked.behind(proxy, networked_subject).open() as store,
     ):
         mine = await store.register_standalone(*HUB)
     assert proxy.done[action] >= 1, "nothing was cut"
@@ -83,26 +83,26 @@ async def test_lost_message_repeats_no_count(
     if others is _nobody:
         # Its own token tells the hub that the registration was applied, so no count is skipped.
         assert mine == before + 1
-    found = await direct.standalone_hub()
-    assert found is not None
-    assert found.starts == max(mine, *given, 0)
-    assert await direct.register_standalone(*HUB) == found.starts + 1
+    record = await direct.standalone_hub()
+    assert record is not None
+    assert record.starts == max(mine, *given, 0)
+    assert await direct.register_standalone(*HUB) == record.starts + 1
 
 
 async def test_replaced_while_the_answer_was_lost_stays_replaced(
-    networked: Networked, networked_place: Place, clients: Clients
+    networked: Networked, networked_subject: Subject, clients: Clients
 ) -> None:
     """The old hub may learn the count that it had before, but takes none from its successor."""
-    await _forget(networked_place, clients)
-    direct = await clients.open(networked_place)
+    await _forget(networked_subject, clients)
+    direct = await clients.open(networked_subject)
 
     async def replaced() -> None:
         assert await direct.register_standalone("hub-2", "b:1", replace=True) == 2
 
     steps = [Step(Action.CUT_REPLY, meanwhile=replaced)]
     async with (
-        networked.proxy(networked_place, scripted(networked.write, steps)) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        networked.proxy(networked_subject, scripted(networked.write, steps)) as proxy,
+        await networked.behind(proxy, networked_subject).open() as store,
     ):
         (outcome,) = await asyncio.gather(store.register_standalone(*HUB), return_exceptions=True)
         assert outcome == 1 or isinstance(outcome, StandaloneHubExistsError)
@@ -114,17 +114,17 @@ async def test_replaced_while_the_answer_was_lost_stays_replaced(
 
 
 async def test_no_answer_in_time_is_reported_as_unknown(
-    networked: Networked, networked_place: Place, clients: Clients
+    networked: Networked, networked_subject: Subject, clients: Clients
 ) -> None:
     """A registration that was sent and never answered may have been applied; the next one never repeats its count."""
-    await _forget(networked_place, clients)
-    direct = await clients.open(networked_place)
+    await _forget(networked_subject, clients)
+    direct = await clients.open(networked_subject)
     assert await direct.register_standalone(*HUB) == 1
     options = StoreOptions(operation_timeout_s=2)
     # Other connections get no answers either: a client that left the silent one early could read the outcome there.
     async with (
-        networked.proxy(networked_place, mute_from(networked.write)) as proxy,
-        await networked.behind(proxy, networked_place).open(options) as store,
+        networked.proxy(networked_subject, mute_from(networked.write)) as proxy,
+        await networked.behind(proxy, networked_subject).open(options) as store,
     ):
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(UncertainStateError) as unknown:
@@ -132,19 +132,19 @@ async def test_no_answer_in_time_is_reported_as_unknown(
         assert "register again" in str(unknown.value)
         assert "\n" not in str(unknown.value)
     assert proxy.done[Action.HOLD_REPLY] >= 1
-    found = await direct.standalone_hub()
-    assert found is not None
-    assert found.starts == 2, "the server did get it"
+    record = await direct.standalone_hub()
+    assert record is not None
+    assert record.starts == 2, "the server did get it"
     assert await direct.register_standalone(*HUB) == 3
 
 
 async def test_store_out_of_reach_is_surely_not_registered_with(
-    networked: Networked, networked_place: Place, clients: Clients
+    networked: Networked, networked_subject: Subject, clients: Clients
 ) -> None:
-    await _forget(networked_place, clients)
+    await _forget(networked_subject, clients)
     async with (
-        networked.proxy(networked_place, scripted(networked.write, [])) as proxy,
-        await networked.behind(proxy, networked_place).open(StoreOptions(operation_timeout_s=2)) as store,
+        networked.proxy(networked_subject, scripted(networked.write, [])) as proxy,
+        await networked.behind(proxy, networked_subject).open(StoreOptions(operation_timeout_s=2)) as store,
     ):
         proxy.vanish()
         async with asyncio.timeout(PATIENCE_S):
@@ -152,4 +152,4 @@ async def test_store_out_of_reach_is_surely_not_registered_with(
                 await store.register_standalone(*HUB)
         assert refusal.value.definite
         assert "\n" not in str(refusal.value)
-    assert await (await clients.open(networked_place)).standalone_hub() is None
+    assert await (await clients.open(networked_subject)).standalone_hub() is None

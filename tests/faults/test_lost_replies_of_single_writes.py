@@ -11,7 +11,7 @@ import pytest
 
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, DOORS, Door
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.history import Done, Outcome, Saw, Unknown
 from tests.faults.support.network import Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
@@ -34,9 +34,9 @@ async def _three_writes(client: RecordingClient, topic: bytes) -> None:
 
 
 async def _deletion(client: RecordingClient, topic: bytes) -> None:
-    found = await client.read(topic)
-    if found is not None:
-        await client.delete(topic, found)
+    record = await client.read(topic)
+    if record is not None:
+        await client.delete(topic, record)
 
 
 async def _deletion_and_creation(client: RecordingClient, topic: bytes) -> None:
@@ -85,12 +85,12 @@ async def test_each_write_ends_as_it_is_reported(
     cuts: int,
     others: str,
     networked: Networked,
-    networked_place: Place,
+    networked_subject: Subject,
     clients: Clients,
     names: Names,
 ) -> None:
     """Lose the answer to a write, or the write itself, one or more times; others write before the next attempt."""
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
 
     async def through(door: Door) -> None:
         topic = names(f"{write} {action.name} {cuts} {others} {door.label}".encode())
@@ -105,8 +105,8 @@ async def test_each_write_ends_as_it_is_reported(
         first = Step(action, meanwhile=lambda: OTHERS[others](direct, topic))
         steps = [*[PASS] * (decisive - 1), first, *[Step(action)] * (cuts - 1)]
         async with (
-            networked.proxy(networked_place, scripted(networked.write, steps)) as proxy,
-            await networked.behind(proxy, networked_place).open() as store,
+            networked.proxy(networked_subject, scripted(networked.write, steps)) as proxy,
+            await networked.behind(proxy, networked_subject).open() as store,
         ):
             outcome = await WRITES[write](recorder.client("behind the proxy", store, door), topic, standing)
         await direct.read(topic)

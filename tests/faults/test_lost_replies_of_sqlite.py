@@ -70,9 +70,9 @@ async def test_kill_9_of_the_process_that_holds_the_lock_lets_the_others_go_on(p
             ]
             # Reads continue beside a writer, and do not see its uncommitted writes.
             for number, version in enumerate(versions):
-                found = await DOOR.read(store, DOOR.key(b"%d" % number))
-                assert found is not None
-                assert (number_of(found.value), found.version) == (number, version)
+                record = await DOOR.read(store, DOOR.key(b"%d" % number))
+                assert record is not None
+                assert (number_of(record.value), record.version) == (number, version)
             assert not any(task.done() for task in waiting)
             holder.kill()
             holder.wait()
@@ -112,22 +112,22 @@ async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limi
     )
     assert process.returncode == 0, process.stderr
     report = json.loads(process.stdout)
-    told: dict[str, dict[str, Any]] = report["told"]
-    errors = [fact for fact in told.values() if "error" in fact]
+    outcomes: dict[str, dict[str, Any]] = report["told"]
+    errors = [fact for fact in outcomes.values() if "error" in fact]
     assert len(errors) >= 20
-    assert len(told) - len(errors) >= 100, "it wrote something before"
+    assert len(outcomes) - len(errors) >= 100, "it wrote something before"
     for fact in errors:
         assert fact["error"] in (MetadataUnavailableError.__name__, UncertainStateError.__name__)
         assert "disk" in fact["text"]
         assert "\n" not in fact["text"]
-    afterwards = [fact for topic, fact in told.items() if int(topic.partition("-")[2]) >= report["refused_at"]]
+    afterwards = [fact for topic, fact in outcomes.items() if int(topic.partition("-")[2]) >= report["refused_at"]]
     assert all("version" in fact for fact in afterwards), "once there is room again the same client goes on"
-    await _assert_as_told(path, told)
+    await _assert_as_reported(path, outcomes)
 
 
 async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -> None:
     """Limit the pages of the file, as a full disk does: SQLite rolls the whole transaction back, and reports it."""
-    told: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, Any]] = {}
     async with await open_metadata(f"sqlite://{path}") as store:
         thread = store._backend.writer  # type: ignore[attr-defined]
         await thread.run("limit", lambda connection: connection.execute("PRAGMA max_page_count = 30").fetchall())
@@ -137,31 +137,31 @@ async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -
             try:
                 version = await DOOR.write(store, DOOR.key(topic.encode()), DOOR.value(number), NEW)
             except MetadataUnavailableError as exc:
-                told[topic] = {"error": str(exc), "definite": exc.definite}
+                outcomes[topic] = {"error": str(exc), "definite": exc.definite}
             else:
-                told[topic] = {"version": str(version)}
+                outcomes[topic] = {"version": str(version)}
 
         for start in range(0, 2000, 8):
             await asyncio.gather(*map(write, range(start, start + 8)))
-        errors = [fact for fact in told.values() if "error" in fact]
+        errors = [fact for fact in outcomes.values() if "error" in fact]
         assert errors
         assert all(fact["definite"] and "full" in fact["error"] for fact in errors), "surely not applied"
         await thread.run("lift", lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
         await write(10**6)
-        assert "version" in told["topic-1000000"]
-    await _assert_as_told(path, told)
+        assert "version" in outcomes["topic-1000000"]
+    await _assert_as_reported(path, outcomes)
 
 
-async def _assert_as_told(path: Path, told: dict[str, dict[str, Any]]) -> None:
+async def _assert_as_reported(path: Path, outcomes: dict[str, dict[str, Any]]) -> None:
     probe = SqliteProbe(run_in_file(str(path)))
     live = {topic for topic, _ in await probe.live(DOOR.kind)}
     async with await open_metadata(f"sqlite://{path}?create=false") as store:
-        for topic, fact in told.items():
+        for topic, fact in outcomes.items():
             key = DOOR.key(topic.encode())
             if "version" in fact:
-                found = await DOOR.read(store, key)
-                assert found is not None
-                assert str(found.version) == fact["version"]
-                await assert_stored(probe, DOOR, key, int(topic.partition("-")[2]), found.version)
+                record = await DOOR.read(store, key)
+                assert record is not None
+                assert str(record.version) == fact["version"]
+                await assert_stored(probe, DOOR, key, int(topic.partition("-")[2]), record.version)
             elif fact["definite"]:
                 assert key.topic not in live, f"{topic} was refused, and is there"

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from hedwig.metadata import MetadataUrl, StoreOptions
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Door
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.history import Done, Unknown
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Action, Step, at_random, scripted
@@ -46,15 +46,15 @@ def _expire(address: str, session: tuple[int, bytes]) -> None:
 
 
 async def test_session_expires_under_writes(
-    networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
+    networked: Networked, networked_subject: Subject, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """End the session of a client several times, with writes in flight and lost replies; it starts new sessions."""
     topics = [names(b"%d" % number) for number in range(6)]
-    address = MetadataUrl.parse(networked_place.url).hosts
+    address = MetadataUrl.parse(networked_subject.url).hosts
     expiries = 3
     async with (
-        networked.proxy(networked_place, lambda _: PASS) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        networked.proxy(networked_subject, lambda _: PASS) as proxy,
+        await networked.behind(proxy, networked_subject).open() as store,
     ):
         work = Workload(store, DOOR, topics, rng)
         async with work.running(clients=12):
@@ -73,7 +73,7 @@ async def test_session_expires_under_writes(
             await work.more(20)
     assert len(sessions) == expiries, "each time it was another session"
     assert work.recorder.outcomes["Unknown"] + work.recorder.outcomes["Saw"] > 0
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))
 
 
 @pytest.mark.parametrize("others", OTHERS, ids=lambda others: others.replace(" ", "_"))
@@ -84,18 +84,18 @@ async def test_creation_together_with_the_parent_ends_as_it_is_reported(
     action: Action,
     others: str,
     networked: Networked,
-    networked_place: Place,
+    networked_subject: Subject,
     clients: Clients,
     names: Names,
 ) -> None:
     """Lose the one transaction that makes a record and its parent, or its answer; others write meanwhile."""
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
     first, topic = names(b"first"), names(b"topic")
     recorder = Recorder()
     direct = recorder.client("direct", direct_store, door)
     async with (
-        networked.proxy(networked_place, lambda _: PASS) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        networked.proxy(networked_subject, lambda _: PASS) as proxy,
+        await networked.behind(proxy, networked_subject).open() as store,
     ):
         behind = recorder.client("behind the proxy", store, door)
         await behind.put(first, None)  # Teaches the client that parents are missing.
@@ -119,18 +119,18 @@ async def test_creations_in_one_transaction_end_each_as_it_is_reported(
     action: Action,
     others: str,
     networked: Networked,
-    networked_place: Place,
+    networked_subject: Subject,
     clients: Clients,
     names: Names,
 ) -> None:
     """Lose the one transaction that makes many records, or the answer to it; others change one of them meanwhile."""
-    direct_store = await clients.open(networked_place)
+    direct_store = await clients.open(networked_subject)
     topics = [names(b"%d" % number) for number in range(12)]
     recorder = Recorder()
     direct = recorder.client("direct", direct_store, door)
     async with (
-        networked.proxy(networked_place, lambda _: PASS) as proxy,
-        await replace(networked.behind(proxy, networked_place), gather=True).open() as store,
+        networked.proxy(networked_subject, lambda _: PASS) as proxy,
+        await replace(networked.behind(proxy, networked_subject), gather=True).open() as store,
     ):
         writers = [recorder.client(f"writer {number}", store, door) for number in range(len(topics))]
         await writers[0].put(names(b"first"), None)  # Teaches the client that parents are missing.
@@ -156,12 +156,12 @@ async def test_creations_in_one_transaction_end_each_as_it_is_reported(
 
 
 async def test_server_killed_and_restarted_in_the_middle(
-    networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
+    networked_subject: Subject, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Kill the server with writes in flight, twice."""
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(8)]
-    work = Workload(await clients.open(networked_place), DOOR, topics, rng)
+    work = Workload(await clients.open(networked_subject), DOOR, topics, rng)
     pids = {launcher.pid(SERVER)}
     async with work.running(clients=24):
         for _ in range(2):
@@ -171,16 +171,16 @@ async def test_server_killed_and_restarted_in_the_middle(
             pids.add(launcher.pid(SERVER))
         await work.more(100)
     assert len(pids) == 3
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))
 
 
 async def test_server_paused_past_the_deadline(
-    networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
+    networked_subject: Subject, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
 ) -> None:
     """Freeze the server for longer than a write may take; it applies received writes when it resumes."""
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(8)]
-    store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
+    store = await clients.open(networked_subject, StoreOptions(operation_timeout_s=1.0))
     work = Workload(store, DOOR, topics, rng)
     async with work.running(clients=16):
         await work.more(100)
@@ -188,4 +188,4 @@ async def test_server_paused_past_the_deadline(
         await until(lambda: work.recorder.outcomes["Unknown"] >= 8, "writes that nobody answers")
         await asyncio.to_thread(launcher.resume, SERVER)
         await work.more(100)
-    await work.judge(await clients.open(networked_place))
+    await work.judge(await clients.open(networked_subject))

@@ -16,42 +16,42 @@ from hedwig.metadata import MetadataUrl
 from hedwig.metadata.hbase.schema import Tables
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.versions import NEW
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Action, Step, scripted
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.tables import drop_tables
-from tests.metadata.support.place import Surroundings
+from tests.metadata.support.backends import Surroundings
 from tests.support.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 
-Refuse: TypeAlias = Callable[[RunningServers, Place, Call], Awaitable[None]]
+Refuse: TypeAlias = Callable[[RunningServers, Subject, Call], Awaitable[None]]
 
 NEIGHBOUR: Final = CALLS[0]
 DOOR: Final = CALLS[1]
 
 
-async def _read_only(servers: RunningServers, place: Place, door: Call) -> None:
+async def _read_only(servers: RunningServers, subject: Subject, door: Call) -> None:
     """Make the table read-only."""
     async with Administrator(servers.address("hbase")) as administrator:
-        table = Tables(MetadataUrl.parse(place.url).path.strip("/")).name(door.kind)
+        table = Tables(MetadataUrl.parse(subject.url).path.strip("/")).name(door.kind)
         await administrator.set_read_only(table, is_read_only=True)
 
 
-async def _dropped(servers: RunningServers, place: Place, _door: Call) -> None:
+async def _dropped(servers: RunningServers, subject: Subject, _door: Call) -> None:
     """Drop the tables by another access path, since the one under test cannot do it at once."""
-    await drop_tables(f"hbase://{servers.address('zookeeper')}{MetadataUrl.parse(place.url).path}")
+    await drop_tables(f"hbase://{servers.address('zookeeper')}{MetadataUrl.parse(subject.url).path}")
 
 
-async def _removed(_servers: RunningServers, place: Place, _door: Call) -> None:
+async def _removed(_servers: RunningServers, subject: Subject, _door: Call) -> None:
     """Remove the whole tree of a store in ZooKeeper."""
-    await asyncio.to_thread(_remove_tree, place)
+    await asyncio.to_thread(_remove_tree, subject)
 
 
-def _remove_tree(place: Place) -> None:
-    url = MetadataUrl.parse(place.url)
+def _remove_tree(subject: Subject) -> None:
+    url = MetadataUrl.parse(subject.url)
     client = KazooClient(url.hosts)
     client.start()
     client.delete(url.path, recursive=True)
@@ -85,25 +85,25 @@ async def test_refusal_after_a_lost_answer_is_uncertain(
     clients: Clients,
 ) -> None:
     """Lose the answer to a write that was applied, and have the store refuse the same write when it is sent again."""
-    place = networked.row.place(surroundings)
-    await place.format()
+    subject = networked.row.subject(surroundings)
+    await subject.format()
     key, first, second = DOOR.key(b"topic"), DOOR.value(1), DOOR.value(2)
-    direct = await clients.open(place)
+    direct = await clients.open(subject)
     # In ZooKeeper the first record of a topic takes more requests, which make its node.
     await NEIGHBOUR.write(direct, NEIGHBOUR.key(b"topic"), NEIGHBOUR.value(1), NEW)
     version = NEW if is_new else await DOOR.write(direct, key, first, NEW)
     was_applied = []
 
     async def meanwhile() -> None:
-        found = await DOOR.read(direct, key)
-        was_applied.append(found is not None and found.value == second)
-        await refuse(servers, place, DOOR)
+        record = await DOOR.read(direct, key)
+        was_applied.append(record is not None and record.value == second)
+        await refuse(servers, subject, DOOR)
 
     kind = "create" if is_new else "update"
     steps = [*[PASS] * (networked.decisive.get(kind, 1) - 1), Step(Action.CUT_REPLY, meanwhile=meanwhile)]
     async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(networked.proxy(place, scripted(networked.write, steps)))
-        store = await stack.enter_async_context(await networked.behind(proxy, place).open())
+        proxy = await stack.enter_async_context(networked.proxy(subject, scripted(networked.write, steps)))
+        store = await stack.enter_async_context(await networked.behind(proxy, subject).open())
         with pytest.raises(UncertainStateError) as caught:
             await DOOR.write(store, key, second, version)
     assert was_applied == [True], "the write whose answer was lost is in the store"

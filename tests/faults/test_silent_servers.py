@@ -11,7 +11,7 @@ import pytest
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.testing.clients import Clients, Names
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.faults.support.network import NETWORKED, Networked
@@ -28,11 +28,11 @@ def networked(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_every_error_names_the_server_that_was_silent(
-    networked: Networked, networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names
+    networked: Networked, networked_subject: Subject, faulty_servers: RunningServers, clients: Clients, names: Names
 ) -> None:
     """In the first round requests were sent. In later ones some wait for a connection, or for the region of a row."""
     launcher = faulty_servers.launcher
-    store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
+    store = await clients.open(networked_subject, StoreOptions(operation_timeout_s=1.0))
     ranges = store.persistence
     topics = [Topic(names(b"%d" % number)) for number in range(64)]
     absent = [Topic(names(b"absent-%d" % number)) for number in range(64)]

@@ -16,7 +16,7 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, SubscriptionDataManager
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients, Names
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Versioned
 from tests.faults.support.network import Networked
@@ -39,7 +39,7 @@ class _Leased:
     record: Versioned[SubscriptionData]
     until: float = float("inf")
 
-    async def found(self) -> Versioned[SubscriptionData] | None:
+    async def stored(self) -> Versioned[SubscriptionData] | None:
         """Return the record as another client reads it."""
         return await self.beside.subscriptions.read(self.topic, S)
 
@@ -49,19 +49,19 @@ class _Leased:
 
 @pytest.fixture
 async def leased(
-    networked: Networked, networked_place: Place, clients: Clients, names: Names
+    networked: Networked, networked_subject: Subject, clients: Clients, names: Names
 ) -> AsyncIterator[_Leased]:
     topic = Topic(names(b"leased"))
-    beside = await clients.open(networked_place)
+    beside = await clients.open(networked_subject)
     await beside.subscriptions.create(topic, S, samples.subscription(1))
     async with (
-        networked.proxy(networked_place, lambda _: PASS) as proxy,
-        await networked.behind(proxy, networked_place).open(StoreOptions(operation_timeout_s=TIMEOUT_S)) as store,
+        networked.proxy(networked_subject, lambda _: PASS) as proxy,
+        await networked.behind(proxy, networked_subject).open(StoreOptions(operation_timeout_s=TIMEOUT_S)) as store,
     ):
         subscriptions = store.leased(lambda: max(0.0, made.until - time.monotonic())).subscriptions
-        found = await subscriptions.read(topic, S)
-        assert found is not None
-        made = _Leased(proxy, beside, subscriptions, topic, found)
+        record = await subscriptions.read(topic, S)
+        assert record is not None
+        made = _Leased(proxy, beside, subscriptions, topic, record)
         yield made
 
 
@@ -73,7 +73,7 @@ async def test_write_that_waited_for_a_connection_is_not_sent_after_its_lease(le
     await leased.proxy.come_back()
     with pytest.raises(MetadataUnavailableError):
         await deleting
-    assert await leased.found() == leased.record
+    assert await leased.stored() == leased.record
 
 
 async def test_write_whose_answer_was_lost_is_not_repeated_after_its_lease(
@@ -89,4 +89,4 @@ async def test_write_whose_answer_was_lost_is_not_repeated_after_its_lease(
     with pytest.raises(UncertainStateError):
         await leased.delete()
     assert leased.proxy.seen[networked.write] == 1
-    assert await leased.found() == leased.record
+    assert await leased.stored() == leased.record

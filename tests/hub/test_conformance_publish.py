@@ -17,9 +17,9 @@ T = Topic(b"T")
 
 async def ranges_of(hub: Hub, topic: bytes) -> tuple[LedgerRange, ...]:
     """Return the ledger ranges on record."""
-    found = await hub.metadata.persistence.read(Topic(topic))
-    assert found is not None
-    return found.value.ranges
+    record = await hub.metadata.persistence.read(Topic(topic))
+    assert record is not None
+    return record.value.ranges
 
 
 async def test_ids_count_from_one_without_gap_across_ledgers(hub: Hub, client: WireClient) -> None:

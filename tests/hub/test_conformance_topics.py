@@ -38,14 +38,14 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 
 async def owner_of(hub: Hub, topic: bytes = T) -> HubInfo | None:
-    found = await hub.metadata.ownership.read(Topic(topic))
-    return found.value if found is not None else None
+    record = await hub.metadata.ownership.read(Topic(topic))
+    return record.value if record is not None else None
 
 
 async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
-    found = await hub.metadata.persistence.read(T)
-    assert found is not None
-    return found.value.ranges
+    record = await hub.metadata.persistence.read(T)
+    assert record is not None
+    return record.value.ranges
 
 
 async def write_ranges(hub: Hub, *ranges: LedgerRange) -> None:
@@ -521,7 +521,7 @@ async def test_topics_that_one_connection_asks_for_do_not_take_the_places_of_oth
 
 
 async def test_too_many_topics_that_wait_are_refused(start_hub: StartHub, connect: Connect) -> None:
-    """Each connection has sixteen places in any case."""
+    """Each connection may have sixteen requests in any case."""
     hub = await start_hub(acquisitions_max=1, acquisitions_waiting_max=5)
     client = await connect(hub)
     with locked(hub):
@@ -695,16 +695,16 @@ async def test_two_hubs_cannot_use_one_directory(hub: Hub, start_hub: StartHub) 
 async def test_two_hubs_cannot_use_one_metadata_store(
     start_hub: StartHub, connect: Connect, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    place = tmp_path_factory.mktemp("shared")
-    url = f"sqlite://{place / 'metadata.db'}"
+    directory = tmp_path_factory.mktemp("shared")
+    url = f"sqlite://{directory / 'metadata.db'}"
     await format_metadata(url)
     first = await start_hub(metadata=url)
     client = await connect(first)
     await client.publish(T, b"m")
     with pytest.raises(StandaloneHubExistsError):
-        await start_hub(metadata=url, data_directory=place / "other")
+        await start_hub(metadata=url, data_directory=directory / "other")
     await first.close()
-    second = await start_hub(metadata=url, data_directory=place / "other", replace_standalone=True)
+    second = await start_hub(metadata=url, data_directory=directory / "other", replace_standalone=True)
     assert second.me.epoch > first.me.epoch
     async with await open_metadata(url) as store:
         registered = await store.standalone_hub()

@@ -159,8 +159,8 @@ async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_ag
             await load.cancel()
         hub.stop()
         print(f"{rate:.0f} messages/s; {dict(load.outcomes)}; {len(load.history.sessions)} sessions")
-        found = violations(load.history, PROMISE)
-        assert not found, "\n".join([f"{len(found)} breaches:", *found[:20]])
+        breaches = violations(load.history, PROMISE)
+        assert not breaches, "\n".join([f"{len(breaches)} breaches:", *breaches[:20]])
         assert harm.kills == kills
         assert len(set(harm.pids)) == len(harm.pids) > kills, "the hub was really another one"
         assert rate >= RATE_MIN
@@ -207,9 +207,9 @@ async def _assert_ranges(directory: Path, load: CrashWorkload) -> None:
     """
     async with await open_metadata(f"sqlite://{directory / 'data' / 'metadata.db'}") as store:
         for number in range(TOPICS):
-            found = await store.persistence.read(Topic(_topic(number)))
-            assert found is not None
-            ranges = found.value.ranges
+            record = await store.persistence.read(Topic(_topic(number)))
+            assert record is not None
+            ranges = record.value.ranges
             assert ranges[-1].end is not None
             assert ranges[-1].end.local >= load.last_id(_topic(number))
             assert (ranges[0].start or 0) > 1, "consumed ledgers were deleted"

@@ -175,8 +175,8 @@ def test_what_can_happen_is_accepted(history: DeliveryHistory) -> None:
 
 @pytest.mark.parametrize(("what", "history"), BAD.values(), ids=BAD)
 def test_what_must_not_happen_is_caught(what: str, history: DeliveryHistory) -> None:
-    found = violations(history, PROMISE)
-    assert any(what in each for each in found), found
+    breaches = violations(history, PROMISE)
+    assert any(what in each for each in breaches), breaches
 
 
 @pytest.mark.parametrize("seed", range(20))

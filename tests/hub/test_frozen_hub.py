@@ -77,10 +77,10 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def stored_pointer(hub: Hub) -> int:
-    found = await hub.metadata.subscriptions.read(NEWS, READER)
-    assert found is not None
-    assert found.value.state is not None
-    return found.value.state.consumed.local
+    record = await hub.metadata.subscriptions.read(NEWS, READER)
+    assert record is not None
+    assert record.value.state is not None
+    return record.value.state.consumed.local
 
 
 async def dump(hub: Hub) -> list[Any]:
@@ -101,8 +101,8 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     await subscription.consume(first.seq_id)
     freeze = freeze_of(hub)
     await freeze.begin()
-    told = await ask(hub, "POST", "/freeze")
-    assert (told.status, told.json["frozen"], told.json["target"]) == (200, True, "sqlite:///next.db")
+    answer = await ask(hub, "POST", "/freeze")
+    assert (answer.status, answer.json["frozen"], answer.json["target"]) == (200, True, "sqlite:///next.db")
     before = await dump(hub)
     assert await stored_pointer(hub) == ids[0].local, "what was consumed before is on record"
     for refused in (
@@ -154,8 +154,8 @@ async def _consumed(hub: Hub, local: int) -> bool:
 
 async def test_hub_freezes_with_its_store_only(start_hub: StartHub) -> None:
     hub = await start_hub(admin_port=0)
-    told = await ask(hub, "POST", "/freeze")
-    assert (told.status, "metadata migrate" in told.json["error"]) == (409, True)
+    answer = await ask(hub, "POST", "/freeze")
+    assert (answer.status, "metadata migrate" in answer.json["error"]) == (409, True)
     assert not await is_frozen(hub)
 
 
@@ -190,8 +190,8 @@ async def test_write_that_the_store_did_not_take_hinders_no_freeze(start_hub: St
     with locked(hub.options.data_directory / "metadata.db"):
         subscribing = asyncio.create_task(client.subscribe(NEWS, READER).open())
         await until(lambda: _is_writing(hub), "the subscription is on its way to the store")
-        told = await ask(hub, "POST", "/freeze")
-        assert told.status == 200
+        answer = await ask(hub, "POST", "/freeze")
+        assert answer.status == 200
         with pytest.raises(ServiceDownError):
             await subscribing
     assert await is_frozen(hub)
@@ -211,9 +211,9 @@ async def test_freeze_that_nobody_sees_to_is_lifted_for_all(start_hub: StartHub,
     keeping.cancel()
     await asyncio.wait([keeping])
     await until(lambda: _is_thawed(hub), "the hub goes on by itself")
-    found = await read_freeze(hub.metadata.named_records)
-    assert found is not None
-    assert found.state is FreezeState.LIFTED
+    record = await read_freeze(hub.metadata.named_records)
+    assert record is not None
+    assert record.state is FreezeState.LIFTED
     await client.publish(NEWS, b"1")
     with pytest.raises(FreezeLostError):
         await freeze.move()
@@ -234,9 +234,9 @@ async def test_no_hub_starts_on_a_store_that_was_moved(start_hub: StartHub) -> N
     with pytest.raises(ConfigurationError, match=r"sqlite:///next\.db.*metadata thaw"):
         await start_hub()
     async with await open_metadata(url) as store:
-        found = await read_freeze(store.named_records)
-    assert found is not None
-    assert found.state is FreezeState.MOVED
+        record = await read_freeze(store.named_records)
+    assert record is not None
+    assert record.state is FreezeState.MOVED
 
 
 async def test_hub_that_starts_in_a_freeze_is_frozen_until_that_ends(start_hub: StartHub, client_of: Open) -> None:
@@ -267,7 +267,7 @@ async def test_write_of_unknown_outcome_keeps_a_gate_from_settling() -> None:
         with pytest.raises(UncertainStateError, match="longer than it may"):
             await gate.settle()
         raise asyncio.CancelledError
-    with pytest.raises(UncertainStateError, match="not known"):
+    with pytest.raises(UncertainStateError, match="is unknown"):
         await gate.settle()
 
     async def settles() -> bool:

@@ -42,10 +42,10 @@ def log(kept: _Kept) -> Iterator[logging.Logger]:
     handler.close()
 
 
-def _told(texts: list[str]) -> int:
+def _counted(texts: list[str]) -> int:
     """Return the number of lines that these texts stand for."""
-    found = [re.search(r"\[and ([\d,]+) more", text) for text in texts]
-    return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in found)
+    matches = [re.search(r"\[and ([\d,]+) more", text) for text in texts]
+    return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in matches)
 
 
 def test_a_storm_is_one_line_at_once_and_one_a_window_with_the_count_and_three_names(kept: _Kept) -> None:
@@ -65,7 +65,7 @@ def test_a_storm_is_one_line_at_once_and_one_a_window_with_the_count_and_three_n
 async def test_a_storm_is_told_of_while_it_lasts(log: logging.Logger, kept: _Kept) -> None:
     for number in range(1000):
         log.warning("topic %s is given up", number)
-    await eventually(lambda: _told(kept.texts) == 1000, "all of them are told of")
+    await eventually(lambda: _counted(kept.texts) == 1000, "all of them are told of")
     assert len(kept.texts) < 100
 
 
@@ -95,7 +95,7 @@ def test_kinds_and_causes_are_counted_apart_and_few_lines_that_are_less_than_a_w
     assert [text for text in kept.texts if "released" in text] == [f"topic {number} is released" for number in range(3)]
     handler.close()
     assert len(kept.texts) == 3 + 3 * 2
-    assert _told(kept.texts) == 12
+    assert _counted(kept.texts) == 12
 
 
 def test_lines_about_connections_are_counted_too_if_they_only_inform(kept: _Kept) -> None:
@@ -156,4 +156,4 @@ def test_lines_of_many_threads_are_all_counted(kept: _Kept) -> None:
     for thread in threads:
         thread.join()
     handler.close()
-    assert _told(kept.texts) == 8000
+    assert _counted(kept.texts) == 8000

@@ -29,7 +29,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
     hub = RunningHub(tmp_path)
     await asyncio.to_thread(hub.start)
     topics = [Topic(b"t%d" % number) for number in range(_TOPICS)]
-    told: dict[Topic, set[bytes]] = {topic: set() for topic in topics}
+    acknowledged: dict[Topic, set[bytes]] = {topic: set() for topic in topics}
     ends: Counter[str] = Counter()
     unclear: list[HedwigError] = []
 
@@ -44,7 +44,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
                 if not isinstance(exc, CouldNotConnectError | ServiceDownError):
                     unclear.append(exc)
                 return
-            told[topic].add(body)
+            acknowledged[topic].add(body)
             count += 1
 
     try:
@@ -58,7 +58,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
                 for number in range(_PUBLISHERS)
             ]
             try:
-                await until(lambda: all(len(bodies) > _PUBLISHERS for bodies in told.values()), "publishes flow")
+                await until(lambda: all(len(each) > _PUBLISHERS for each in acknowledged.values()), "publishes flow")
                 assert hub.process is not None
                 hub.process.send_signal(signal.SIGTERM)
                 await asyncio.wait(tasks, timeout=60)
@@ -72,8 +72,8 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
         async with HedwigClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
             for topic in topics:
                 async with client.subscribe(topic, SubscriberId(b"reader")) as subscription:
-                    stored = [(await anext(subscription)).body for _ in told[topic]]
-                assert set(stored) == told[topic]
+                    stored = [(await anext(subscription)).body for _ in acknowledged[topic]]
+                assert set(stored) == acknowledged[topic]
     finally:
         await asyncio.to_thread(hub.kill)
 

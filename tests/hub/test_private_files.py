@@ -13,9 +13,9 @@ from tests.hub.support.running import RunningHub
 WITHOUT_UMASK: Final = ("sh", "-c", 'umask 000; exec "$@"', "sh")
 
 
-def _modes(*places: Path) -> dict[str, int]:
+def _modes(*directories: Path) -> dict[str, int]:
     """Return the rights of group and others for directories and all their files, by name."""
-    everything = [path for place in places for path in (place, *place.rglob("*"))]
+    everything = [path for directory in directories for path in (directory, *directory.rglob("*"))]
     return {path.name: path.stat().st_mode & 0o077 for path in everything}
 
 
@@ -38,9 +38,9 @@ async def test_all_that_a_hub_makes_is_its_owners(hub: RunningHub) -> None:
     for _ in range(2):
         for _ in range(3):
             await _use(hub)
-        found = _modes(hub.data)
-        assert {"metadata.db", "metadata.db-wal", "metadata.db-shm", "hub-id", "ledgers", "lock", "reserve"} <= {*found}
-        assert not any(found.values()), found
+        modes = _modes(hub.data)
+        assert {"metadata.db", "metadata.db-wal", "metadata.db-shm", "hub-id", "ledgers", "lock", "reserve"} <= {*modes}
+        assert not any(modes.values()), modes
         hub.kill()
         hub.start()
     hub.stop()
@@ -70,10 +70,10 @@ async def test_a_directory_with_other_things_is_left_to_those_who_use_it(tmp_pat
     (hub.data / "page.html").touch(0o644)
     with hub:
         await _use(hub)
-        found = _modes(hub.data)
-        assert found.pop("data") == 0o055
-        assert found.pop("page.html") == 0o044
-        assert not any(found.values()), found
+        modes = _modes(hub.data)
+        assert modes.pop("data") == 0o055
+        assert modes.pop("page.html") == 0o044
+        assert not any(modes.values()), modes
 
 
 async def test_the_file_of_a_store_elsewhere_keeps_the_mode_that_somebody_gave_it(tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def _hub(directory: Path, name: str, *settings: str, replaces: bool = False) -> 
 
 async def _publish(hub: RunningHub, topic: bytes, count: int) -> list[int | StatusCode]:
     """Publish one after the other; return the ids, or the statuses of refused ones, 503 if the hub ended."""
-    told: list[int | StatusCode] = []
+    outcomes: list[int | StatusCode] = []
     try:
         async with await WireChannel.open(hub.port) as channel:
             for _ in range(count):
                 answer = await channel.answer(await channel.publish(topic, b"%s of %d" % (topic, hub.pid)))
-                told.append(answer.status if answer.published is None else answer.published.local)
+                outcomes.append(answer.status if answer.published is None else answer.published.local)
     except OSError:
-        told.append(StatusCode.UNCERTAIN_STATE)
-    return told
+        outcomes.append(StatusCode.UNCERTAIN_STATE)
+    return outcomes
 
 
 async def _delivered(hub: RunningHub, topic: bytes, subscriber: bytes, count: int) -> list[tuple[int, bytes]]:

@@ -50,8 +50,8 @@ def ours(hub: Hub) -> bool:
 @pytest.fixture(params=[False, True], ids=["simple", "multiplexed"])
 def shared(request: pytest.FixtureRequest) -> bool:
     """Return whether the subscriptions of a client share one channel."""
-    found: bool = request.param
-    return found
+    chosen: bool = request.param
+    return chosen
 
 
 @pytest.fixture

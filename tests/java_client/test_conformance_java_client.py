@@ -384,12 +384,12 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(
 ) -> None:
     client = connect()
     subscriptions = [client.listen(topic, name) for name in (ANN, BOB)]
-    told = client.listen(topic, b"cleo", resubscribe=False)
+    cleo = client.listen(topic, b"cleo", resubscribe=False)
     client.publish_many(topic, 7)
-    for subscription in (*subscriptions, told):
+    for subscription in (*subscriptions, cleo):
         assert subscription.ids(7) == list(range(1, 8))
     hub.kill()
-    assert told.event() == "TOPIC_MOVED", "the client's word for a lost channel"
+    assert cleo.event() == "TOPIC_MOVED", "the client's word for a lost channel"
     try:
         # Each channel notices the end by itself. Before that, it sends once more, and gets no answer.
         with pytest.raises(JavaError, match=r"CouldNotConnectException|ServiceDownException|UncertainStateException"):

@@ -66,11 +66,11 @@ def test_a_client_recovers_when_its_topic_is_released(connect: Connect, hub: Run
     subscription = client.listen(topic, ANN)
     # The hub closes a shared channel with the topic. The other subscriptions on it recover too.
     neighbour = client.listen(topic + b"-neighbour", ANN)
-    told = client.listen(topic, BOB, resubscribe=False)
+    bob = client.listen(topic, BOB, resubscribe=False)
     assert client.publish(topic, b"first") == 1
     assert subscription.ids(1) == [1]
     assert release(hub, topic)
-    assert told.event() == "TOPIC_MOVED", "what the client makes of a closed channel"
+    assert bob.event() == "TOPIC_MOVED", "what the client makes of a closed channel"
     assert client.publish(topic, b"second") == 2
     take_up_to(subscription, 2)
     assert client.publish(topic + b"-neighbour", b"first") == 1

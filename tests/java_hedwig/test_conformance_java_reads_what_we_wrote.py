@@ -43,9 +43,9 @@ def _at(local: int, *remote: RegionSeqId) -> SubscriptionData:
 
 
 async def _ranges(store: MetadataStore, topic: Topic) -> list[tuple[int | None, int | None]]:
-    found = await store.persistence.read(topic)
-    assert found is not None
-    return [(one.start, None if one.end is None else one.end.local) for one in found.value.ranges]
+    record = await store.persistence.read(topic)
+    assert record is not None
+    return [(one.start, None if one.end is None else one.end.local) for one in record.value.ranges]
 
 
 # ----------------------------------------------------------------------------------------------------- layout and names
@@ -85,9 +85,9 @@ async def test_hub_does_not_touch_what_has_an_escaped_name(
         assert len(below) == 4
         assert all(node.czxid < born and not node.ephemeral for node in below)
         for name in (S, ESCAPED_SUBSCRIBER):
-            found = await shared.subscriptions.read(topic, name)
-            assert found is not None
-            assert found.value == _at(3)
+            record = await shared.subscriptions.read(topic, name)
+            assert record is not None
+            assert record.value == _at(3)
     seen = {topic async for topic in shared.topics()}
     assert {*ESCAPED_TOPICS, Topic(b"made-before-the-hub")} <= seen
 
@@ -209,13 +209,13 @@ async def test_hub_drops_our_stamp_when_it_rewrites_a_record_and_our_versions_go
     assert raw.get(f"{path}/subscribers/s")[0] == bytes.fromhex("0a040a020801120a0a080a060a016b120176")
     assert not pb.LedgerRanges.FromString(raw.get(f"{path}/ledgers")[0]).HasField("writeStamp")
     # The hub's record has no token, and its version is like any other.
-    found = await shared.subscriptions.read(topic, S)
-    assert found is not None
-    assert found.value == replace(_at(1), preferences=wanted)
-    version = await shared.subscriptions.update(topic, S, _at(1), found.version)
+    record = await shared.subscriptions.read(topic, S)
+    assert record is not None
+    assert record.value == replace(_at(1), preferences=wanted)
+    version = await shared.subscriptions.update(topic, S, _at(1), record.version)
     again = await shared.subscriptions.read(topic, S)
     assert again is not None
-    assert again.version == version != found.version
+    assert again.version == version != record.version
     stored = pb.SubscriptionData.FromString(raw.get(f"{path}/subscribers/s")[0])
     assert stored.HasField("writeStamp")
     assert not stored.writeStamp.HasField("previousToken")

@@ -46,8 +46,8 @@ Path = Callable[..., str]
 @pytest.fixture(params=STAGES, ids=lambda stage: stage.name)
 def stage(request: pytest.FixtureRequest) -> Stage:
     """Each dump in turn."""
-    found: Stage = request.param
-    return found
+    chosen: Stage = request.param
+    return chosen
 
 
 @pytest.fixture
@@ -94,23 +94,23 @@ def _node(stage: Stage, path: str) -> bytes:
 
 
 async def test_every_owner_is_read(store: MetadataStore, stage: Stage) -> None:
-    found = {topic: await store.ownership.read(topic) for topic in stage.topics}
-    owners = {topic: one and one.value for topic, one in found.items()}
+    stored = {topic: await store.ownership.read(topic) for topic in stage.topics}
+    owners = {topic: one and one.value for topic, one in stored.items()}
     assert owners == {topic: records.owner for topic, records in stage.topics.items()}
     assert any(owners.values())
 
 
 async def test_every_ledger_range_is_read(store: MetadataStore, stage: Stage) -> None:
-    found = {topic: await store.persistence.read(topic) for topic in stage.topics}
-    assert {topic: one and one.value for topic, one in found.items()} == {
+    stored = {topic: await store.persistence.read(topic) for topic in stage.topics}
+    assert {topic: one and one.value for topic, one in stored.items()} == {
         topic: records.ranges for topic, records in stage.topics.items()
     }
 
 
 async def test_every_subscription_is_read_one_by_one_and_in_a_scan(store: MetadataStore, stage: Stage) -> None:
     for topic, records in stage.topics.items():
-        scanned = {name: found async for name, found in store.subscriptions.read_subscriptions(topic)}
-        assert {name: found.value for name, found in scanned.items()} == records.subscriptions
+        scanned = {name: versioned async for name, versioned in store.subscriptions.read_subscriptions(topic)}
+        assert {name: versioned.value for name, versioned in scanned.items()} == records.subscriptions
         for name in records.subscriptions:
             assert await store.subscriptions.read(topic, name) == scanned[name]
 
@@ -143,9 +143,11 @@ async def test_we_read_what_the_console_of_the_original_reads(store: MetadataSto
         closed = [one.end.local for one in ranges.value.ranges if one.end is not None]
         assert [int(end) for _, _, end in lines[:-1]] == closed
         pointers = dict(re.findall(r"^Subscriber (.+) : State : \{ consumeSeqId: local:(\d+)", records.console, re.M))
-        found = [one async for one in store.subscriptions.read_subscriptions(topic)]
+        subscriptions = [one async for one in store.subscriptions.read_subscriptions(topic)]
         assert pointers == {
-            name.decode(): str(one.value.state.consumed.local) for name, one in found if one.value.state is not None
+            name.decode(): str(one.value.state.consumed.local)
+            for name, one in subscriptions
+            if one.value.state is not None
         }
 
 
@@ -226,8 +228,8 @@ async def test_records_written_back_by_us_are_the_bytes_of_the_original_and_a_st
         await store.persistence.write(topic, ranges.value, ranges.version)
         stored, _ = znodes.get(f"{root}{path}/ledgers")
         assert _without_stamp(stored, pb.LedgerRanges()) == _node(stage, f"{path}/ledgers")
-        async for name, found in store.subscriptions.read_subscriptions(topic):
-            await store.subscriptions.replace(topic, name, found.value, found.version)
+        async for name, record in store.subscriptions.read_subscriptions(topic):
+            await store.subscriptions.replace(topic, name, record.value, record.version)
             node = f"{path}/subscribers/{name.decode()}"
             stored, _ = znodes.get(root + node)
             assert _without_stamp(stored, pb.SubscriptionData()) == _node(stage, node)
@@ -241,10 +243,10 @@ async def test_moving_a_pointer_keeps_the_preferences_and_what_nobody_knows(
     for part in (before, before.preferences, before.state):
         part.MergeFromString(_NEWER)
     znodes.set(path, before.SerializeToString())
-    found = await store.subscriptions.read(ORDERS, PICKY)
-    assert found is not None
+    record = await store.subscriptions.read(ORDERS, PICKY)
+    assert record is not None
     moved = SubscriptionData(state=SubscriptionState(MessageSeqId(7)))
-    version = await store.subscriptions.update(ORDERS, PICKY, moved, found.version)
+    version = await store.subscriptions.update(ORDERS, PICKY, moved, record.version)
     stored = _without_stamp(znodes.get(path)[0], pb.SubscriptionData())
     before.state.msgId.localComponent = 7
     assert pb.SubscriptionData.FromString(stored) == before
@@ -256,11 +258,11 @@ async def test_moving_a_pointer_keeps_the_preferences_and_what_nobody_knows(
 
 
 async def test_changing_preferences_keeps_the_pointer(store: MetadataStore, stage: Stage) -> None:
-    found = await store.subscriptions.read(ORDERS, PICKY)
-    assert found is not None
+    record = await store.subscriptions.read(ORDERS, PICKY)
+    assert record is not None
     wanted = SubscriptionPreferences(message_window_size=1)
     data = SubscriptionData(preferences=wanted)
-    await store.subscriptions.update(ORDERS, PICKY, data, found.version)
+    await store.subscriptions.update(ORDERS, PICKY, data, record.version)
     again = await store.subscriptions.read(ORDERS, PICKY)
     assert again is not None
     assert again.value == SubscriptionData(preferences=wanted, state=stage.topics[ORDERS].subscriptions[PICKY].state)
@@ -273,11 +275,11 @@ async def test_ledger_ranges_of_the_original_can_be_continued(
     before = pb.LedgerRanges.FromString(znodes.get(path)[0])
     before.ranges[0].MergeFromString(_NEWER)
     znodes.set(path, before.SerializeToString())
-    found = await store.persistence.read(ORDERS)
-    assert found is not None
-    *closed, last = found.value.ranges
+    record = await store.persistence.read(ORDERS)
+    assert record is not None
+    *closed, last = record.value.ranges
     longer = LedgerRanges((*closed, replace(last, end=MessageSeqId(12)), LedgerRange(ledger_id=99, start=13)))
-    await store.persistence.write(ORDERS, longer, found.version)
+    await store.persistence.write(ORDERS, longer, record.version)
     stored = pb.LedgerRanges.FromString(_without_stamp(znodes.get(path)[0], pb.LedgerRanges()))
     before.ranges[-1].endSeqIdIncluded.localComponent = 12
     before.ranges.add(ledgerId=99, startSeqIdIncluded=13)
@@ -288,14 +290,14 @@ async def test_claim_and_release_of_an_owner_that_the_original_recorded(
     store: MetadataStore, znodes: KazooClient, stage: Stage, root: str
 ) -> None:
     topic = next(name for name, records in stage.topics.items() if records.owner)
-    found = await store.ownership.read(topic)
-    assert found is not None
+    record = await store.ownership.read(topic)
+    assert record is not None
     us = HubInfo(host="hub.example", port=4080, ssl_port=None, epoch=1 << 40)
-    version = await store.ownership.write(topic, us, found.version)
+    version = await store.ownership.write(topic, us, record.version)
     path = f"{root}/topics/{topic.decode()}/hub"
     assert znodes.get(path)[0] == b'hostname: "hub.example:4080:-1"\nczxid: 1099511627776\n'
     with pytest.raises(BadVersionError):
-        await store.ownership.delete(topic, found.version)
+        await store.ownership.delete(topic, record.version)
     await store.ownership.delete(topic, version)
     assert znodes.exists(path) is None
 
@@ -303,13 +305,13 @@ async def test_claim_and_release_of_an_owner_that_the_original_recorded(
 async def test_subscription_that_the_original_changes_meanwhile_is_refused_to_us(
     store: MetadataStore, znodes: KazooClient, stage: Stage, root: str
 ) -> None:
-    found = await store.subscriptions.read(ORDERS, PICKY)
-    assert found is not None
+    record = await store.subscriptions.read(ORDERS, PICKY)
+    assert record is not None
     path = f"{root}/topics/orders/subscribers/picky"
     znodes.set(path, _node(stage, "/topics/orders/subscribers/picky"))  # The same bytes: only the version differs.
     moved = SubscriptionData(state=SubscriptionState(MessageSeqId(9)))
     with pytest.raises(BadVersionError):
-        await store.subscriptions.update(ORDERS, PICKY, moved, found.version)
+        await store.subscriptions.update(ORDERS, PICKY, moved, record.version)
     with pytest.raises(SubscriptionStateExistsError):
         await store.subscriptions.create(ORDERS, PICKY, moved)
     assert znodes.get(path)[0] == _node(stage, "/topics/orders/subscribers/picky")

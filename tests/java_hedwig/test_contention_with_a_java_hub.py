@@ -48,19 +48,19 @@ def _wanting(name: str) -> SubscriptionData:
 
 
 async def _subscription(store: MetadataStore, topic: Topic) -> Versioned[SubscriptionData]:
-    found = await store.subscriptions.read(topic, S)
-    assert found is not None
-    return found
+    record = await store.subscriptions.read(topic, S)
+    assert record is not None
+    return record
 
 
-def _options(found: Versioned[SubscriptionData]) -> set[str]:
-    assert found.value.preferences is not None
-    return set(found.value.preferences.options)
+def _options(record: Versioned[SubscriptionData]) -> set[str]:
+    assert record.value.preferences is not None
+    return set(record.value.preferences.options)
 
 
-def _pointer(found: Versioned[SubscriptionData]) -> int:
-    assert found.value.state is not None
-    return found.value.state.consumed.local
+def _pointer(record: Versioned[SubscriptionData]) -> int:
+    assert record.value.state is not None
+    return record.value.state.consumed.local
 
 
 # ------------------------------------------------------------------------------------------------------- subscriptions
@@ -96,8 +96,8 @@ async def test_update_of_the_hub_after_one_of_ours_is_refused_and_then_made_from
         client.subscribe(topic, S)
         for _ in range(2):
             client.publish(topic, b"m")
-        found = await _subscription(shared, topic)
-        await shared.subscriptions.update(topic, S, _wanting("ours"), found.version)
+        record = await _subscription(shared, topic)
+        await shared.subscriptions.update(topic, S, _wanting("ours"), record.version)
         between = raw.exists(path)
         client.consume(topic, S, 2)
         eventually("the hub stored the pointer", lambda: raw.exists(path).version == 2)
@@ -116,8 +116,8 @@ async def test_unsubscribe_at_the_hub_after_an_update_of_ours_is_refused(
     with stack.client() as client:
         client.subscribe(topic, S)
         client.close_subscription(topic, S)
-        found = await _subscription(shared, topic)
-        version = await shared.subscriptions.update(topic, S, _wanting("ours"), found.version)
+        record = await _subscription(shared, topic)
+        version = await shared.subscriptions.update(topic, S, _wanting("ours"), record.version)
         with pytest.raises(RefusedByHubError) as refused:
             client.unsubscribe(topic, S)
     assert refused.value.status == pb.BAD_VERSION
@@ -130,13 +130,13 @@ async def test_subscription_that_the_hub_deleted_is_missing_for_us(stack: JavaSt
     topic = Topic(b"hub-deleted")
     with stack.client() as client:
         client.subscribe(topic, S)
-        found = await _subscription(shared, topic)
+        record = await _subscription(shared, topic)
         client.close_subscription(topic, S)
         client.unsubscribe(topic, S)
     with pytest.raises(NoSubscriptionStateError):
-        await shared.subscriptions.update(topic, S, _at(1), found.version)
+        await shared.subscriptions.update(topic, S, _at(1), record.version)
     with pytest.raises(NoSubscriptionStateError):
-        await shared.subscriptions.delete(topic, S, found.version)
+        await shared.subscriptions.delete(topic, S, record.version)
 
 
 async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say_that_it_is_uncertain(
@@ -187,10 +187,10 @@ async def test_updates_of_both_at_once_are_each_applied_or_refused(
         applied: list[Version] = []
         refused = 0
         while not hub.done() or not applied:
-            found = await _subscription(shared, topic)
+            record = await _subscription(shared, topic)
             try:
                 data = _wanting(f"ours-{len(applied)}")
-                applied.append(await shared.subscriptions.update(topic, S, data, found.version))
+                applied.append(await shared.subscriptions.update(topic, S, data, record.version))
             except BadVersionError:
                 refused += 1
         await hub
@@ -218,9 +218,9 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
         client.subscribe(topic, S)
         client.close_subscription(topic, S)
         acknowledged = {client.publish(topic, b"m0"): b"m0"}
-    found = await shared.persistence.read(topic)
-    assert found is not None
-    version = await shared.persistence.write(topic, found.value, found.version)
+    record = await shared.persistence.read(topic)
+    assert record is not None
+    version = await shared.persistence.write(topic, record.value, record.version)
     lost = 0
     for number in range(1, 12):
         body = b"m%d" % number
@@ -238,7 +238,7 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
     # it again.
     assert 0 < lost < 6
     with pytest.raises(BadVersionError):
-        await shared.persistence.write(topic, found.value, version)
+        await shared.persistence.write(topic, record.value, version)
     with stack.client() as client:
         client.subscribe(topic, S)
         delivered = dict(client.deliveries(max(acknowledged)))
@@ -294,9 +294,9 @@ async def test_topics_claimed_by_both_have_one_owner_each(
             # Exactly one of them won, and the other one learned who won.
             own = f"127.0.0.1:{either_stack.hub_port}:9876"
             assert (at_the_hub, at_ours) in [(None, own), (neighbour.address, None)]
-            found = await shared.ownership.read(topic)
-            assert found is not None
-            assert found.value.address == (at_the_hub or at_ours)
+            record = await shared.ownership.read(topic)
+            assert record is not None
+            assert record.value.address == (at_the_hub or at_ours)
 
 
 def _claim_by_publishing(client: HubClient, topic: Topic) -> str | None:
@@ -336,9 +336,9 @@ async def test_hub_claims_what_we_released(
         assert redirect.value.text == neighbour.address
         await shared.ownership.delete(topic, version)
         assert client.publish(topic, b"m") == 1
-    found = await shared.ownership.read(topic)
-    assert found is not None
-    assert found.value.epoch not in (0, neighbour.epoch)
+    record = await shared.ownership.read(topic)
+    assert record is not None
+    assert record.value.epoch not in (0, neighbour.epoch)
     with pytest.raises(BadVersionError):
         await shared.ownership.write(topic, neighbour, version)
 
@@ -353,13 +353,13 @@ async def test_hub_takes_a_topic_over_from_an_owner_of_ours_that_is_not_alive(
     version = await shared.ownership.write(topic, dead, NEW)
     with either_stack.client() as client:
         assert client.publish(topic, b"m") == 1
-    found = await shared.ownership.read(topic)
-    assert found is not None
-    assert found.value == either_stack.hub_info(raw)
+    record = await shared.ownership.read(topic)
+    assert record is not None
+    assert record.value == either_stack.hub_info(raw)
     assert raw.exists(f"{TOPICS}/{topic.decode()}/hub").version == 1
     with pytest.raises(BadVersionError):
         await shared.ownership.delete(topic, version)
-    assert await shared.ownership.read(topic) == found
+    assert await shared.ownership.read(topic) == record
 
 
 @pytest.mark.parametrize("either_stack", [False], ids=["ephemeral owners"], indirect=True, scope="module")

@@ -38,7 +38,7 @@ ORDERS, NESTED, FOREIGN, SILENT, UNHEARD, LATE = (
 NOTHING, SOME, ALL, PICKY, LEAVES, LATER = (
     SubscriberId(name.encode()) for name in ("read-nothing", "read-some", "read-all", "話す人", "leaves", "came-later")
 )
-_WISHES: Final = SubscriptionPreferences(options={"colour": b"blue"}, message_bound=1000, message_window_size=50)
+_PREFERENCES: Final = SubscriptionPreferences(options={"colour": b"blue"}, message_bound=1000, message_window_size=50)
 
 
 class Move:
@@ -70,8 +70,8 @@ class Move:
     @contextmanager
     def ours(self, metadata: str) -> Iterator[OurSide]:
         """Run two of our hubs on `metadata` and the same bookies, and connect our client to one of them."""
-        place = f"zookeeper://{self.java.zookeeper}"
-        cluster, ledgers = f"{place}/hedwig/ours", f"{place}/ledgers"
+        zookeeper = f"zookeeper://{self.java.zookeeper}"
+        cluster, ledgers = f"{zookeeper}/hedwig/ours", f"{zookeeper}/ledgers"
         settings = (
             f"metadata={metadata}",
             f"cluster.zookeeper={cluster}",
@@ -84,8 +84,8 @@ class Move:
         try:
             for hub in hubs:
                 hub.start()
-            place_options = ("--metadata", metadata, "--cluster", cluster, "--bookkeeper", ledgers)
-            checked = self.admin.run("check", "health", *place_options, "-o", "ndjson").rows
+            options = ("--metadata", metadata, "--cluster", cluster, "--bookkeeper", ledgers)
+            checked = self.admin.run("check", "health", *options, "-o", "ndjson").rows
             assert {row["check"] for row in checked} >= {"tables", "liveness", "hub", "bookies"}
             # A busy machine may be slow.
             assert {row["verdict"] for row in checked} <= {"PASS", "WARN"}, checked
@@ -150,7 +150,7 @@ def _work_on_the_original(account: Account, client: JavaSide) -> None:
     account.subscribe(client, ORDERS, SOME)
     account.subscribe(client, ORDERS, LEAVES)
     account.publish(client, ORDERS, 3)
-    account.subscribe(client, ORDERS, PICKY, _WISHES)
+    account.subscribe(client, ORDERS, PICKY, _PREFERENCES)
     account.subscribe(client, ORDERS, ALL)
     account.publish(client, ORDERS, 7)
     account.consume(client, ORDERS, SOME, 5)
@@ -159,7 +159,7 @@ def _work_on_the_original(account: Account, client: JavaSide) -> None:
     account.subscribe(client, NESTED, SOME)
     account.publish(client, NESTED, 2)
     account.consume(client, NESTED, SOME, 1)
-    account.subscribe(client, FOREIGN, PICKY, _WISHES)
+    account.subscribe(client, FOREIGN, PICKY, _PREFERENCES)
     account.publish(client, FOREIGN, 6)
     account.subscribe(client, SILENT, NOTHING)
     account.publish(client, UNHEARD, 5)

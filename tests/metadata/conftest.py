@@ -1,4 +1,4 @@
-"""Fixtures of the conformance suite, which run over each of our backends, and places for the other tests."""
+"""Fixtures of the conformance suite, which run over each of our backends, and stores for the other tests."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ import pytest
 from kazoo.protocol import connection as kazoo_connection
 
 from hedwig.metadata.testing.fixtures import *  # noqa: F403
-from hedwig.metadata.testing.place import Effort, Place
+from hedwig.metadata.testing.subject import Effort, Subject
+from tests.metadata.support.backends import BACKENDS, KEPT_BACKENDS, BackendRow, Surroundings, as_parameters
 from tests.metadata.support.gateway import leave_to_long_runs
-from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow, Surroundings, as_parameters
 from tests.support.servers import RunningServers
 
 __all__: list[str] = []
@@ -45,27 +45,27 @@ def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
 
 
 @pytest.fixture(scope="session")
-def new_place(backend: BackendRow, surroundings: Surroundings) -> Callable[[], Place]:
-    """Return a function that chooses a place of the backend."""
-    return lambda: backend.place(surroundings)
+def new_subject(backend: BackendRow, surroundings: Surroundings) -> Callable[[], Subject]:
+    """Return a function that chooses a store of the backend."""
+    return lambda: backend.subject(surroundings)
 
 
 @pytest.fixture(scope="session")  # type: ignore[no-redef]
 def effort(backend: BackendRow) -> Effort:
     """Return how much a test may ask of the backend."""
-    return Effort(places_are_cheap=backend.places_are_cheap, examples=backend.examples, quick_pairs=backend.quick_pairs)
+    return Effort(stores_are_cheap=backend.stores_are_cheap, examples=backend.examples, quick_pairs=backend.quick_pairs)
 
 
 @pytest.fixture
-def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
-    """Return a place that was never formatted."""
-    place = kept_backend.place(surroundings)
-    yield place
-    asyncio.run(place.drop())
+def bare_subject(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Subject]:
+    """Return a store that was never formatted."""
+    subject = kept_backend.subject(surroundings)
+    yield subject
+    asyncio.run(subject.drop())
 
 
 @pytest.fixture  # type: ignore[no-redef]
-def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
+def kept_subject(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Subject]:
     """Return a formatted store for this test only, which outlives its clients."""
-    with kept_backend.place(surroundings).formatted() as place:
-        yield place
+    with kept_backend.subject(surroundings).formatted() as subject:
+        yield subject

@@ -89,14 +89,14 @@ def test_sound_backend_passes(project: Path) -> None:
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_backend_that_breaks_a_rule_fails(what: str, project: Path) -> None:
-    sound, broken, told_by = BROKEN[what]
+    sound, broken, failing = BROKEN[what]
     backend = project / "tiny" / "backend.py"
     text = backend.read_text()
     assert sound in text
     backend.write_text(text.replace(sound, broken))
-    ran = run_suite(project, "-k", told_by)
+    ran = run_suite(project, "-k", failing)
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert f"::{told_by}" in ran.stdout
+    assert f"::{failing}" in ran.stdout
     # Failed asserts of the suite show the compared values, as those of tests do.
     assert "\nE  " in ran.stdout
 

@@ -17,7 +17,7 @@ from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, S
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 
@@ -27,7 +27,7 @@ PATIENCE_S: Final = 30.0
 """No operation here takes nearly as long. One that waits longer hangs."""
 
 TIGHT: Final = StoreOptions(in_flight_max=4, page_rows=5)
-"""The store allows so few operations at once that each lost place shows."""
+"""The store allows so few operations at once that each lost slot shows."""
 
 OWNERSHIP, PERSISTENCE, SUBSCRIPTION = CALLS
 
@@ -59,8 +59,8 @@ async def _usable(store: MetadataStore, names: Names, turn: int) -> None:
     keys = [OWNERSHIP.key(names(b"usable-%d-%d" % (turn, number))) for number in range(12)]
     async with asyncio.timeout(PATIENCE_S):
         created = await asyncio.gather(*(OWNERSHIP.write(store, key, samples.hub(1), NEW) for key in keys))
-        found = await asyncio.gather(*(OWNERSHIP.read(store, key) for key in keys))
-    assert found == [Versioned(samples.hub(1), version) for version in created]
+        records = await asyncio.gather(*(OWNERSHIP.read(store, key) for key in keys))
+    assert records == [Versioned(samples.hub(1), version) for version in created]
 
 
 Work = Callable[[MetadataStore, random.Random, Names], Awaitable[Any]]
@@ -121,8 +121,10 @@ WORKS: Final[dict[str, Work]] = {
 
 
 @pytest.mark.parametrize("what", WORKS)
-async def test_client_is_usable_after_cancellations(what: str, place: Place, clients: Clients, names: Names) -> None:
-    store = await clients.open(place, TIGHT)
+async def test_client_is_usable_after_cancellations(
+    what: str, subject: Subject, clients: Clients, names: Names
+) -> None:
+    store = await clients.open(subject, TIGHT)
     dice = random.Random(what)
     topic = Topic(names(b"scanned"))
     keys = [RecordKey(topic, samples.subscriber(number)) for number in range(12)]
@@ -139,9 +141,9 @@ async def test_client_is_usable_after_cancellations(what: str, place: Place, cli
     assert cancelled + done == 120
 
 
-async def test_cancelled_writes_are_done_at_most_once(place: Place, clients: Clients, names: Names) -> None:
+async def test_cancelled_writes_are_done_at_most_once(subject: Subject, clients: Clients, names: Names) -> None:
     """The outcome of a cancelled write is unknown, but it is one of two: the whole write, once, or nothing."""
-    store = await clients.open(place, TIGHT)
+    store = await clients.open(subject, TIGHT)
     dice = random.Random(8)
     key = PERSISTENCE.key(names(b"counter"))
     version: Version = await PERSISTENCE.write(store, key, samples.ranges(0), NEW)
@@ -170,25 +172,25 @@ async def test_cancelled_writes_are_done_at_most_once(place: Place, clients: Cli
         await PERSISTENCE.write(store, key, samples.ranges(999), version)
 
 
-async def test_cancelled_opening_leaves_nothing_in_the_way(place: Place, clients: Clients, names: Names) -> None:
+async def test_cancelled_opening_leaves_nothing_in_the_way(subject: Subject, clients: Clients, names: Names) -> None:
     dice = random.Random(9)
     for _ in range(8):
 
         async def open_and_close() -> None:
-            async with await place.open(TIGHT):
+            async with await subject.open(TIGHT):
                 pass
 
         results = await _cancelled(dice, [open_and_close() for _ in range(3)])
         assert all(result is None or isinstance(result, asyncio.CancelledError) for result in results), results
-    await _usable(await clients.open(place), names, 0)
+    await _usable(await clients.open(subject), names, 0)
 
 
-async def test_closing_ends_what_is_under_way(place: Place, clients: Clients, names: Names) -> None:
+async def test_closing_ends_what_is_under_way(subject: Subject, clients: Clients, names: Names) -> None:
     """No caller waits for ever, and none takes an undone operation for done."""
     dice = random.Random(10)
-    keeper = await clients.open(place)
+    keeper = await clients.open(subject)
     for turn in range(5):
-        store = await place.open(StoreOptions(in_flight_max=8))
+        store = await subject.open(StoreOptions(in_flight_max=8))
         keys = [OWNERSHIP.key(names(b"closing-%d-%d" % (turn, number))) for number in range(40)]
         writes = [asyncio.ensure_future(OWNERSHIP.write(store, key, samples.hub(1), NEW)) for key in keys]
         others = [asyncio.ensure_future(_all(store.topics())), asyncio.ensure_future(store.count())]
@@ -200,18 +202,18 @@ async def test_closing_ends_what_is_under_way(place: Place, clients: Clients, na
             if isinstance(result, BaseException):
                 assert isinstance(result, MetadataUnavailableError), repr(result)
                 assert "\n" not in str(result)
-        if not place.kept:
+        if not subject.kept:
             continue
         for key, result in zip(keys, results, strict=False):
-            found = await OWNERSHIP.read(keeper, key)
+            record = await OWNERSHIP.read(keeper, key)
             if isinstance(result, Version):
-                assert found == Versioned(samples.hub(1), result)
+                assert record == Versioned(samples.hub(1), result)
             elif getattr(result, "definite", False):
-                assert found is None
+                assert record is None
 
 
-async def test_closed_store_refuses_at_once_and_closes_again(place: Place, names: Names) -> None:
-    store = await place.open()
+async def test_closed_store_refuses_at_once_and_closes_again(subject: Subject, names: Names) -> None:
+    store = await subject.open()
     await store.close()
     await store.close()
     topic = Topic(names(b"topic"))
@@ -230,8 +232,8 @@ async def test_closed_store_refuses_at_once_and_closes_again(place: Place, names
         assert isinstance(outcomes[0].error, MetadataUnavailableError)
 
 
-async def test_listing_left_in_its_middle_holds_nothing_up(place: Place, clients: Clients, names: Names) -> None:
-    store = await clients.open(place, TIGHT)
+async def test_listing_left_in_its_middle_holds_nothing_up(subject: Subject, clients: Clients, names: Names) -> None:
+    store = await clients.open(subject, TIGHT)
     topic = Topic(names(b"scanned"))
     keys = [RecordKey(topic, samples.subscriber(number)) for number in range(30)]
     for outcome in await SUBSCRIPTION.apply(store, [Write(key, samples.subscription(1), NEW) for key in keys]):
@@ -248,9 +250,9 @@ async def test_listing_left_in_its_middle_holds_nothing_up(place: Place, clients
     assert len(await _all(store.subscriptions.read_subscriptions(topic))) == 30
 
 
-def test_interrupted_program_ends_and_leaves_the_store_sound(kept_place: Place) -> None:
+def test_interrupted_program_ends_and_leaves_the_store_sound(kept_subject: Subject) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.metadata.support.endless_writer", kept_place.url],
+        [sys.executable, "-m", "tests.metadata.support.endless_writer", kept_subject.url],
         cwd=Path(hedwig.__file__).parents[1],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -269,15 +271,15 @@ def test_interrupted_program_ends_and_leaves_the_store_sound(kept_place: Place) 
         assert sign not in complaints
     acknowledged = dict(line.split() for line in [*lines, *rest.splitlines()])
     assert len(acknowledged) >= 100
-    asyncio.run(_see_all(kept_place, acknowledged))
+    asyncio.run(_see_all(kept_subject, acknowledged))
 
 
-async def _see_all(place: Place, acknowledged: dict[str, str]) -> None:
-    async with await place.open() as store:
+async def _see_all(subject: Subject, acknowledged: dict[str, str]) -> None:
+    async with await subject.open() as store:
         for number, version in acknowledged.items():
-            found = await store.ownership.read(Topic(b"topic-" + number.encode()))
-            assert found is not None
-            assert (found.value, str(found.version)) == (samples.hub(int(number)), version)
+            record = await store.ownership.read(Topic(b"topic-" + number.encode()))
+            assert record is not None
+            assert (record.value, str(record.version)) == (samples.hub(int(number)), version)
         topic = Topic(b"afterwards")
         try:
             written = await store.ownership.write(topic, samples.hub(1), NEW)

@@ -23,7 +23,7 @@ from hedwig.metadata.testing.clients import Names
 from hedwig.metadata.testing.doors import CALLS, DOORS, Call
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW
-from tests.metadata.support.place import BACKENDS, BackendRow, as_parameters
+from tests.metadata.support.backends import BACKENDS, BackendRow, as_parameters
 
 THROUGH_THE_GATEWAY = ("test_every_change_of_a_record_is_told_once",)
 
@@ -75,17 +75,17 @@ async def test_every_change_of_a_record_is_told_once(
 async def test_every_way_to_change_a_record_is_told(store: MetadataStore, other: MetadataStore, names: Names) -> None:
     keys = [(each, each.key(names(each.label.encode()))) for each in DOORS]
     changes = await _begun(store)
-    told = {ChangedRecord(each.kind, key) for each, key in keys}
+    expected = {ChangedRecord(each.kind, key) for each, key in keys}
     versions = [await each.write(other, key, each.value(1), NEW) for each, key in keys]
-    assert set(await changes.take(_ALL)) == told
+    assert set(await changes.take(_ALL)) == expected
     after = [
         await each.write(other, key, each.value(2), version)
         for (each, key), version in zip(keys, versions, strict=True)
     ]
-    assert set(await changes.take(_ALL)) == told
+    assert set(await changes.take(_ALL)) == expected
     for (each, key), version in zip(keys, after, strict=True):
         await each.delete(other, key, version)
-    assert set(await changes.take(_ALL)) == told
+    assert set(await changes.take(_ALL)) == expected
     assert await changes.take(_ALL) == []
     await changes.end()
 
@@ -107,9 +107,9 @@ async def test_many_changes_come_in_parts(store: MetadataStore, names: Names) ->
     await store.ownership.apply([Write(key, samples.hub(1), NEW) for key in keys])
     parts = [await changes.take(20) for _ in range(4)]
     assert [len(part) for part in parts] == [20, 20, 10, 0]
-    told = [each for part in parts for each in part]
-    assert set(told) == {ChangedRecord(kind, key) for kind in (PERSISTENCE, OWNERSHIP) for key in keys}
-    assert len(told) == 2 * len(keys)
+    records = [each for part in parts for each in part]
+    assert set(records) == {ChangedRecord(kind, key) for kind in (PERSISTENCE, OWNERSHIP) for key in keys}
+    assert len(records) == 2 * len(keys)
     await store.persistence.apply([Delete(key, ANY) for key in keys])
     assert {each.key for each in await changes.take(_ALL)} == set(keys)
     await changes.end()
@@ -143,10 +143,10 @@ async def test_two_never_take_changes_from_each_other_unnoticed(
     first, second = await _begun(store), await _begun(other)
     changed = [ChangedRecord(PERSISTENCE, RecordKey(Topic(names(b"topic"))))]
     await store.persistence.write(changed[0].key.topic, LedgerRanges(), NEW)
-    told: Sequence[ChangedRecord] = changed
+    taken: Sequence[ChangedRecord] = changed
     with suppress(MetadataUnavailableError):  # Where only one reader is possible, the first one fails here.
-        told = await first.take(_ALL)
-    assert told == changed
+        taken = await first.take(_ALL)
+    assert taken == changed
     await first.end()  # This must not end the second reader's feed.
     assert await second.take(_ALL) == changed
     await second.end()
@@ -163,9 +163,9 @@ async def test_each_write_is_told_as_soon_as_it_is_done(
     version = await other.ownership.write(key.topic, samples.hub(0), NEW)
     for number in range(1, 50):
         assert await changes.take(_ALL) == [ChangedRecord(OWNERSHIP, key)]
-        found = await store.ownership.read(key.topic)
-        assert found is not None
-        assert found.version == version
+        record = await store.ownership.read(key.topic)
+        assert record is not None
+        assert record.version == version
         version = await other.ownership.write(key.topic, samples.hub(number), version)
     await changes.end()
 
@@ -196,15 +196,15 @@ async def test_nothing_is_missing_between_what_is_taken(
         asyncio.create_task(client.persistence.apply([Write(key, LedgerRanges(), NEW) for key in part]))
         for client, part in ((other, keys[::2]), (store, keys[1::2]))
     ]
-    told: list[ChangedRecord] = []
+    reported: list[ChangedRecord] = []
     while not all(writer.done() for writer in writers):
-        told += await changes.take(7)
+        reported += await changes.take(7)
     for writer in writers:
         for outcome in writer.result():
             outcome.check()
     while taken := await changes.take(7):
-        told += taken
-    assert {each.key for each in told} == set(keys)
+        reported += taken
+    assert {each.key for each in reported} == set(keys)
     await changes.end()
 
 
@@ -227,16 +227,16 @@ class _Copy:
 
     async def follow(self, changes: Changes, most: int) -> int:
         """Take changes, and read each changed record again; return the number of changes."""
-        told = await changes.take(most)
-        assert len(set(told)) == len(told) <= most
-        for each in told:
+        changed = await changes.take(most)
+        assert len(set(changed)) == len(changed) <= most
+        for each in changed:
             self.records[each] = await self.read(each)
-        self.taken += len(told)
-        return len(told)
+        self.taken += len(changed)
+        return len(changed)
 
     async def read(self, record: ChangedRecord) -> Any:
-        found = await self._calls[record.kind.name].read(self._store, record.key)
-        return None if found is None else found.value
+        stored = await self._calls[record.kind.name].read(self._store, record.key)
+        return None if stored is None else stored.value
 
 
 async def test_a_copy_that_follows_the_changes_ends_up_equal(

@@ -19,10 +19,10 @@ from hedwig.metadata import StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.contract.layout import FORMAT_MAJOR
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.versions import NEW, Versioned
+from tests.metadata.support.backends import BACKENDS, KEPT_BACKENDS, BackendRow
 from tests.metadata.support.layout_probe import LayoutProbe
-from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow
 
 PATIENCE_S = 30.0
 """Far more than the timeouts of the operations, far less than a user would wait."""
@@ -50,31 +50,31 @@ def _one_line(error: HedwigError) -> str:
 # --------------------------------------------------------------------------------------------------------------- format
 
 
-async def _layout_probe(clients: Clients, place: Place) -> LayoutProbe:
-    probe = await clients.probe(place)
+async def _layout_probe(clients: Clients, subject: Subject) -> LayoutProbe:
+    probe = await clients.probe(subject)
     assert isinstance(probe, LayoutProbe)
     return probe
 
 
-async def test_bare_place_is_refused_with_the_command_that_formats_it(bare_place: Place) -> None:
+async def test_bare_store_is_refused_with_the_command_that_formats_it(bare_subject: Subject) -> None:
     for _ in range(2):
         with pytest.raises(LayoutMissingError) as refusal:
-            await bare_place.open()
-        assert f"hedwig-admin metadata format --metadata '{bare_place.url}'" in _one_line(refusal.value)
-    await bare_place.format()
-    async with await bare_place.open() as store:
+            await bare_subject.open()
+        assert f"hedwig-admin metadata format --metadata '{bare_subject.url}'" in _one_line(refusal.value)
+    await bare_subject.format()
+    async with await bare_subject.open() as store:
         assert await store.ownership.read(CALLS[0].key(b"topic").topic) is None
 
 
-async def test_format_again_keeps_all_and_wipe_nothing(kept_place: Place) -> None:
-    async with await kept_place.open() as store:
+async def test_format_again_keeps_all_and_wipe_nothing(kept_subject: Subject) -> None:
+    async with await kept_subject.open() as store:
         versions = {call.label: await call.write(store, call.key(b"topic"), call.value(1), NEW) for call in CALLS}
-    await kept_place.format()
-    async with await kept_place.open() as store:
+    await kept_subject.format()
+    async with await kept_subject.open() as store:
         for call in CALLS:
             assert await call.read(store, call.key(b"topic")) == Versioned(call.value(1), versions[call.label])
-    await kept_place.format(wipe=True)
-    async with await kept_place.open() as store:
+    await kept_subject.format(wipe=True)
+    async with await kept_subject.open() as store:
         assert set((await store.count()).values()) == {0}
         assert [topic async for topic in store.topics()] == []
         for call in CALLS:
@@ -84,23 +84,23 @@ async def test_format_again_keeps_all_and_wipe_nothing(kept_place: Place) -> Non
             assert again != versions[call.label]
 
 
-async def test_many_may_format_at_once(bare_place: Place) -> None:
-    await asyncio.gather(*(bare_place.format() for _ in range(4)))
-    async with await bare_place.open() as store:
+async def test_many_may_format_at_once(bare_subject: Subject) -> None:
+    await asyncio.gather(*(bare_subject.format() for _ in range(4)))
+    async with await bare_subject.open() as store:
         assert set((await store.count()).values()) == {0}
 
 
 # --------------------------------------------------------------------------------------------------------------- layout
 
 
-async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place, clients: Clients) -> None:
-    probe = await _layout_probe(clients, kept_place)
-    async with await kept_place.open() as store:
+async def test_layout_of_another_backend_or_release_is_refused(kept_subject: Subject, clients: Clients) -> None:
+    probe = await _layout_probe(clients, kept_subject)
+    async with await kept_subject.open() as store:
         written = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
-    scheme = kept_place.url.partition(":")[0].partition("+")[0]
+    scheme = kept_subject.url.partition(":")[0].partition("+")[0]
 
     await probe.write_layout("otherstore", FORMAT_MAJOR, 0)
-    for attempt in (kept_place.open, kept_place.format):
+    for attempt in (kept_subject.open, kept_subject.format):
         with pytest.raises(LayoutMismatchError) as refusal:
             await attempt()
         text = _one_line(refusal.value)
@@ -108,7 +108,7 @@ async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place
         assert scheme in text
 
     await probe.write_layout(None, FORMAT_MAJOR + 1, 0)
-    for attempt in (kept_place.open, kept_place.format):
+    for attempt in (kept_subject.open, kept_subject.format):
         with pytest.raises(LayoutMismatchError) as refusal:
             await attempt()
         text = _one_line(refusal.value)
@@ -116,32 +116,34 @@ async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place
         assert f"format {FORMAT_MAJOR};" in text
 
     await probe.write_layout(None, FORMAT_MAJOR, 99)
-    await kept_place.format()
-    async with await kept_place.open() as store:
+    await kept_subject.format()
+    async with await kept_subject.open() as store:
         assert await CALLS[0].read(store, CALLS[0].key(b"topic")) == Versioned(CALLS[0].value(1), written)
         await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(2), written)
 
 
-async def test_unreadable_layout_is_refused(kept_place: Place, clients: Clients) -> None:
-    probe = await _layout_probe(clients, kept_place)
+async def test_unreadable_layout_is_refused(kept_subject: Subject, clients: Clients) -> None:
+    probe = await _layout_probe(clients, kept_subject)
     await probe.damage_layout()
     with pytest.raises((LayoutError, CorruptRecordError)) as refusal:
-        await kept_place.open()
+        await kept_subject.open()
     _one_line(refusal.value)
 
 
-async def test_missing_structure_is_named_with_the_command_that_makes_it(kept_place: Place, clients: Clients) -> None:
-    async with await kept_place.open() as store:
+async def test_missing_structure_is_named_with_the_command_that_makes_it(
+    kept_subject: Subject, clients: Clients
+) -> None:
+    async with await kept_subject.open() as store:
         ownership = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
-    probe = await _layout_probe(clients, kept_place)
+    probe = await _layout_probe(clients, kept_subject)
     missing = await probe.drop_structure()
     with pytest.raises(LayoutMissingError) as refusal:
-        await kept_place.open()
+        await kept_subject.open()
     text = _one_line(refusal.value)
     assert missing in text
-    assert f"hedwig-admin metadata format --metadata '{kept_place.url}'" in text
-    await kept_place.format()
-    async with await kept_place.open() as store:
+    assert f"hedwig-admin metadata format --metadata '{kept_subject.url}'" in text
+    await kept_subject.format()
+    async with await kept_subject.open() as store:
         assert await CALLS[1].read(store, CALLS[1].key(b"topic")) is None
         kept = await CALLS[0].read(store, CALLS[0].key(b"topic"))
         assert kept in (None, Versioned(CALLS[0].value(1), ownership))

@@ -26,7 +26,7 @@ from hedwig.metadata.bulk.repairs import (
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, Topic
 from hedwig.model import SubscriptionData as Data
 from hedwig.model import SubscriptionPreferences as Preferences
@@ -49,7 +49,7 @@ BROKEN = LedgerRanges(
 CONSUMED = Data(preferences=Preferences(message_bound=3), state=State(MessageSeqId(57)))
 
 
-async def found(store: MetadataStore, prefix: bytes | None = None) -> list[Finding]:
+async def findings_of(store: MetadataStore, prefix: bytes | None = None) -> list[Finding]:
     """Return the findings from the records alone."""
     findings: list[Finding] = []
     read = 0
@@ -78,7 +78,7 @@ async def test_sound_store_has_no_findings(empty_store: MetadataStore) -> None:
     for number in range(40):
         topic = Topic(b"t-%02d" % number)
         await store_topic(empty_store, topic, subscribers=number % 5)
-    assert await found(empty_store) == []
+    assert await findings_of(empty_store) == []
 
 
 async def store_topic(store: MetadataStore, topic: Topic, subscribers: int) -> None:
@@ -88,23 +88,23 @@ async def store_topic(store: MetadataStore, topic: Topic, subscribers: int) -> N
         await store.subscriptions.create(topic, samples.subscriber(number), CONSUMED)
 
 
-async def test_each_fault_is_found_on_its_record_also_across_pages(clients: Clients, empty_place: Place) -> None:
-    store = await clients.open(empty_place, StoreOptions(page_rows=7))
+async def test_each_fault_is_found_on_its_record_also_across_pages(clients: Clients, empty_subject: Subject) -> None:
+    store = await clients.open(empty_subject, StoreOptions(page_rows=7))
     for number in range(30):
         await store_topic(store, Topic(b"t-%02d" % number), subscribers=4)
     await store.persistence.write(Topic(b"u/broken"), BROKEN, NEW)
     lone = [SubscriberId(b"s-%02d" % number) for number in range(20)]
     for subscriber in lone:
         await store.subscriptions.create(Topic(b"u/lone"), subscriber, CONSUMED)
-    findings = await found(store)
+    findings = await findings_of(store)
     assert {(each.kind, each.key) for each in findings} == {
         (FindingKind.RANGE_OVERLAP, RecordKey(Topic(b"u/broken"))),
         (FindingKind.RANGE_GAP, RecordKey(Topic(b"u/broken"))),
         *((FindingKind.LONE_SUBSCRIPTION, RecordKey(Topic(b"u/lone"), subscriber)) for subscriber in lone),
     }
     assert len(findings) == 22
-    assert await found(store, b"t-") == []
-    assert len(await found(store, b"u/lone")) == 20
+    assert await findings_of(store, b"t-") == []
+    assert len(await findings_of(store, b"u/lone")) == 20
 
 
 async def test_topic_that_was_made_after_the_scan_passed_is_no_finding(empty_store: MetadataStore) -> None:
@@ -117,16 +117,16 @@ async def test_topic_that_was_made_after_the_scan_passed_is_no_finding(empty_sto
 
 
 async def test_unreadable_records_are_deleted_at_the_version_that_was_seen(
-    empty_store: MetadataStore, clients: Clients, empty_place: Place
+    empty_store: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     store = empty_store
     await store_topic(store, TOPIC, 0)
     await store.subscriptions.create(TOPIC, READER, CONSUMED)
-    probe = await clients.probe(empty_place, store)
+    probe = await clients.probe(empty_subject, store)
     broken: list[tuple[Any, RecordKey]] = [(OWNERSHIP, RecordKey(TOPIC)), (SUBSCRIPTIONS, KEY)]
     for kind, key in broken:
         await probe.corrupt(kind, key)
-    findings = await found(store)
+    findings = await findings_of(store)
     assert {(each.kind, each.of, each.key) for each in findings} == {
         (FindingKind.UNREADABLE_RECORD, kind, key) for kind, key in broken
     }
@@ -141,21 +141,21 @@ async def test_unreadable_records_are_deleted_at_the_version_that_was_seen(
         assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.REPAIRED
         assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.CHANGED
     assert await _version(store) != before  # An owner by that record is now refused.
-    assert await found(store) == []
+    assert await findings_of(store) == []
 
 
 async def test_unreadable_ledger_ranges_are_never_deleted(
-    empty_store: MetadataStore, clients: Clients, empty_place: Place
+    empty_store: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     await store_topic(empty_store, TOPIC, 1)
-    probe = await clients.probe(empty_place, empty_store)
+    probe = await clients.probe(empty_subject, empty_store)
     await probe.corrupt(PERSISTENCE, RecordKey(TOPIC))
-    (finding,) = await found(empty_store)
+    (finding,) = await findings_of(empty_store)
     assert (finding.kind, finding.of) == (FindingKind.UNREADABLE_RECORD, PERSISTENCE)
     assert finding.version is not None
     result = await delete_unreadable(empty_store, PERSISTENCE, RecordKey(TOPIC), finding.version, Renewals())
     assert result is RepairResult.LEFT
-    assert len(await found(empty_store)) == 1
+    assert len(await findings_of(empty_store)) == 1
 
 
 async def test_release_of_a_dead_owner_shuts_out_what_it_may_have_sent(empty_store: MetadataStore) -> None:
@@ -203,7 +203,7 @@ async def test_release_of_a_topic_without_ranges_deletes_the_owner_alone(empty_s
 async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> None:
     store = empty_store
     await store.subscriptions.create(TOPIC, READER, CONSUMED)
-    (finding,) = await found(store)
+    (finding,) = await findings_of(store)
     assert finding.record is not None
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.REPAIRED
     now = await store.subscriptions.read(TOPIC, READER)
@@ -213,7 +213,7 @@ async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> 
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.CHANGED
     assert await make_topic(store, TOPIC) is RepairResult.REPAIRED
     assert await make_topic(store, TOPIC) is RepairResult.CHANGED
-    assert await found(store) == []
+    assert await findings_of(store) == []
     await store.subscriptions.delete(TOPIC, READER, now.version)
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.CHANGED
     with pytest.raises(NoRecordError):

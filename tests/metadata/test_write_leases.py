@@ -51,10 +51,10 @@ async def test_writes_are_refused_and_reads_go_on() -> None:
         assert [type(each.error) for each in outcomes] == [
             type(None), MetadataUnavailableError, type(None), MetadataUnavailableError
         ]  # fmt: skip
-        found = await leased.read(TOPIC)
-        assert found is not None
-        assert outcomes[0].record == outcomes[2].record == found
-        assert found.version == version
+        record = await leased.read(TOPIC)
+        assert record is not None
+        assert outcomes[0].record == outcomes[2].record == record
+        assert record.version == version
         # The lease stops no writes of other callers.
         await store.ownership.delete(TOPIC, version)
         assert store.conflicts == 0

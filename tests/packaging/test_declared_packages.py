@@ -17,9 +17,9 @@ BROUGHT: Final = {"py4j"}
 
 
 def _name(requirement: str) -> str:
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert found is not None, requirement
-    return _normal(found[0])
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert match is not None, requirement
+    return _normal(match[0])
 
 
 def _normal(name: str) -> str:

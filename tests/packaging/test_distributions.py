@@ -20,12 +20,12 @@ LINKED: Final = sorted(path.name for path in (CHECKOUT / "hedwig").iterdir() if 
 
 def _modules() -> set[str]:
     """Return the modules in the checkout, by their installed names."""
-    found = (
+    paths = (
         path.relative_to(CHECKOUT)
         for top in ("hedwig", "pyspark_hedwig", *LINKED)
         for path in (CHECKOUT / top).rglob("*.py")
     )
-    return {(Path("hedwig") / path if path.parts[0] in LINKED else path).as_posix() for path in found}
+    return {(Path("hedwig") / path if path.parts[0] in LINKED else path).as_posix() for path in paths}
 
 
 @pytest.fixture(scope="module")

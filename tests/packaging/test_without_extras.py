@@ -54,11 +54,11 @@ def bare(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder)
     (site,) = folder.glob("lib/python*/site-packages")
     # Copied from the environment of the tests, so nothing is downloaded.
-    found = distribution("protobuf")
-    for file in found.files or ():
+    protobuf = distribution("protobuf")
+    for file in protobuf.files or ():
         target = site / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(str(found.locate_file(file)), target)
+        shutil.copy2(str(protobuf.locate_file(file)), target)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python")
     _run(*pip, "install", "--no-index", "--no-deps", wheel_file)
     assert "No broken requirements" in _run(*pip, "check").stdout
@@ -68,9 +68,9 @@ def bare(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_extras_it_needs_protobuf_alone(wheel_file: Path) -> None:
     with zipfile.ZipFile(wheel_file) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-        told = message_from_bytes(wheel.read(name))
-    assert told["Name"] == "hedwig-pubsub"
-    required = [line for line in told.get_all("Requires-Dist", []) if "extra ==" not in line]
+        metadata = message_from_bytes(wheel.read(name))
+    assert metadata["Name"] == "hedwig-pubsub"
+    required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert [re.split(r"[<>=!~ ]", line)[0] for line in required] == ["protobuf"]
 
 
@@ -122,14 +122,14 @@ def test_module_of_ours_that_is_missing_is_a_bug() -> None:
 
 
 def _named_extras() -> Iterator[tuple[str, str]]:
-    """Yield each extra that the code names, with the place."""
+    """Yield each extra that the code names, with its location."""
     for folder in ("hedwig", "metadata", "hub", "cli", "pipeline", "benchmarks"):
         for path in (CHECKOUT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_bytes())):
                 if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                     continue
-                place = {"needed": 0, "starting": 1, "missing_extra": 1}.get(call.func.id)
-                if place is not None and isinstance(named := call.args[place], ast.Constant):
+                index = {"needed": 0, "starting": 1, "missing_extra": 1}.get(call.func.id)
+                if index is not None and isinstance(named := call.args[index], ast.Constant):
                     for extra in str(named.value).split(","):
                         yield extra, f"{path.relative_to(CHECKOUT)}:{call.lineno}"
 
@@ -137,11 +137,11 @@ def _named_extras() -> Iterator[tuple[str, str]]:
 def test_extras_that_are_named_exist() -> None:
     named = list(_named_extras())
     assert {extra for extra, _ in named} >= {"bookkeeper", "zookeeper", *PROGRAMS.values()}
-    assert [(extra, place) for extra, place in named if extra not in EXTRAS] == []
+    assert [(extra, location) for extra, location in named if extra not in EXTRAS] == []
 
 
 def test_all_has_all() -> None:
     (everything,) = EXTRAS["all"]
-    found = re.fullmatch(r"hedwig-pubsub\[(.*)\]", everything)
-    assert found is not None
-    assert set(found[1].split(",")) == EXTRAS.keys() - {"all", "dev"}
+    match = re.fullmatch(r"hedwig-pubsub\[(.*)\]", everything)
+    assert match is not None
+    assert set(match[1].split(",")) == EXTRAS.keys() - {"all", "dev"}

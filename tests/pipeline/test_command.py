@@ -47,7 +47,7 @@ def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> N
 
 
 def _contents(url: str, table: Table) -> dict[RecordKey, Any]:
-    return {key: found.value for key, found in records(url, table).items()}
+    return {key: stored.value for key, stored in records(url, table).items()}
 
 
 def test_names_are_loaded_snapshotted_restored_and_compared(run: Run, tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_names_are_loaded_snapshotted_restored_and_compared(run: Run, tmp_path: 
     assert run("restore", snapshot, second)["tables"]["subscriptions"]["same"] == 3
 
     _change(second, b"new", b"me", 7)
-    found = run("diff", first, second, "--into", tmp_path / "differences", code=ExitCode.FAILED)
-    assert found["tables"]["subscriptions"] == {"added": 0, "removed": 0, "changed": 1}
-    assert found["some"] == [
+    differing = run("diff", first, second, "--into", tmp_path / "differences", code=ExitCode.FAILED)
+    assert differing["tables"]["subscriptions"] == {"added": 0, "removed": 0, "changed": 1}
+    assert differing["some"] == [
         {"change": "changed", "table": "subscriptions", "topic": "new", "subscriber": "me", "what": "state"}
     ]
     kept = run("restore", snapshot, second, code=ExitCode.VERSION_CONFLICT)
@@ -148,8 +148,8 @@ def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None
     run("snapshot", store, other, "--prefix", "a/")
     run("snapshot", store, whole)
     for one, another in ((part, store), (whole, part)):
-        found = run("diff", one, another)
-        assert (found["differences"], found["prefix"]) == (0, "b/")
+        result = run("diff", one, another)
+        assert (result["differences"], result["prefix"]) == (0, "b/")
     assert run("diff", whole, store)["prefix"] is None
     assert "different parts, of topics that begin with 'a/' and 'b/'" in run("diff", part, other, code=ExitCode.USAGE)
     said = run("diff", store, part, "--with-owners", code=ExitCode.USAGE)
@@ -164,19 +164,19 @@ def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None
 def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    titles: list[str] = []
     under: list[str] = []
 
     @contextmanager
     def recorded(_spark: object, title: str, **_: object) -> Iterator[None]:
-        told.append(title)
+        titles.append(title)
         yield
-        told.pop()
+        titles.pop()
 
     verify = Snapshot.verify
 
     def verified(snapshot: Snapshot) -> None:
-        under.append(told[-1] if told else "nothing")
+        under.append(titles[-1] if titles else "nothing")
         verify(snapshot)
 
     store = new_store(tmp_path)
@@ -230,7 +230,7 @@ def test_topics_beside_ledgers_cost_no_ledger(
     tables = run("load", store, "--from", made, *how)["tables"]
     assert list(tables) == ["ledgers", "topics", "subscriptions"]
     assert tables["topics"]["same"] == tables["ledgers"]["replaced" if how else "created"] == 50
-    assert any(found.value.ranges for found in records(store, Table.LEDGERS).values())
+    assert any(stored.value.ranges for stored in records(store, Table.LEDGERS).values())
 
 
 @pytest.mark.parametrize("policy", [pytest.param("replace", marks=pytest.mark.full), "overwrite"])
@@ -334,7 +334,7 @@ def test_overwriting_changes_nothing_where_any_table_is_full(run: Run, tmp_path:
     assert "which also finishes what an overwriting job has begun" in said
     assert records(target, Table.LEDGERS) == {}
     for error, words in (
-        (UncertainStateError("lost"), "run it again with --policy create; what was written stays"),
+        (UncertainStateError("lost"), "run it again with --policy create; rows that were written stay"),
         (MetadataUnavailableError("down"), "see that the store is up, then run it again with --policy create"),
     ):
         assert words in explain(error, "run it again with --policy create")[0]
@@ -426,7 +426,11 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
         (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
-        (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer, or less zipf"),
+        (
+            ("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33),
+            ExitCode.USAGE,
+            "take fewer, or a lower zipf",
+        ),
         (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
         (
             ("snapshot", store, nowhere, "--rows-per-partition", 10_000_001),

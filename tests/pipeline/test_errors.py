@@ -32,16 +32,16 @@ def test_an_error_comes_out_of_a_task_as_it_was(spark: SparkSession, error: Hedw
 
     with pytest.raises(SPARK_ERRORS) as caught:
         spark.range(1).mapInArrow(fails, "id bigint").collect()
-    found = from_spark(caught.value)
-    assert type(found) is kind
-    assert str(found) == "nobody answers"
-    assert explain(found, "do it again")[1] is code
+    raised = from_spark(caught.value)
+    assert type(raised) is kind
+    assert str(raised) == "nobody answers"
+    assert explain(raised, "do it again")[1] is code
 
 
 def test_ledgers_that_nobody_tells_of_are_unavailable(spark: SparkSession, tmp_path: Path) -> None:
-    place = LedgerLocation(bookkeeper="zookeeper://127.0.0.1:1/ledgers", timeout_s=1.0)
+    location = LedgerLocation(bookkeeper="zookeeper://127.0.0.1:1/ledgers", timeout_s=1.0)
     with pytest.raises(SPARK_ERRORS) as caught:
-        ask_open_ledgers(spark, ledgers(spark, {b"t": [(1, 1, None)]}), place, str(tmp_path / "ends"))
-    found = from_spark(caught.value)
-    assert isinstance(found, HedwigError)
-    assert explain(found, "do it again")[1] is ExitCode.UNAVAILABLE
+        ask_open_ledgers(spark, ledgers(spark, {b"t": [(1, 1, None)]}), location, str(tmp_path / "ends"))
+    raised = from_spark(caught.value)
+    assert isinstance(raised, HedwigError)
+    assert explain(raised, "do it again")[1] is ExitCode.UNAVAILABLE

@@ -66,8 +66,8 @@ def test_every_subscription_has_its_place_by_zipfs_law(spark: SparkSession, expo
     ranks = spark.range(500).select("id", popularity.fan_out(F.col("id")).alias("expected")).collect()
     expected = {row["id"]: row["expected"] for row in ranks}
     assert sum(expected.values()) == count
-    found = spark.range(count).groupBy(popularity.rank_of(F.col("id")).alias("rank")).count().collect()
-    assert {row["rank"]: row["count"] for row in found} == {rank: many for rank, many in expected.items() if many}
+    counted = spark.range(count).groupBy(popularity.rank_of(F.col("id")).alias("rank")).count().collect()
+    assert {row["rank"]: row["count"] for row in counted} == {rank: many for rank, many in expected.items() if many}
     assert max(expected.values()) <= popularity.most
     if count == 20_000 and exponent:
         assert expected[0] > expected[9] > expected[99]
@@ -78,9 +78,9 @@ def test_a_shuffle_of_any_size_is_the_same_as_with_numbers_of_any_length(spark: 
     shuffle = Shuffle.of(size, 5)
     numbers = [0, 1, 6, size - 1, size, 8 * size - 1, 21_000_000_000]
     frame = spark.createDataFrame([(number,) for number in numbers], "number bigint")
-    found = frame.select(shuffle.of_number(F.col("number")).alias("place")).collect()
-    assert [row["place"] for row in found] == [(n * shuffle.factor + shuffle.shift) % size for n in numbers]
-    assert math.gcd(shuffle.factor, size) == 1, "no two numbers have one place"
+    shuffled = frame.select(shuffle.of_number(F.col("number")).alias("index")).collect()
+    assert [row["index"] for row in shuffled] == [(n * shuffle.factor + shuffle.shift) % size for n in numbers]
+    assert math.gcd(shuffle.factor, size) == 1, "no two numbers have one index"
 
 
 def test_a_history_fits_together(spark: SparkSession) -> None:
@@ -126,5 +126,5 @@ def test_recipes_that_cannot_be_are_refused() -> None:
         (1, 3_000_000_001, 1, 1),
         (3_000_000_000, 15_000_000_005, 1, 1),
     ):
-        with pytest.raises(ValueError, match=r"generate needs|a seed|so many subscriptions"):
+        with pytest.raises(ValueError, match=r"generate needs|a seed|subscriptions need more"):
             Recipe(topics=topics, subscriptions=subscriptions, hubs=hubs, seed=seed)

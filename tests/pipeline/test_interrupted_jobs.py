@@ -61,12 +61,12 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
     store = _filled(tmp_path)
     # One task for every few rows, so that there is a middle.
     how = ("--rows-per-partition", 5)
-    places = {number: tmp_path / number.name for number in (signal.SIGINT, signal.SIGTERM)}
-    jobs = {number: _start("snapshot", store, place, *how) for number, place in places.items()}
+    folders = {number: tmp_path / number.name for number in (signal.SIGINT, signal.SIGTERM)}
+    jobs = {number: _start("snapshot", store, folder, *how) for number, folder in folders.items()}
     try:
         deadline = time.monotonic() + START_S
         for number, job in jobs.items():
-            while not _has_files_of_tasks(places[number]):
+            while not _has_files_of_tasks(folders[number]):
                 assert job.poll() is None, job.communicate()[1]
                 assert time.monotonic() < deadline, "no task has written anything"
                 time.sleep(0.05)
@@ -76,21 +76,21 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
             assert job.returncode == 128 + number, err
             assert "interrupted; to go on, run the same job again" in err
             assert "Traceback" not in err
-            assert not places[number].exists(), err
+            assert not folders[number].exists(), err
     finally:
         for job in jobs.values():
             job.kill()
 
 
 def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) -> None:
-    store, place, target = _filled(tmp_path), tmp_path / "taken", new_store(tmp_path, "target")
-    job = _start("snapshot", store, place, "--rows-per-partition", 5)
-    _kill_9_once(job, partial(_has_files_of_tasks, place), "no task has written anything")
-    assert list(place.iterdir())
+    store, folder, target = _filled(tmp_path), tmp_path / "taken", new_store(tmp_path, "target")
+    job = _start("snapshot", store, folder, "--rows-per-partition", 5)
+    _kill_9_once(job, partial(_has_files_of_tasks, folder), "no task has written anything")
+    assert list(folder.iterdir())
     for others, code, words in (
-        (("restore", place, target), ExitCode.NOT_FOUND, "no whole snapshot"),
-        (("load", target, "--from", place), ExitCode.FAILED, "a snapshot that was not finished"),
-        (("snapshot", store, place), ExitCode.USAGE, "or one that made it was killed"),
+        (("restore", folder, target), ExitCode.NOT_FOUND, "no whole snapshot"),
+        (("load", target, "--from", folder), ExitCode.FAILED, "a snapshot that was not finished"),
+        (("snapshot", store, folder), ExitCode.USAGE, "or one that made it was killed"),
     ):
         other = _start(*others)
         _, err = other.communicate(timeout=START_S)
@@ -122,10 +122,10 @@ def _kill_all_of(job: "subprocess.Popen[str]") -> None:
 
 def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path) -> None:
     """A machine that is short of memory kills the largest process in the same way."""
-    place = tmp_path / "half"
-    job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
+    folder = tmp_path / "half"
+    job = _start("snapshot", _filled(tmp_path), folder, "--rows-per-partition", 5)
     try:
-        _wait_until(job, partial(_has_files_of_tasks, place), "no task has written anything")
+        _wait_until(job, partial(_has_files_of_tasks, folder), "no task has written anything")
         os.kill(_virtual_machine_of(job.pid), signal.SIGKILL)
         _, err = job.communicate(timeout=START_S)
     finally:
@@ -134,17 +134,17 @@ def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path
     # PySpark's accumulator server may print a traceback of its own connection.
     assert f"{Path(hedwig.pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
     *_, warned, last = err.splitlines()
-    assert warned.startswith(f"warning: {place} is not whole and could not be deleted, remove it: ")
+    assert warned.startswith(f"warning: {folder} is not whole and could not be deleted, remove it: ")
     assert last.startswith("error: Spark's Java process has ended: it was killed, ")
     assert last.endswith(" run the same job again")
 
 
 def test_ctrl_c_that_ends_the_virtual_machine_too_is_ctrl_c(tmp_path: Path) -> None:
     """Under spark-submit a terminal sends Ctrl-C to both processes; the virtual machine ends at once."""
-    place = tmp_path / "half"
-    job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
+    folder = tmp_path / "half"
+    job = _start("snapshot", _filled(tmp_path), folder, "--rows-per-partition", 5)
     try:
-        _wait_until(job, partial(_has_files_of_tasks, place), "no task has written anything")
+        _wait_until(job, partial(_has_files_of_tasks, folder), "no task has written anything")
         os.kill(_virtual_machine_of(job.pid), signal.SIGKILL)
         job.send_signal(signal.SIGINT)
         _, err = job.communicate(timeout=START_S)
@@ -152,14 +152,14 @@ def test_ctrl_c_that_ends_the_virtual_machine_too_is_ctrl_c(tmp_path: Path) -> N
         _kill_all_of(job)
     assert job.returncode == ExitCode.INTERRUPTED, err
     assert f"{Path(hedwig.pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
-    assert f"warning: {place} is not whole and could not be deleted, remove it: " in err
+    assert f"warning: {folder} is not whole and could not be deleted, remove it: " in err
     assert err.endswith("interrupted; to go on, run the same job again\n")
 
 
 def _virtual_machine_of(job: int) -> int:
     children = map(int, Path(f"/proc/{job}/task/{job}/children").read_text().split())
-    (found,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n")
-    return found
+    (java,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n")
+    return java
 
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["with its snapshot", "without it"])
@@ -202,11 +202,11 @@ def test_a_migration_that_was_killed_as_it_read_has_written_nothing(tmp_path: Pa
 
 
 def test_a_signal_in_the_middle_of_a_comparison_takes_its_folder_away(tmp_path: Path) -> None:
-    place = tmp_path / "differences"
-    job = _start("diff", _filled(tmp_path), new_store(tmp_path), "--into", place)
+    folder = tmp_path / "differences"
+    job = _start("diff", _filled(tmp_path), new_store(tmp_path), "--into", folder)
     try:
         deadline = time.monotonic() + START_S
-        while not (place / "ledgers").exists():
+        while not (folder / "ledgers").exists():
             assert job.poll() is None, job.communicate()[1]
             assert time.monotonic() < deadline, "no table was ever compared"
             time.sleep(0.05)
@@ -214,7 +214,7 @@ def test_a_signal_in_the_middle_of_a_comparison_takes_its_folder_away(tmp_path: 
         _, err = job.communicate(timeout=START_S)
         assert job.returncode == ExitCode.INTERRUPTED, err
         assert "interrupted; to go on, run the same job again" in err
-        assert not place.exists(), err
+        assert not folder.exists(), err
     finally:
         job.kill()
 

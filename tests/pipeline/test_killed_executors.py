@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Version
-from tests.metadata.support.place import BACKENDS, Surroundings
+from tests.metadata.support.backends import BACKENDS, Surroundings
 from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.pipeline.support.stores import new_store, records, with_store
 from tests.support.servers import RunningServers
@@ -59,11 +59,11 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
+def subject(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Subject]:
     """An empty store in HBase, or on the servers that a test names."""
     label = getattr(request, "param", "hbase")
     (row,) = (row for row in BACKENDS if row.label == label)
-    with row.place(Surroundings(servers, tmp_path)).formatted() as made:
+    with row.subject(Surroundings(servers, tmp_path)).formatted() as made:
         yield made
 
 
@@ -117,7 +117,7 @@ def _result(job: "subprocess.Popen[str]") -> Any:
 
 
 def _versions(url: str) -> Mapping[bytes, Version]:
-    return {key.topic: found.version for key, found in records(url, Table.TOPICS).items()}
+    return {key.topic: stored.version for key, stored in records(url, Table.TOPICS).items()}
 
 
 def _folder_of_rows(tmp_path: Path) -> Path:
@@ -156,50 +156,50 @@ async def _fill(store: MetadataStore) -> None:
     ids=["loaded", "restored", "migrated"],
 )
 def test_rows_that_a_job_writes_are_written_once(
-    work: str, table: str, cluster: StandaloneCluster, place: Place, servers: RunningServers, tmp_path: Path
+    work: str, table: str, cluster: StandaloneCluster, subject: Subject, servers: RunningServers, tmp_path: Path
 ) -> None:
     words: tuple[object, ...]
     match work:
         case "load":
-            words = (work, place.url, "--from", _folder_of_rows(tmp_path))
+            words = (work, subject.url, "--from", _folder_of_rows(tmp_path))
         case "restore":
-            words = (work, _snapshot_of_rows(tmp_path), place.url)
+            words = (work, _snapshot_of_rows(tmp_path), subject.url)
         case _:
-            words = (work, _zookeeper_of_rows(servers), place.url, "--through", tmp_path / "through")
+            words = (work, _zookeeper_of_rows(servers), subject.url, "--through", tmp_path / "through")
     # Small batches, one after the other, so that there is a middle.
     how = ("--batch-rows", 5, "--connections", 1)
     with _job(cluster, *words, *how) as job:
-        _wait("rows in the store", lambda: len(_versions(place.url)) >= SOME, job)
+        _wait("rows in the store", lambda: len(_versions(subject.url)) >= SOME, job)
         _kill(cluster)
-        before = _versions(place.url)
+        before = _versions(subject.url)
         assert len(before) < ROWS, "the executor was killed in the middle"
         counts = _result(job)["tables"][table]
     assert counts["created"] + counts["same"] == ROWS
     assert counts["same"] > 0, "a task ran again, and found what it had written before"
-    after = _versions(place.url)
+    after = _versions(subject.url)
     assert set(after) == set(NAMES)
     assert {name: after[name] for name in before} == before, "no row is written twice"
 
 
 def test_what_a_stopped_executor_writes_after_its_double_changes_nothing(
-    cluster: StandaloneCluster, place: Place, tmp_path: Path
+    cluster: StandaloneCluster, subject: Subject, tmp_path: Path
 ) -> None:
     """Spark gives its task to the other executor. It wakes when all is done and hubs have written since."""
     how = ("--batch-rows", 5, "--connections", 1)
     stopped: list[int] = []
-    with _job(cluster, "load", place.url, "--from", _folder_of_rows(tmp_path), *how, more=TWICE) as job:
-        _wait("rows in the store", lambda: len(_versions(place.url)) >= SOME, job)
+    with _job(cluster, "load", subject.url, "--from", _folder_of_rows(tmp_path), *how, more=TWICE) as job:
+        _wait("rows in the store", lambda: len(_versions(subject.url)) >= SOME, job)
         try:
             for pid in cluster.executors(KILLED):
                 os.kill(pid, signal.SIGSTOP)
                 stopped.append(pid)
             assert stopped
-            before = _versions(place.url)
+            before = _versions(subject.url)
             assert len(before) < ROWS, "it was stopped in the middle"
             by_hub = sorted(before)[:: len(before) // 20]
-            with_store(place.url, partial(_write_as_a_hub, names=by_hub))
+            with_store(subject.url, partial(_write_as_a_hub, names=by_hub))
             counts = _result(job)["tables"]["topics"]
-            after = records(place.url, Table.TOPICS)
+            after = records(subject.url, Table.TOPICS)
         finally:
             for pid in stopped:
                 with suppress(ProcessLookupError):
@@ -208,12 +208,12 @@ def test_what_a_stopped_executor_writes_after_its_double_changes_nothing(
     assert counts["created"] + counts["same"] == ROWS
     assert counts["same"] > 0, "the double found what the stopped one had written"
     assert {key.topic for key in after} == set(NAMES)
-    assert records(place.url, Table.TOPICS) == after, "it changed nothing once it went on"
-    for key, found in after.items():
+    assert records(subject.url, Table.TOPICS) == after, "it changed nothing once it went on"
+    for key, stored in after.items():
         if key.topic in by_hub:
-            assert found.value == HUB_WROTE
+            assert stored.value == HUB_WROTE
         elif key.topic in before:
-            assert found.version == before[key.topic], "no row is written twice"
+            assert stored.version == before[key.topic], "no row is written twice"
 
 
 async def _write_as_a_hub(store: MetadataStore, names: Collection[bytes]) -> None:
@@ -221,11 +221,13 @@ async def _write_as_a_hub(store: MetadataStore, names: Collection[bytes]) -> Non
         outcome.check()
 
 
-@pytest.mark.parametrize("place", ["hbase", "zookeeper"], indirect=True)
-def test_rows_that_a_snapshot_reads_are_there_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
-    with_store(place.url, _fill)
+@pytest.mark.parametrize("subject", ["hbase", "zookeeper"], indirect=True)
+def test_rows_that_a_snapshot_reads_are_there_once(
+    cluster: StandaloneCluster, subject: Subject, tmp_path: Path
+) -> None:
+    with_store(subject.url, _fill)
     taken = tmp_path / "taken"
-    with _job(cluster, "snapshot", place.url, taken, "--rows-per-partition", 100) as job:
+    with _job(cluster, "snapshot", subject.url, taken, "--rows-per-partition", 100) as job:
         _wait("files of tasks", lambda: any(taken.glob("ledgers/_temporary/0/task*")), job)
         _kill(cluster)
         assert not (taken / "ledgers" / "_SUCCESS").exists(), "the executor was killed in the middle"

@@ -37,15 +37,15 @@ def _watched(spark: SparkSession, reading: int, sign: Path, words: bytes) -> byt
 
     frame = spark.range(1_000, numPartitions=2).mapInArrow(last, "id bigint")
     query = threading.Thread(target=lambda: frame.write.format("noop").mode("overwrite").save())
-    told = b""
+    shown = b""
     with progress(spark, "job: rows", rows=1_000):
         query.start()
         deadline = time.monotonic() + _WITHIN_S
-        while words not in told and time.monotonic() < deadline:
-            told += os.read(reading, 1024)
+        while words not in shown and time.monotonic() < deadline:
+            shown += os.read(reading, 1024)
         sign.touch()
         query.join()
-    return told
+    return shown
 
 
 def test_a_terminal_has_one_line_that_is_taken_away_at_the_end(
@@ -54,26 +54,26 @@ def test_a_terminal_has_one_line_that_is_taken_away_at_the_end(
     reading, writing = os.openpty()
     with os.fdopen(writing, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        told = _watched(spark, reading, tmp_path / "sign", b"of 2 tasks, ")
+        shown = _watched(spark, reading, tmp_path / "sign", b"of 2 tasks, ")
         terminal.write("what comes next")
         terminal.flush()
-        while not told.endswith(b"what comes next"):
-            told += os.read(reading, 4096)
+        while not shown.endswith(b"what comes next"):
+            shown += os.read(reading, 4096)
     os.close(reading)
-    assert told.startswith(b"\r\x1b[Kjob: rows: ")
-    assert told.endswith(b"\r\x1b[Kwhat comes next")
-    assert b"\n" not in told
+    assert shown.startswith(b"\r\x1b[Kjob: rows: ")
+    assert shown.endswith(b"\r\x1b[Kwhat comes next")
+    assert b"\n" not in shown
 
 
 def test_a_log_file_gets_lines(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as log:
         monkeypatch.setattr(sys, "stderr", log)
-        told = _watched(spark, reading, tmp_path / "sign", b" of 2 tasks, ")
+        shown = _watched(spark, reading, tmp_path / "sign", b" of 2 tasks, ")
     os.close(reading)
-    assert told.startswith(b"job: rows: ")
-    assert b" of 2 tasks, " in told
-    assert b"\x1b" not in told
+    assert shown.startswith(b"job: rows: ")
+    assert b" of 2 tasks, " in shown
+    assert b"\x1b" not in shown
 
 
 _COUNTS: Final = (
@@ -155,15 +155,15 @@ def test_rows_that_a_store_was_not_given_yet_are_not_told_as_written(spark: Spar
 
 def test_what_is_done_without_tasks_is_told_too(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.openpty()
-    told = b""
+    shown = b""
     with os.fdopen(writing, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with progress(spark, "job: listing"):
-            while b" so far" not in told:
-                told += os.read(reading, 1024)
+            while b" so far" not in shown:
+                shown += os.read(reading, 1024)
     os.close(reading)
-    assert b"job: listing: " in told
-    assert b"tasks" not in told
+    assert b"job: listing: " in shown
+    assert b"tasks" not in shown
 
 
 def test_of_copies_the_rows_in_files_are_told_of_all_tables_together() -> None:
@@ -261,16 +261,16 @@ def test_rows_of_a_task_that_takes_long_are_told_before_it_ends(spark: SparkSess
     watching = _Watching(spark, "job", SystemClock(), rows=200_000, copies=True)
     writing = threading.Thread(target=written)
     writing.start()
-    told = 0
+    rows_shown = 0
     try:
         deadline = time.monotonic() + _WITHIN_S
-        while told == 0 and time.monotonic() < deadline:
+        while rows_shown == 0 and time.monotonic() < deadline:
             sight = watching._look()
-            told = 0 if sight is None else sight.rows
+            rows_shown = 0 if sight is None else sight.rows
             time.sleep(0.05)
         assert sight is not None
         assert (sight.done, sight.tasks) == (0, 1)
-        assert 0 < told <= 100_000
+        assert 0 < rows_shown <= 100_000
     finally:
         sign.touch()
         writing.join()

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_address
 from hedwig.model import HubInfo, Topic
 from hedwig.pipeline.audit.living_hubs import cluster_hubs
 from hedwig.pipeline.errors import JobError
@@ -89,7 +89,7 @@ def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_
     run("snapshot", store, tmp_path / "part", "--prefix", "eu/")
     for name, source, why in (
         ("of a part", tmp_path / "part", "only topics that begin with 'eu/' are audited"),
-        ("of a snapshot", tmp_path / "audit" / "snapshot", "do not tell when they were made"),
+        ("of a snapshot", tmp_path / "audit" / "snapshot", "does not record when it makes a ledger"),
     ):
         result = run("audit", source, tmp_path / name, "--data", data)
         assert why in result["unchecked"]["orphan-ledger"]
@@ -139,7 +139,7 @@ def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
         assert f"no topic refers to ledger {orphan}" in (tmp_path / "audit" / "audit.html").read_text()
         raw = KazooClient(hub.zookeeper)
         raw.start(30)
-        raw.create(f"{zookeeper_place(hub.url)[1]}-other/hosts", makepath=True)
+        raw.create(f"{zookeeper_address(hub.url)[1]}-other/hosts", makepath=True)
         raw.stop()
         raw.close()
         other = run("audit", hub.url, tmp_path / "other", "--cluster", f"{hub.url}-other", *given[2:])

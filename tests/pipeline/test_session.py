@@ -73,11 +73,11 @@ def test_what_fails_each_time_is_told_once(tmp_path: Path) -> None:
 def test_the_collector_is_that_of_the_user_if_there_is_one_and_else_ours() -> None:
     """Java does not start with two collectors."""
 
-    def told(settings: dict[str, str], **variables: str) -> str:
+    def collector(settings: dict[str, str], **variables: str) -> str:
         ran = _run("-c", COLLECTOR.replace("SETTINGS", repr(settings)), **variables)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.splitlines()[-1]
 
-    assert told({}) == "PS 5"
-    assert told({"spark.driver.extraJavaOptions": "-Dx=y -XX:+UseSerialGC"}) == "Copy 5"
-    assert told({}, JDK_JAVA_OPTIONS="-XX:+UseG1GC") == "G1 5"
+    assert collector({}) == "PS 5"
+    assert collector({"spark.driver.extraJavaOptions": "-Dx=y -XX:+UseSerialGC"}) == "Copy 5"
+    assert collector({}, JDK_JAVA_OPTIONS="-XX:+UseG1GC") == "G1 5"

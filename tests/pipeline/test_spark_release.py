@@ -29,9 +29,9 @@ def test_another_release_is_named_with_its_place(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
     monkeypatch.setattr("pyspark.version.__version__", release)
-    place = Path(pyspark.__file__).parent
+    folder = Path(pyspark.__file__).parent
     said = run("generate", tmp_path / "made", code=ExitCode.USAGE)
-    assert f"this is PySpark {release}, imported from {place}, and jobs need {RELEASE}; in the checkout" in said
+    assert f"this is PySpark {release}, imported from {folder}, and jobs need {RELEASE}; in the checkout" in said
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert f"take the spark-submit of Spark {RELEASE}" in run("generate", tmp_path / "made", code=ExitCode.USAGE)
     assert not (tmp_path / "made").exists()
@@ -47,14 +47,14 @@ def test_all_of_the_same_release_will_do(
 
 
 def test_nothing_else_of_it_is_needed_to_say_so(tmp_path: Path) -> None:
-    place = tmp_path / "pyspark"
-    place.mkdir()
-    (place / "__init__.py").touch()
-    (place / "version.py").write_text('__version__ = "3.5.6"\n')
+    folder = tmp_path / "pyspark"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "version.py").write_text('__version__ = "3.5.6"\n')
     words = [sys.executable, "-m", "hedwig.pipeline", "load", f"sqlite://{tmp_path}/x.db", "--topics", "topics.tsv"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
     environment["PYTHONPATH"] = str(tmp_path)
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == ExitCode.USAGE, ran.stderr
-    assert ran.stderr.startswith(f"error: this is PySpark 3.5.6, imported from {place}, and jobs need {RELEASE}; ")
+    assert ran.stderr.startswith(f"error: this is PySpark 3.5.6, imported from {folder}, and jobs need {RELEASE}; ")
     assert len(ran.stderr.splitlines()) == 1

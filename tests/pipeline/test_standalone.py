@@ -98,12 +98,12 @@ def _has_written_some(url: str, work: Work) -> bool:
 
     async def read(store: MetadataStore) -> bool:
         outcomes = await store.subscriptions.apply([Read(_key(number)) for number in last])
-        found = [outcome.record for outcome in outcomes]
+        stored = [outcome.record for outcome in outcomes]
         return all(
             record is not None
             and record.value.state is not None
             and record.value.state.consumed.local == work.first + n
-            for n, record in zip(last, found, strict=True)
+            for n, record in zip(last, stored, strict=True)
         )
 
     return with_store(url, read)
@@ -150,10 +150,10 @@ def _wait(what: str, is_so: Callable[[], bool], driver: "subprocess.Popen[str]")
 
 def _check(url: str, work: Work) -> None:
     """Check that the job wrote each record once, and that the later writes of the hub are there."""
-    found: Mapping[RecordKey, Versioned[Any]] = records(url, Table.SUBSCRIPTIONS)
-    assert len(found) == ROWS
+    stored: Mapping[RecordKey, Versioned[Any]] = records(url, Table.SUBSCRIPTIONS)
+    assert len(stored) == ROWS
     for number in range(ROWS):
-        record = found[_key(number)]
+        record = stored[_key(number)]
         expected = HUB_WROTE if number in BY_HUB else work.first + number
         assert record.value.state.consumed.local == expected, number
         identity = identity_of(record.version)

@@ -46,7 +46,7 @@ def _documented(first: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout after the commands of the document: it has hedwig.zip, env and env.tar.gz."""
     folder = tmp_path_factory.mktemp("checkout")
     for package in ("hedwig", "pyspark_hedwig"):
@@ -63,7 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
+def _submit(cluster: StandaloneCluster, checkout: Path, *arguments: str) -> Any:
     """Run a job as the document says, and return its result."""
     command: list[str | Path] = [
         SUBMIT,
@@ -80,7 +80,7 @@ def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
     environment = os.environ | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./env/bin/python"}
     ran = subprocess.run(
         [*command, "hedwig/pipeline/__main__.py", *arguments, "--json"],
-        cwd=place,
+        cwd=checkout,
         env=environment,
         capture_output=True,
         text=True,
@@ -93,7 +93,7 @@ def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
 
 
 def test_metadata_goes_through_every_job_on_a_cluster(
-    cluster: StandaloneCluster, place: Path, servers: RunningServers, tmp_path: Path
+    cluster: StandaloneCluster, checkout: Path, servers: RunningServers, tmp_path: Path
 ) -> None:
     name, zookeeper = uuid.uuid4().hex[:12], servers.address("zookeeper")
     first, second = (f"zookeeper://{zookeeper}/hedwig/{name}-{number}" for number in (1, 2))
@@ -102,32 +102,32 @@ def test_metadata_goes_through_every_job_on_a_cluster(
     made, taken = str(tmp_path / "made"), str(tmp_path / "taken")
     rows = TOPICS + SUBSCRIPTIONS
     size = ("--topics", str(TOPICS), "--subscriptions", str(SUBSCRIPTIONS))
-    assert _submit(cluster, place, "generate", made, *size)["rows"] == rows
-    loaded = _submit(cluster, place, "load", first, "--from", made)
+    assert _submit(cluster, checkout, "generate", made, *size)["rows"] == rows
+    loaded = _submit(cluster, checkout, "load", first, "--from", made)
     assert sum(table["created"] for table in loaded["tables"].values()) == rows
-    assert _submit(cluster, place, "snapshot", first, taken)["rows"] == rows
-    audited = _submit(cluster, place, "audit", taken, str(tmp_path / "audit"))
+    assert _submit(cluster, checkout, "snapshot", first, taken)["rows"] == rows
+    audited = _submit(cluster, checkout, "audit", taken, str(tmp_path / "audit"))
     assert sum(audited["findings"].values()) == 0
-    restored = _submit(cluster, place, "restore", taken, second)
+    restored = _submit(cluster, checkout, "restore", taken, second)
     assert restored["rows"] == rows
     assert restored["verified"]
-    _submit(cluster, place, "diff", taken, second)  # It fails if anything differs.
+    _submit(cluster, checkout, "diff", taken, second)  # It fails if anything differs.
     third = f"zookeeper://{zookeeper}/hedwig/{name}-3"
     asyncio.run(format_metadata(third, StoreOptions(operation_timeout_s=60)))
-    migrated = _submit(cluster, place, "migrate", second, third, "--through", str(tmp_path / "through"))
+    migrated = _submit(cluster, checkout, "migrate", second, third, "--through", str(tmp_path / "through"))
     assert (migrated["rows"], migrated["verified"]) == (rows, True)
 
 
 def test_an_audit_on_a_cluster_asks_hubs_and_bookies(
-    cluster: StandaloneCluster, place: Path, servers: RunningServers, tmp_path: Path
+    cluster: StandaloneCluster, checkout: Path, servers: RunningServers, tmp_path: Path
 ) -> None:
     with hub_on_bookies(servers, tmp_path / "hub", {b"eu/news": 9, b"us/news": 1}, reader=b"eu/news") as hub:
         given = ("--cluster", hub.url, "--bookkeeper", hub.bookkeeper)
         with hub.orphan(b"eu/news"):
-            found = _submit(cluster, place, "audit", hub.url, str(tmp_path / "audit"), *given)
-    assert found["rows"]["owned topics"] == 2
-    assert [each["is_alive"] for each in found["hubs"]] == [True]
-    assert found["open_ledgers"] == {"open": 2, "told": 2, "untold": []}, "the tasks have asked the bookies"
-    assert [(each["topic"], each["end_from"]) for each in found["backlogs"]] == [("eu/news", "ledger")]
-    assert {kind: count for kind, count in found["findings"].items() if count} == {"orphan-ledger": 1}
-    assert found["unchecked"] == {}
+            audit = _submit(cluster, checkout, "audit", hub.url, str(tmp_path / "audit"), *given)
+    assert audit["rows"]["owned topics"] == 2
+    assert [each["is_alive"] for each in audit["hubs"]] == [True]
+    assert audit["open_ledgers"] == {"open": 2, "told": 2, "untold": []}, "the tasks have asked the bookies"
+    assert [(each["topic"], each["end_from"]) for each in audit["backlogs"]] == [("eu/news", "ledger")]
+    assert {kind: count for kind, count in audit["findings"].items() if count} == {"orphan-ledger": 1}
+    assert audit["unchecked"] == {}

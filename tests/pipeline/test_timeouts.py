@@ -21,11 +21,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     from hedwig.pipeline.snapshots import inputs as sides
     from hedwig.pipeline.source import store_tables
 
-    found: set[float] = set()
+    timeouts: set[float] = set()
 
     def noted(read: Any) -> Any:
         def reading(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> Any:
-            found.add(float(options.get("timeoutSeconds", 30)))
+            timeouts.add(float(options.get("timeoutSeconds", 30)))
             return read(spark, url, table, options)
 
         return reading
@@ -39,18 +39,18 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     write = store_tables.write_table
 
     def writing(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Any:
-        found.add(config.operation_timeout_s)
+        timeouts.add(config.operation_timeout_s)
         return write(frame, config, rows)
 
     monkeypatch.setattr(copying, "write_table", writing)
 
     def options(**how: Any) -> StoreOptions:
-        found.add(how.get("operation_timeout_s", 30))
+        timeouts.add(how.get("operation_timeout_s", 30))
         return StoreOptions(**how)
 
     for module_name in ("snapshots.preflight", "audit.living_hubs"):
         monkeypatch.setattr(f"hedwig.pipeline.{module_name}.StoreOptions", options)
-    return found
+    return timeouts
 
 
 @pytest.mark.full

@@ -58,8 +58,8 @@ def test_an_audit_names_what_cannot_be_read_and_takes_it_for_there(
     assert audited["unreadable"] == {"ledgers": 1, "subscriptions": 2}
     assert audited["findings"]["unreadable-record"] == 3
     assert audited["findings"]["lone-subscription"] == 0, "the topic of a record that cannot be read exists"
-    found = spark.read.parquet(f"{tmp_path}/audit/findings").where(f"kind = '{FindingKind.UNREADABLE_RECORD}'")
-    assert {(bytes(row["topic"]), row["subscriber"] and bytes(row["subscriber"])) for row in found.collect()} == {
+    findings = spark.read.parquet(f"{tmp_path}/audit/findings").where(f"kind = '{FindingKind.UNREADABLE_RECORD}'")
+    assert {(bytes(row["topic"]), row["subscriber"] and bytes(row["subscriber"])) for row in findings.collect()} == {
         (b"broken", None),
         (b"fine", b"me"),
         (b"fine", b"you"),

@@ -10,7 +10,7 @@ from hedwig.client import HedwigClient, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError, ServiceError, SubscriptionClosedError
 from hedwig.model import MessageSeqId, Topic
 from tests.simulation.history import History, Reader, Session, sent_by
-from tests.simulation.network import PLACE
+from tests.simulation.network import MACHINE
 
 __all__ = ["Publisher", "Subscriber", "Surroundings", "at"]
 
@@ -33,37 +33,37 @@ class Surroundings(Protocol):
     def has_leases(self) -> bool:
         """Whether each hub stops answering before the others consider it dead."""
 
-    def break_client(self, place: str) -> None:
+    def break_client(self, machine: str) -> None:
         """End all connections of a client's machine."""
 
-    def hold_up(self, place: str, topic: Topic) -> None:
+    def hold_up(self, machine: str, topic: Topic) -> None:
         """Hold up all bytes between a client's machine and the owner of a topic."""
 
-    def let_through(self, place: str) -> None:
+    def let_through(self, machine: str) -> None:
         """Let all bytes pass again, including those that were held up."""
 
     async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
         """Move the consume pointer of a subscription back; `is_apart`: no client has it open, or sends for it."""
 
 
-def at(place: str, make: Callable[[], HedwigClient]) -> HedwigClient:
-    """Make a client on the machine `place`."""
-    PLACE.set(place)
+def at(machine: str, make: Callable[[], HedwigClient]) -> HedwigClient:
+    """Make a client on `machine`."""
+    MACHINE.set(machine)
     return make()
 
 
 class Publisher:
     """Publishes bursts of messages, without waiting for each answer."""
 
-    def __init__(self, number: int, world: Surroundings, place: str, client: HedwigClient) -> None:
+    def __init__(self, number: int, world: Surroundings, machine: str, client: HedwigClient) -> None:
         self._number = number
         self._world = world
-        self._place = place
+        self._machine = machine
         self._client = client
         self._count = 0
 
     async def run(self) -> None:
-        PLACE.set(self._place)
+        MACHINE.set(self._machine)
         random = self._world.random
         while not self._world.is_calm:
             topic = random.choice(self._world.topics)
@@ -118,8 +118,8 @@ class Subscriber:
                 await asyncio.sleep(self._world.late_s)
                 self.reader.is_in_doubt = False
                 self.reader.begin_anew()
-            place, client = random.choice([each for each in self._machines if each[0] != self._held_up])
-            PLACE.set(place)
+            machine, client = random.choice([each for each in self._machines if each[0] != self._held_up])
+            MACHINE.set(machine)
             try:
                 subscription = await self._open(client)
             finally:
@@ -131,7 +131,7 @@ class Subscriber:
                     await self._skip(subscription, self.reader.finished)
                 is_silent = not self._auto_consume and len(self._machines) > 1 and random.random() < 0.2
                 await self._read(subscription, is_silent=is_silent and not self._world.is_calm)
-                await self._leave(place, subscription, is_silent=is_silent and not self._world.is_calm)
+                await self._leave(machine, subscription, is_silent=is_silent and not self._world.is_calm)
             if not self._world.is_calm and random.random() < 0.15:
                 await self._world.seek_back(self.reader, is_apart=False)
             if not self._world.is_calm and random.random() < 0.1:
@@ -167,7 +167,7 @@ class Subscriber:
         except HedwigError as exc:
             history.note(f"{reader} cannot subscribe: {type(exc).__name__}")
             return None
-        history.act(f"{reader} subscribed at {PLACE.get()}{', by force' if force else ''}")
+        history.act(f"{reader} subscribed at {MACHINE.get()}{', by force' if force else ''}")
         history.subscribes(reader)
         for opened in self._left_open:
             self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
@@ -253,19 +253,19 @@ class Subscriber:
         reader.begin_anew()
         self._session = Session()  # The finished messages belong to the subscription that is gone.
 
-    async def _leave(self, place: str, subscription: Subscription, *, is_silent: bool) -> None:
+    async def _leave(self, machine: str, subscription: Subscription, *, is_silent: bool) -> None:
         random, reader, history = self._world.random, self.reader, self._world.history
         if is_silent and self._session.last is not None and not self._world.is_calm:
-            history.act(f"{reader} leaves {place}, whose last words are held up")
-            self._world.hold_up(place, reader.topic)
-            self._held_up = place
+            history.act(f"{reader} leaves {machine}, whose last words are held up")
+            self._world.hold_up(machine, reader.topic)
+            self._held_up = machine
             await self._consume(subscription, self._session.last)
             self._left_open.append(subscription)
             return
         way = "close" if self._world.is_calm else random.choice(("close", "close", "cancel", "stay", "break"))
-        history.act(f"{reader} leaves {place}: {way}")
+        history.act(f"{reader} leaves {machine}: {way}")
         if way == "break":
-            self._world.break_client(place)
+            self._world.break_client(machine)
             await asyncio.sleep(random.choice((0.0, 0.05, 1.0)))
         if way == "stay" and len(self._machines) > 1:
             self._left_open.append(subscription)

@@ -108,17 +108,17 @@ class Turmoil:
     # ------------------------------------------------------------------------------------------------- topics
 
     def _release(self) -> None:
-        found = self._world.owner(self._random.choice(self._world.topics))
-        if found is not None:
-            hub, topic = found
+        owner = self._world.owner(self._random.choice(self._world.topics))
+        if owner is not None:
+            hub, topic = owner
             leave = hub.topics.leave if self._random.random() < 0.5 else hub.topics.release
             self._begin(f"{hub.host} releases {topic.name.decode()}", leave(topic), hub)
 
     def _hand_over(self) -> None:
-        found = self._world.owner(self._random.choice(self._world.topics))
+        owner = self._world.owner(self._random.choice(self._world.topics))
         target = self._hub(spare=0)
-        if found is not None and target is not None and target is not found[0]:
-            hub, topic = found
+        if owner is not None and target is not None and target is not owner[0]:
+            hub, topic = owner
             work = hub.topics.hand_over(topic, target.me)
             self._begin(f"{hub.host} hands {topic.name.decode()} over to {target.host}", work, hub)
 
@@ -147,14 +147,14 @@ class Turmoil:
     # ------------------------------------------------------------------------------------------------ servers
 
     def _cut_client(self) -> None:
-        place, hub = self._random.choice(self._world.places), self._hub(spare=0)
+        machine, hub = self._random.choice(self._world.machines), self._hub(spare=0)
         if hub is not None:
-            self._begin(f"{place} does not reach {hub.host}", self._cut_and_mend(place, hub.host))
+            self._begin(f"{machine} does not reach {hub.host}", self._cut_and_mend(machine, hub.host))
 
-    async def _cut_and_mend(self, place: str, host: str) -> None:
-        self._world.network.cut.add((place, host))
+    async def _cut_and_mend(self, machine: str, host: str) -> None:
+        self._world.network.cut.add((machine, host))
         await self._pause(0.1, 1.0, 4.0)
-        self._world.network.mend(place, host)
+        self._world.network.mend(machine, host)
 
     def _break_hub(self) -> None:
         hub = self._hub(spare=0)
@@ -235,9 +235,9 @@ class Turmoil:
             hub.view.cut_off.discard(name)
 
     def _strand(self) -> None:
-        found = self._world.owner(self._random.choice(self._world.topics))
-        if found is not None:
-            hub, topic = found
+        owner = self._world.owner(self._random.choice(self._world.topics))
+        if owner is not None:
+            hub, topic = owner
             self._begin(
                 f"{hub.host}, which has {topic.name.decode()}, reaches one bookie only",
                 self._strand_and_give_back(hub, topic),
@@ -253,9 +253,9 @@ class Turmoil:
         if hub.is_down:
             return
         hub.view.cut_off -= cut
-        found = world.owner(topic.name)
-        if found is not None and found[0] is not hub and hub in world.serving():
-            other, regained = found
+        owner = world.owner(topic.name)
+        if owner is not None and owner[0] is not hub and hub in world.serving():
+            other, regained = owner
             self._note(f"{other.host} hands {topic.name.decode()} back to {hub.host}")
             await other.inside(other.topics.hand_over(regained, hub.me))
 

@@ -91,7 +91,7 @@ class History:
         self._sent: dict[bytes, _Sent] = {}
         self._bodies: dict[Topic, dict[int, bytes]] = defaultdict(dict)
         """The body that was acknowledged or delivered at each position."""
-        self._places: dict[bytes, int] = {}
+        self._positions: dict[bytes, int] = {}
         self._acknowledged: dict[Topic, dict[int, bytes]] = defaultdict(dict)
         self.acknowledged = self.delivered = self.refused = self.unknown = 0
 
@@ -134,8 +134,8 @@ class History:
         self.refused += 1
         self._sent[body].is_refused = True
         self.note(f"refused {body.decode()}: {why}")
-        if body in self._places:
-            self.broken("a refused publish is never delivered", f"{body!r} was delivered as {self._places[body]}")
+        if body in self._positions:
+            self.broken("a refused publish is never delivered", f"{body!r} was delivered as {self._positions[body]}")
 
     def is_unknown(self, body: bytes, why: str) -> None:
         self.unknown += 1
@@ -144,8 +144,8 @@ class History:
     def _see(self, topic: Topic, position: int, body: bytes) -> None:
         if self._bodies[topic].setdefault(position, body) != body:
             self.broken("content", f"{position} of {topic!r} is {self._bodies[topic][position]!r} and {body!r}")
-        if self._places.setdefault(body, position) != position:
-            self.broken("no message twice", f"{body!r} is {self._places[body]} and {position}")
+        if self._positions.setdefault(body, position) != position:
+            self.broken("no message twice", f"{body!r} is {self._positions[body]} and {position}")
 
     # ------------------------------------------------------------------------------------------- subscribing
 

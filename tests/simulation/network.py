@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVarTuple, cast
 
 from tests.support.virtual_time import VirtualLoop, VirtualTime
 
-__all__ = ["PLACE", "Network", "NetworkedTime", "SpinningError"]
+__all__ = ["MACHINE", "Network", "NetworkedTime", "SpinningError"]
 
-PLACE: Final = contextvars.ContextVar("PLACE", default="nowhere")
+MACHINE: Final = contextvars.ContextVar("MACHINE", default="nowhere")
 """The name of the machine on which the task runs."""
 
 Ts = TypeVarTuple("Ts")
@@ -56,17 +56,17 @@ class Network:
     def is_listening(self, host: str) -> bool:
         return host in self._listeners
 
-    def is_cut(self, place: str, host: str) -> bool:
-        return (place, host) in self.cut or (host, place) in self.cut
+    def is_cut(self, machine: str, host: str) -> bool:
+        return (machine, host) in self.cut or (host, machine) in self.cut
 
     def heal(self) -> None:
         """Let all bytes pass again, including those that were held up."""
         self.cut.clear()
         self._go_on()
 
-    def mend(self, place: str, host: str) -> None:
+    def mend(self, machine: str, host: str) -> None:
         """Let bytes pass between two machines again."""
-        self.cut.discard((place, host))
+        self.cut.discard((machine, host))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -76,25 +76,25 @@ class Network:
 
     def break_connections(self, host: str) -> None:
         """End every connection of a machine, as if its process had ended."""
-        for end in [end for end in self.connections if end.place == host]:
+        for end in [end for end in self.connections if end.machine == host]:
             end.abort()
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], host: str) -> tuple["_End", asyncio.Protocol]:
         """Open a connection from the machine of the running task. Raises ConnectionRefusedError."""
-        place = PLACE.get()
+        machine = MACHINE.get()
         await asyncio.sleep(self.delay())
         if host == self.any_host:
-            reached = [name for name in self._listeners if not self.is_cut(place, name)]
+            reached = [name for name in self._listeners if not self.is_cut(machine, name)]
             host = self.random.choice(reached) if reached else host
-        while self.is_cut(place, host):  # noqa: ASYNC110 (time is virtual, and whoever waits has a deadline)
+        while self.is_cut(machine, host):  # noqa: ASYNC110 (time is virtual, and each waiting task has a deadline)
             await asyncio.sleep(1.0)
         if host not in self._listeners:
             raise ConnectionRefusedError(f"nobody listens on {host}")
         self._numbers += 1
         theirs = contextvars.copy_context()
-        theirs.run(PLACE.set, host)
-        here = _End(self, place, contextvars.copy_context(), (host, self._numbers))
-        there = _End(self, host, theirs, (place, self._numbers))
+        theirs.run(MACHINE.set, host)
+        here = _End(self, machine, contextvars.copy_context(), (host, self._numbers))
+        there = _End(self, host, theirs, (machine, self._numbers))
         here.peer, there.peer = there, here
         protocol = factory()
         here.set_protocol(protocol)
@@ -120,9 +120,9 @@ class _End(asyncio.Transport):
 
     peer: "_End"
 
-    def __init__(self, network: Network, place: str, context: contextvars.Context, peername: tuple[str, int]) -> None:
+    def __init__(self, network: Network, machine: str, context: contextvars.Context, peername: tuple[str, int]) -> None:
         super().__init__({"peername": peername, "socket": _Socket()})
-        self.place = place
+        self.machine = machine
         self._network = network
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -196,10 +196,10 @@ class _End(asyncio.Transport):
     def go_on(self) -> None:
         """Hand over what has arrived, as far as the peer takes it."""
         peer = self.peer
-        if self._is_aborted and not self._network.is_cut(self.place, peer.place):
+        if self._is_aborted and not self._network.is_cut(self.machine, peer.machine):
             self._later(peer.lose, ConnectionResetError("reset by the peer"))
             return
-        while self._due and self._on_their_way and not self._network.is_cut(self.place, peer.place):
+        while self._due and self._on_their_way and not self._network.is_cut(self.machine, peer.machine):
             if peer._is_closing:
                 # A machine answers with a reset if bytes arrive for a connection that it has closed.
                 self._on_their_way.clear()

@@ -18,7 +18,7 @@ __all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "preferenc
 LEFT_OUT: Final[frozenset[str]] = frozenset()
 """What runs leave out, since a known defect that is not fixed yet makes it fail."""
 
-_PLACE: Final = "zookeeper://model:2181/hedwig/model"
+_ZOOKEEPER: Final = "zookeeper://model:2181/hedwig/model"
 _QUORUMS: Final = ((1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (3, 3, 2))
 
 
@@ -47,7 +47,7 @@ def hub_options(random: Random, left_out: Collection[str]) -> HubOptions:
     return HubOptions(
         metadata="hbase://model:2181/model",
         region="model",
-        cluster=ClusterOptions(zookeeper=_PLACE, owners_kept_s=random.choice((0.0, 2.0))),
+        cluster=ClusterOptions(zookeeper=_ZOOKEEPER, owners_kept_s=random.choice((0.0, 2.0))),
         operation_timeout_s=random.choice((1.0, 4.0)),
         topic_idle_s=random.choice((2.0, 30.0)),
         topic_age_s=random.choice((0.0, 0.0, 5.0)),

@@ -25,7 +25,7 @@ from hedwig.versions import Version, Versioned
 from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata, View
 from tests.simulation.liveness_model import LivenessModel, Register
 from tests.simulation.metadata_model import ModelWay, open_model
-from tests.simulation.network import PLACE, Network
+from tests.simulation.network import MACHINE, Network
 
 __all__ = ["PORT", "SimulatedHub", "VirtualClock"]
 
@@ -139,7 +139,7 @@ class SimulatedHub(Hub):
         self.liveness: LivenessModel
 
     async def start_up(self) -> None:
-        """Register, and listen. Run it in a context whose `PLACE` is the hub's machine."""
+        """Register, and listen. Run it in a context whose `MACHINE` is the hub's machine."""
         self._filters = _filters()
         self.shape = cast(Membership, _Shape())
         self.port = PORT
@@ -229,8 +229,8 @@ class SimulatedHub(Hub):
 
     def inside(self, work: Any) -> "asyncio.Task[Any]":
         """Run work on this hub's machine."""
-        token = PLACE.set(self.host)
+        token = MACHINE.set(self.host)
         try:
             return asyncio.get_running_loop().create_task(work)
         finally:
-            PLACE.reset(token)
+            MACHINE.reset(token)

@@ -70,7 +70,7 @@ class Simulation:
         self._sought: set[Reader] = set()
         self.is_calm = False
         self.is_over = False
-        self.places: list[str] = []
+        self.machines: list[str] = []
         """The machines of clients."""
         self.clients: list[HedwigClient] = []
 
@@ -114,16 +114,16 @@ class Simulation:
                 return hub, owned
         return None
 
-    def break_client(self, place: str) -> None:
-        self.network.break_connections(place)
+    def break_client(self, machine: str) -> None:
+        self.network.break_connections(machine)
 
-    def hold_up(self, place: str, topic: Topic) -> None:
-        if (found := self.owner(topic)) is not None:
-            self.network.cut.add((place, found[0].host))
+    def hold_up(self, machine: str, topic: Topic) -> None:
+        if (owner := self.owner(topic)) is not None:
+            self.network.cut.add((machine, owner[0].host))
 
-    def let_through(self, place: str) -> None:
+    def let_through(self, machine: str) -> None:
         for hub in self.hubs.values():
-            self.network.mend(place, hub.host)
+            self.network.mend(machine, hub.host)
 
     def _given_up(self, hub: SimulatedHub, topic: OwnedTopic, error: HedwigError) -> None:
         self.history.note(f"{hub.host} gives {topic.name.decode()} up: {type(error).__name__}")
@@ -183,7 +183,7 @@ class Simulation:
 
     async def run(self) -> None:
         """Run to the end. Raises SimulationFailed."""
-        with _told_defects(self.history):
+        with _logged_defects(self.history):
             asyncio.get_running_loop().set_exception_handler(
                 lambda _, context: self.history.broken("no defect", str(context.get("exception") or context["message"]))
             )
@@ -227,7 +227,7 @@ class Simulation:
             await self._close()
         self._check_left()
 
-    def _client(self, place: str, *, share: bool, consume_every: int = 5) -> HedwigClient:
+    def _client(self, machine: str, *, share: bool, consume_every: int = 5) -> HedwigClient:
         options = ClientOptions(
             hub=HubAddress(Network.any_host, PORT),
             connect_timeout_s=1.0,
@@ -239,14 +239,14 @@ class Simulation:
             clock=VirtualClock(),
             random=self.random,
         )
-        self.places.append(place)
-        client = at(place, lambda: HedwigClient(options))
+        self.machines.append(machine)
+        client = at(machine, lambda: HedwigClient(options))
         self.clients.append(client)
         return client
 
     def _publisher(self, number: int) -> Publisher:
-        place = f"publisher{number}"
-        return Publisher(number, self, place, self._client(place, share=False))
+        machine = f"publisher{number}"
+        return Publisher(number, self, machine, self._client(machine, share=False))
 
     def _subscribers(self) -> list[Subscriber]:
         random = self.random
@@ -293,10 +293,10 @@ class Simulation:
         return ""
 
     async def _close(self) -> None:
-        for place, client in zip(self.places, self.clients, strict=True):
+        for machine, client in zip(self.machines, self.clients, strict=True):
             await client.close()
             if client.dropped_messages:
-                self.history.broken("nothing is delivered unasked", f"{place} dropped {client.dropped_messages}")
+                self.history.broken("nothing is delivered unasked", f"{machine} dropped {client.dropped_messages}")
         for hub in self.serving():
             await hub.inside(hub.close())
         await asyncio.sleep(self.late_s)
@@ -322,7 +322,7 @@ def _after_turns(turns: int, work: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _told_defects(history: History) -> Iterator[None]:
+def _logged_defects(history: History) -> Iterator[None]:
     """Count each log record with a traceback as a broken rule, since it is a defect."""
 
     class Handler(logging.Handler):

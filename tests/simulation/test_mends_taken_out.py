@@ -23,14 +23,14 @@ def test_a_defect_is_found_again(number: str) -> None:
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         for first in range(0, _SEEDS, processes * _BLOCK):
             blocks = [range(first + step * _BLOCK, first + (step + 1) * _BLOCK) for step in range(processes)]
-            found = [report for report in pool.map(first_found, blocks, [number] * processes) if report]
-            if found:
-                print(f"{number} is found: {found[0].partition(chr(10))[0]}")
+            reports = [report for report in pool.map(first_failure, blocks, [number] * processes) if report]
+            if reports:
+                print(f"{number} is found: {reports[0].partition(chr(10))[0]}")
                 return
     pytest.fail(f"{number} is not found in {_SEEDS} seeds")
 
 
-def first_found(seeds: range, number: str) -> str | None:
+def first_failure(seeds: range, number: str) -> str | None:
     """Return the report of the first seed that fails without the fix `number`; None if none fails."""
     with without_mend(number):
         for seed in seeds:

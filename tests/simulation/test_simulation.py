@@ -120,13 +120,13 @@ def _failures(seeds: range) -> list[str]:
 
 def test_a_seed_repeats_exactly_in_every_process() -> None:
     """Neither the hashes of names nor earlier runs of the process change a run."""
-    after_others = _told_by("100", "--count=12", "--all", hash_seed="1")
-    alone = _told_by("106", "--count=6", "--all", hash_seed="2")
+    after_others = _printed_by("100", "--count=12", "--all", hash_seed="1")
+    alone = _printed_by("106", "--count=6", "--all", hash_seed="2")
     assert alone.count("digest") == 6
     assert after_others.endswith("\n" + alone), "a seed does not repeat"
 
 
-def _told_by(*arguments: str, hash_seed: str) -> str:
+def _printed_by(*arguments: str, hash_seed: str) -> str:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "tests.simulation", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=250).stdout

@@ -41,12 +41,12 @@ class _Selector(selectors.DefaultSelector):
         self._time = time
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        found = super().select(0)
-        if not found:
+        events = super().select(0)
+        if not events:
             # No event comes from outside, so without a timer nothing would ever happen again.
             assert timeout is not None, "everybody waits, and nothing will ever come"
             self.pass_time(timeout)
-        return found
+        return events
 
     def pass_time(self, seconds: float) -> None:
         """Advance the clock by up to `early_s` less than `seconds`, but always by at least half of it."""

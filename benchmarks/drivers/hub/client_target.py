@@ -24,7 +24,7 @@ class ClientTarget:
     def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
         if workload.subscribers and shares > 1:
             raise ValueError(
-                "a workload with subscribers runs in one process: its messages are counted where they begin"
+                "a workload with subscribers runs in one process, which counts its messages: use --processes 1"
             )
         self._workload = workload
         self._share, self._shares = share, shares
@@ -58,10 +58,10 @@ class ClientTarget:
                 for subscriber, client in enumerate(self._receivers)
                 for topic in range(self._workload.topics)
             ]
-        places = [(topic, each) for each in range(len(self._receivers)) for topic in range(self._workload.topics)]
+        pairs = [(topic, each) for each in range(len(self._receivers)) for topic in range(self._workload.topics)]
         self._receiving = [
-            asyncio.create_task(self._receive(task.result(), *place))
-            for task, place in zip(attaching, places, strict=True)
+            asyncio.create_task(self._receive(task.result(), *pair))
+            for task, pair in zip(attaching, pairs, strict=True)
         ]
 
     async def _subscribe(self, client: HedwigClient, topic: int, subscriber: int) -> Subscription:

@@ -8,7 +8,7 @@ __all__ = ["hold_connections"]
 
 _OPENING: Final = 200
 _PER_ADDRESS: Final = 1000
-"""Connections from one address of the loopback network at most; a hub keeps its last places for other addresses."""
+"""Connections from one address of the loopback network at most; a hub keeps its last slots for other addresses."""
 _ADDRESSES: Final = 250
 """Addresses used of each network of 256."""
 

@@ -3,7 +3,7 @@
     python -m hedwig.benchmarks.drivers.hub.java_client 127.0.0.1:4080 publish --topics 50 --messages 100000
 
 The program names its topics itself: topic0, topic1 … to publish and receive, warmup0 … for the warm-up. It counts
-latency in whole milliseconds from handing a request to the client. The wait for a place in flight does not count.
+latency in whole milliseconds from handing a request to the client. The wait for a slot in flight does not count.
 
 Source: org.apache.hedwig.client.benchmark.HedwigBenchmark in hedwig-client 4.3.2.
 """
@@ -94,9 +94,11 @@ class JavaBenchmark:
                 "topics and in_flight must be at least 1, message_bytes, warmups and first_topic at least 0"
             )
         if self.messages % self.topics or self.messages <= self.topics:
-            raise ValueError(f"{self.messages} messages are not a multiple of {self.topics} topics, or only one each")
+            raise ValueError(
+                f"messages must be a multiple of the {self.topics} topics, and more than one each, not {self.messages}"
+            )
         if self.subscriptions < 2:
-            raise ValueError("subscriptions must be at least 2: of fewer the program tells nothing")
+            raise ValueError("subscriptions must be at least 2: with fewer the program reports nothing")
 
     def arguments(self, address: str) -> list[str]:
         """Return the program's arguments for a hub at host:port."""
@@ -236,15 +238,15 @@ class JavaBenchmarkRun:
     def _note(self, line: str) -> None:
         self._tail.append(line)
         self._subscribed = self._subscribed or line.startswith(_SUBSCRIBED)
-        found = _RESULT.search(line)
-        if found is not None and found["label"] == _LABEL[self._benchmark.mode]:
+        match = _RESULT.search(line)
+        if match is not None and match["label"] == _LABEL[self._benchmark.mode]:
             self._result = JavaResult(
-                count=int(found["count"]),
-                failed=int(found["failed"]),
-                rate_per_s=float(found["rate"]),
-                latency_mean_ms=int(found["mean"]) if found["mean"] else None,
-                percentile_ms=int(found["percentile"]) if found["percentile"] else None,
-                percentile_is_above=found["above"] is not None,
+                count=int(match["count"]),
+                failed=int(match["failed"]),
+                rate_per_s=float(match["rate"]),
+                latency_mean_ms=int(match["mean"]) if match["mean"] else None,
+                percentile_ms=int(match["percentile"]) if match["percentile"] else None,
+                percentile_is_above=match["above"] is not None,
             )
 
 

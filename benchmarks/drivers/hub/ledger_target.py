@@ -25,16 +25,16 @@ _DEPLOYMENT: Final = b"benchmark"
 class LedgerTarget:
     """Publishes are appends to one ledger for each topic. The ledgers are made before the load begins.
 
-    place: `zookeeper`, `root`, `quorums` (three numbers), and `is_original`: whether the ledgers are those of 4.3.
+    bookies: `zookeeper`, `root`, `quorums` (three numbers), and `is_original`: whether the ledgers are those of 4.3.
     """
 
-    def __init__(self, workload: Workload, place: Mapping[str, Any], *, share: int = 0, shares: int = 1) -> None:
+    def __init__(self, workload: Workload, bookies: Mapping[str, Any], *, share: int = 0, shares: int = 1) -> None:
         if list(workload.mix) != [Operation.PUBLISH] or workload.subscribers:
-            raise ValueError("the ledger client alone can only append: nothing but publishes, without subscribers")
+            raise ValueError("the ledger client only appends: give it publishes alone, without subscribers")
         if shares > 1:
-            raise ValueError("a ledger has one writer: the ledger client's load runs in one process")
+            raise ValueError("a ledger has one writer: run the ledger client with --processes 1")
         self._topics = workload.topics
-        self._place = place
+        self._bookies = bookies
         self._share = share
         self._payload = bytes(workload.message_bytes)
         self._stack = AsyncExitStack()
@@ -44,18 +44,18 @@ class LedgerTarget:
     async def open(self, observer: Observer) -> None:
         """Connect, and make the ledgers. Raises HedwigError - ZooKeeper or the bookies are not there."""
         self._observer = observer
-        place = self._place
-        bridge = Bridge(place["zookeeper"], BridgeOptions())
+        bookies = self._bookies
+        bridge = Bridge(bookies["zookeeper"], BridgeOptions())
         self._stack.push_async_callback(bridge.close)
         await bridge.connect()
-        ensemble, write, ack = place["quorums"]
+        ensemble, write, ack = bookies["quorums"]
         quorums = Quorums(ensemble=ensemble, write=write, ack=ack)
-        if place["is_original"]:
+        if bookies["is_original"]:
             options = BookkeeperOptions.for_original_hub(quorums)
         else:
             options = BookkeeperOptions.for_hubs(_DEPLOYMENT, quorums)
         self._store = await BookkeeperLedgerStore.open(
-            BridgedSession(bridge), place["root"], options, SystemClock(), Random()
+            BridgedSession(bridge), bookies["root"], options, SystemClock(), Random()
         )
         self._stack.push_async_callback(self._store.aclose)
         room = asyncio.Semaphore(_CREATING)

@@ -85,14 +85,14 @@ class PublishFrames:
 
     def parts(self, topic: int) -> tuple[bytes, bytes]:
         """Return the parts of a frame before and after the number of the operation; append the slot's bytes."""
-        found = self._parts.get(topic)
-        if found is None:
+        parts = self._parts.get(topic)
+        if parts is None:
             name = Topic(topic_name(self._prefix, topic))
             frame = _open_frame(name, Publish(Message(self._body)))
             number_at = frame.index(MARK) + len(MARK)
-            found = frame[:number_at], frame[number_at + NUMBER.size :]
-            self._parts[topic] = found
-        return found
+            parts = frame[:number_at], frame[number_at + NUMBER.size :]
+            self._parts[topic] = parts
+        return parts
 
 
 def subscribe_frame(topic: bytes, subscriber: int, *, mode: CreateOrAttach = CreateOrAttach.CREATE) -> bytes:

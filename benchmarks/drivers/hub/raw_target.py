@@ -29,7 +29,7 @@ class RawTarget:
     def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
         if workload.subscribers and shares > 1:
             raise ValueError(
-                "a workload with subscribers runs in one process: its messages are counted where they begin"
+                "a workload with subscribers runs in one process, which counts its messages: use --processes 1"
             )
         self._workload = workload
         self._host, self._port = host, port

@@ -40,7 +40,9 @@ class ZnodeMessages:
 
     def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
         if shares > 1 or share:
-            raise ValueError("messages are counted where they begin: a workload with subscribers runs in one process")
+            raise ValueError(
+                "a workload with subscribers runs in one process, which counts its messages: use --processes 1"
+            )
         self._workload = workload
         self._hosts = f"{host}:{port}"
         self._options = StoreOptions(in_flight_max=max(workload.in_flight, workload.topics * 2))
@@ -128,8 +130,8 @@ class ZnodeMessages:
                 while names:
                     taken = sorted(names)[:_TAKEN_MAX]
                     paths = [f"{queue}/{name}" for name in taken]
-                    found = await self._send(bridge, *(get(path) for path in paths))
-                    for body, _ in found:
+                    znodes = await self._send(bridge, *(get(path) for path in paths))
+                    for body, _ in znodes:
                         self._arrived(topic, subscriber, NUMBER.unpack_from(body, len(MARK))[0])
                     changed.clear()
                     # The names that come back are those after the deletion, which was requested first.

@@ -55,4 +55,4 @@ class ZnodePaths:
         for server in self._servers.status():
             if server.pid is not None:
                 return server.pid
-        raise BenchmarkError("the ZooKeeper that was started has ended")
+        raise BenchmarkError("the ZooKeeper that this run started has ended")

@@ -38,7 +38,7 @@ class HappybaseRecords:
 
     def __init__(self, address: str, table: str) -> None:
         host, _, port = address.rpartition(":")
-        self._place = (host, int(port))
+        self._endpoint = (host, int(port))
         self._table = table.encode()
         self._options = StoreOptions()
         self._clock = SystemClock()
@@ -82,14 +82,14 @@ class HappybaseRecords:
     def _connection(self) -> Connection:
         """Return the connection of this thread."""
         if not hasattr(self._own, "connection"):
-            host, port = self._place
+            host, port = self._endpoint
             self._own.connection = happybase.Connection(host, port, timeout=_TIMEOUT_MS)
             self._connections.append(self._own.connection)
         return self._own.connection
 
     def _look(self, connection: Connection, row: bytes) -> bytes | None:
-        found: bytes | None = connection.table(self._table).row(row, [_COLUMN]).get(_COLUMN)
-        return found
+        stored: bytes | None = connection.table(self._table).row(row, [_COLUMN]).get(_COLUMN)
+        return stored
 
     def _put(self, connection: Connection, row: bytes, expected: bytes | None, value: bytes) -> bool:
         mutation = Mutation(column=_COLUMN, value=value)

@@ -72,15 +72,15 @@ def _build(built: Path, progress: Callable[[str], None]) -> None:
         raise BenchmarkError("cannot build the Java client: Maven (mvn) is not installed: apt-get install -y maven")
     progress("building the Java client with Maven (the first time this may take two minutes)")
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch, "project")
-        shutil.copytree(_SOURCES, place)
-        found = place / _CLASSPATH
+        project = Path(scratch, "project")
+        shutil.copytree(_SOURCES, project)
+        classpath = project / _CLASSPATH
         goals = ["compiler:compile", "dependency:build-classpath"]
-        options = [f"-Dmdep.outputFile={found}", "-Dmdep.includeScope=runtime"]
+        options = [f"-Dmdep.outputFile={classpath}", "-Dmdep.includeScope=runtime"]
         try:
             ran = subprocess.run(
                 [maven, "-B", "-q", *goals, *options],
-                cwd=place,
+                cwd=project,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -89,9 +89,9 @@ def _build(built: Path, progress: Callable[[str], None]) -> None:
             )
         except subprocess.TimeoutExpired:
             raise BenchmarkError(f"cannot build the Java client: Maven took over {_MAVEN_S:.0f} s") from None
-        if ran.returncode != 0 or not found.exists():
+        if ran.returncode != 0 or not classpath.exists():
             said = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line] or ["it said nothing"]
             raise BenchmarkError(f"cannot build the Java client: Maven failed: {said[0]}")
-        shutil.copytree(place / "target" / "classes", built / _CLASSES)
+        shutil.copytree(project / "target" / "classes", built / _CLASSES)
         (built / _CLASSES / "log4j.properties").write_text(_LOG_SETTINGS)
-        (built / _CLASSPATH).write_text(found.read_text().strip())  # Last: with it the program counts as built.
+        (built / _CLASSPATH).write_text(classpath.read_text().strip())  # Last: with it the program counts as built.

@@ -30,8 +30,8 @@ class ManagerRecords:
         return Topic(topic)
 
     async def read(self, key: Topic) -> Version | None:
-        found = await self._subscriptions.read(key, SUBSCRIBER)
-        return None if found is None else found.version
+        stored = await self._subscriptions.read(key, SUBSCRIBER)
+        return None if stored is None else stored.version
 
     async def create(self, key: Topic) -> Version | None:
         try:

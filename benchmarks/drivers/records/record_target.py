@@ -64,11 +64,11 @@ class RecordTarget:
                 raise BenchmarkError(f"the record {self._keys[topic]!r} exists already")
             self._versions[topic] = version
 
-    async def _on_own_record(self, place: int, number: int, operation: Operation, _: int) -> None:
-        if place not in self._own:
-            own = self._order[place :: self._workload.in_flight] or [self._order[place % len(self._order)]]
-            self._own[place] = itertools.cycle(own)
-        await self._carry_out[operation](number, next(self._own[place]))
+    async def _on_own_record(self, caller: int, number: int, operation: Operation, _: int) -> None:
+        if caller not in self._own:
+            own = self._order[caller :: self._workload.in_flight] or [self._order[caller % len(self._order)]]
+            self._own[caller] = itertools.cycle(own)
+        await self._carry_out[operation](number, next(self._own[caller]))
 
     async def _read(self, _: int, topic: int) -> None:
         _check(await self._client.read(self._keys[topic]))

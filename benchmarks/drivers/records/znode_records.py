@@ -37,19 +37,19 @@ class ZnodeRecords:
         parsed = MetadataUrl.parse(url)
         bridge = await connect(parsed.hosts, options)
         try:
-            found = cls(bridge, f"{parsed.path}/{_ROOT}", options)
-            await found._send(create(found._root), NodeExistsError)
+            records = cls(bridge, f"{parsed.path}/{_ROOT}", options)
+            await records._send(create(records._root), NodeExistsError)
         except BaseException:
             await bridge.close()
             raise
-        return found
+        return records
 
     def key(self, topic: bytes) -> str:
         return f"{self._root}/{topic.decode()}"
 
     async def read(self, key: str) -> int | None:
-        found = await self._send(get(key), NoNodeError)
-        return None if isinstance(found, NoNodeError) else int(found[1].version)
+        answer = await self._send(get(key), NoNodeError)
+        return None if isinstance(answer, NoNodeError) else int(answer[1].version)
 
     async def create(self, key: str) -> int | None:
         made = await self._send(create(key, _CONTENT), NodeExistsError)

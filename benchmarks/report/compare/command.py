@@ -23,18 +23,17 @@ _WIDTH: Final = 200
 """The width of a table that goes into a file or a pipe."""
 _PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
 _EXPLAINED: Final = (
-    "B ÷ A: the ratio of the geometric means of the rounds, and between what it lies in 95 of 100 such cases (Welch's "
-    "interval of the rounds' logarithms); of percentiles, the ratio of those of all times together, from merged "
-    "histograms, and beside it the interval of the rounds' ratio, which need not hold it. Faster or slower is what has "
-    "an interval beyond 1 and differs by 2 % at least, in percentiles also in all times together: else the two "
-    "disagree. An interval that holds 1 is within the noise; from a single round the noise is unknown; closed loops of "
-    f"less than {SECONDS_MIN:g} s are too short to tell. Of 100 such verdicts about five are wrong by chance. "
-    "p50 … p99.9: B ÷ A of the times, as in that column; with * where B is faster or slower by it."
+    "B ÷ A: the ratio of the geometric means of the rounds, and its 95 % interval (Welch's, of the rounds' "
+    "logarithms). Of percentiles: the ratio of those of all times together, from merged histograms. The interval "
+    "beside it is that of the rounds' ratio, which need not hold it. B is faster or slower if the interval is beyond 1 "
+    "and the difference is at least 2 %. Percentiles must also differ so in all times together: else the two disagree. "
+    "An interval that holds 1 is within the noise. From a single round the noise is unknown. Closed loops of less "
+    f"than {SECONDS_MIN:g} s are too short to tell. About five of 100 such verdicts are wrong by chance. "
+    "p50 … p99.9: B ÷ A of the times, as in that column, with * where B is faster or slower by it."
 )
 _ONE_RUN: Final = (
-    "One run a side: how much whole runs differ, with servers started anew, at another time, is not known, and not in "
-    "these intervals, which are of the rounds within a run. With several files a side (A1,A2,A3 B1,B2,B3) each run is "
-    "one sample."
+    "One run a side: how much whole runs differ is not known, with servers started anew at another time. These "
+    "intervals are of the rounds within a run. With several files a side (A1,A2,A3 B1,B2,B3) each run is one sample."
 )
 _RUNS: Final = (
     "Several runs a side: “round” above is a run, and a figure the median of the runs; percentiles are of all of them "
@@ -49,35 +48,37 @@ _RUNS: Final = (
 @click.argument("first", metavar="A[,A2...]")
 @click.argument("second", metavar="B[,B2...]")
 @click.option(
-    "--anyway", is_flag=True, help="Also if durability, heap, machine or other terms differ; the differences are told."
+    "--anyway",
+    is_flag=True,
+    help="Compare also if durability, heap, machine or other terms differ. The differences are printed.",
 )
 @click.option(
     "--fail-slower-than",
     "percent",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
-    help="End with 1 if B is slower at something by more than this, beyond the noise, or meets a wall or fails where A "
-    "did not; with 3 if that cannot be told, because of single rounds or missing cases.",
+    help="Exit with 1 if B is slower in a case by more than this, beyond the noise, or meets a wall or fails where A "
+    "did not. Exit with 3 if single rounds or missing cases leave this undecided.",
 )
 @click.option("--json", "as_json", is_flag=True, help="All figures, as JSON.")
 def compare_command(first: str, second: str, anyway: bool, percent: float | None, as_json: bool) -> None:
     """Compare the result B with A, case by case: faster, slower, or within the noise of the rounds.
 
     A and B are result files, or directories of runs. Several of one side, separated by commas, are runs of the same,
-    and each is one sample: only so the noise from run to run is in the verdicts. Rates are compared where as much as
-    possible was done, times where a rate was offered and kept up. All results must hold for the same terms: program,
-    durability, heap, sizes and machine.
+    and each run is one sample. Only then do the verdicts include the noise between runs. Closed loops are compared by
+    their rates, and loads that reached their offered rate by their times. All results must have the same terms:
+    program, durability, heap, sizes and machine.
     """
     try:
-        found = compare(_read(first), _read(second), anyway=anyway)
+        comparison = compare(_read(first), _read(second), anyway=anyway)
     except BenchmarkError as exc:
         raise click.ClickException(str(exc)) from exc
     if as_json:
-        click.echo(json.dumps({"first": first, "second": second, **found.to_json()}, indent=1))
+        click.echo(json.dumps({"first": first, "second": second, **comparison.to_json()}, indent=1))
     else:
-        _print(found, first, second, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+        _print(comparison, first, second, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
     if percent is not None:
-        _judge(found, percent)
+        _judge(comparison, percent)
 
 
 def _read(given: str) -> list[Result]:
@@ -86,14 +87,14 @@ def _read(given: str) -> list[Result]:
     return [Result.read(Path(path)) for path in paths]
 
 
-def _judge(found: Comparison, percent: float) -> None:
+def _judge(comparison: Comparison, percent: float) -> None:
     """End the process with the exit code that `--fail-slower-than` promises."""
-    for line in found.slower_than(percent / 100):
+    for line in comparison.slower_than(percent / 100):
         click.echo(f"slower than allowed: {line.side}, {line.what}: {_change(line)}", err=True)
-    undecided = found.undecided(percent / 100)
+    undecided = comparison.undecided(percent / 100)
     for what in undecided:
-        click.echo(f"cannot be told: {what}", err=True)
-    if found.slower_than(percent / 100):
+        click.echo(f"undecided: {what}", err=True)
+    if comparison.slower_than(percent / 100):
         sys.exit(_SLOWER)
     if undecided:
         sys.exit(_UNDECIDED)
@@ -108,21 +109,21 @@ def _change(line: ComparedLine) -> str:
     return f"{figure.first.name} {figure.first.text()} → {figure.second.text()}"
 
 
-def _print(found: Comparison, first: str, second: str, console: Console) -> None:
+def _print(comparison: Comparison, first: str, second: str, console: Console) -> None:
     console.print(f"A {first}\nB {second}", highlight=False, markup=False)
-    for each in found.differences:
+    for each in comparison.differences:
         mark = "NOT COMPARABLE: " if each.forbids else "differs: "
         console.print(f"{mark}{each}", highlight=False, markup=False)
     table = Table()
     for title in ("measured", "on", "figure", "A", "B", "B ÷ A", "B is", *_PERCENTILES, "notes"):
         table.add_column(title, overflow="fold")
-    for line in found.lines:
+    for line in comparison.lines:
         table.add_row(*_cells(line))
     console.print(table, markup=False)
-    for side, only in (("A", found.only_first), ("B", found.only_second)):
+    for side, only in (("A", comparison.only_first), ("B", comparison.only_second)):
         for what in only:
             console.print(f"only in {side}: {what}", highlight=False, markup=False)
-    for said in (_EXPLAINED, _ONE_RUN if max(found.runs) == 1 else _RUNS):
+    for said in (_EXPLAINED, _ONE_RUN if max(comparison.runs) == 1 else _RUNS):
         console.print(said, highlight=False, markup=False)
 
 
@@ -152,5 +153,5 @@ def _ratio(figure: ComparedFigure) -> str:
 def _time_ratio(figure: ComparedFigure | None) -> str:
     if figure is None or figure.difference.ratio is None:
         return "–"
-    is_told = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
-    return f"{figure.difference.ratio:.2f}{'*' if is_told else ''}"
+    is_clear = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
+    return f"{figure.difference.ratio:.2f}{'*' if is_clear else ''}"

@@ -162,7 +162,7 @@ class Comparison:
         These are cases with single rounds or short ones, and cases where all times together do not confirm the rounds.
         Cases whose first side failed in part are among them, and cases that the second side does not have.
         """
-        found = [
+        cases = [
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
             for line in self.lines
             if line.are_figures_sound
@@ -170,12 +170,12 @@ class Comparison:
             and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
         ]
         failing = f"more than {FAILED_MAX:.0%} of the first side's operations failed"
-        found += [
+        cases += [
             f"{line.side}: {line.what}: {failing}"
             for line in self.lines
             if line.figures and line.failed[0] > FAILED_MAX
         ]
-        return [*found, *(f"{what}: only the first result has it" for what in self.only_first)]
+        return [*cases, *(f"{what}: only the first result has it" for what in self.only_first)]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -200,7 +200,7 @@ def compare(first: Sequence[Result], second: Sequence[Result], *, anyway: bool =
     differences.sort(key=lambda each: not each.forbids)
     if not anyway and (forbidding := [str(each) for each in differences if each.forbids]):
         raise BenchmarkError(
-            f"these results cannot be compared, which --anyway would do: they differ in {'; in '.join(forbidding)}"
+            f"these results cannot be compared without --anyway: they differ in {'; in '.join(forbidding)}"
         )
     mine, other = _cases(first), _cases(second)
     shared = [case for case in mine if case in other]
@@ -223,7 +223,7 @@ _Runs = Sequence[Sequence[Measurement]]
 
 def _cases(results: Sequence[Result]) -> dict[str, list[list[Measurement]]]:
     """Return the measurements of a side by case: for each run that has the case, its rounds."""
-    found: dict[str, list[list[Measurement]]] = {}
+    by_case: dict[str, list[list[Measurement]]] = {}
     for result in results:
         of_run: dict[str, list[Measurement]] = {}
         for each in result.measurements:
@@ -231,8 +231,8 @@ def _cases(results: Sequence[Result]) -> dict[str, list[list[Measurement]]]:
             plain = {name: value for name, value in workload.items() if name not in _NOT_OF_A_CASE}
             of_run.setdefault(json.dumps([each.on, each.driver, plain], sort_keys=True), []).append(each)
         for case, rounds in of_run.items():
-            found.setdefault(case, []).append(rounds)
-    return found
+            by_case.setdefault(case, []).append(rounds)
+    return by_case
 
 
 def _first_of(cases: Mapping[str, _Runs]) -> str:

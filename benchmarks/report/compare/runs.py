@@ -22,15 +22,15 @@ def figures_of_runs(
         run is one.
     """
     measured = [rounds for rounds in runs if good(rounds)]
-    found = [figures(rounds, own=own, are_times_first=are_times_first) for rounds in measured]
-    if not found or not is_each_one_sample:
-        return found[0] if found else []
+    per_run = [figures(rounds, own=own, are_times_first=are_times_first) for rounds in measured]
+    if not per_run or not is_each_one_sample:
+        return per_run[0] if per_run else []
     every = [each for rounds in measured for each in rounds]
     together = {figure.name: figure for figure in figures(every, own=own, are_times_first=are_times_first)}
-    by_name = [{figure.name: figure for figure in each} for each in found]
+    by_name = [{figure.name: figure for figure in each} for each in per_run]
     return [
         _of_runs([each[figure.name] for each in by_name], together[figure.name])
-        for figure in found[0]
+        for figure in per_run[0]
         if all(figure.name in each for each in by_name)
     ]
 

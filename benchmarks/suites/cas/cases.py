@@ -33,8 +33,8 @@ _JAVA: Final = "java"
 class CasCases:
     """Measures cases. `with` ends the clients."""
 
-    def __init__(self, places: Servers, progress: Callable[[str], None]) -> None:
-        self._places = places
+    def __init__(self, servers: Servers, progress: Callable[[str], None]) -> None:
+        self._servers = servers
         self._progress = progress
         self._clients = ClientPool(self._start)
         self._used = 0
@@ -67,7 +67,7 @@ class CasCases:
         client.tell({"workload": fresh.to_json(), "order": order, "drain_s": _DRAIN_S})
         client.hear("ready", time.monotonic() + _OPEN_S + fresh.topics / _FILLED_PER_S)
         measurement = Measurement(workload=workload, driver=case.driver, round=number)
-        servers = self._places.pids.get(case.driver, [])
+        servers = self._servers.pids.get(case.driver, [])
         with Sampler({"servers": servers, "client": [client.pid]}) as sampler:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns})
@@ -93,15 +93,15 @@ class CasCases:
     def _start(self, driver: str) -> GeneratorProcess:
         if driver == _JAVA:
             return GeneratorProcess(self._java_plan(), java_command(self._progress))
-        return GeneratorProcess({"driver": driver, "place": self._places.of[driver]})
+        return GeneratorProcess({"driver": driver, "place": self._servers.of[driver]})
 
     def _java_plan(self) -> dict[str, Any]:
-        place = self._places.of[_JAVA]
+        location = self._servers.of[_JAVA]
         preferences, state = PARTS
         return {
             "driver": _JAVA,
-            "configuration": {name: value for name, value in place.items() if name != "url"},
-            "table": records_table(place["url"]),
+            "configuration": {name: value for name, value in location.items() if name != "url"},
+            "table": records_table(location["url"]),
             "preferences": base64.b64encode(preferences).decode(),
             "state": base64.b64encode(state).decode(),
             "subscriber": SUBSCRIBER.decode(),

@@ -61,7 +61,7 @@ def own_servers(
         which then keep running; is_synced - ZooKeeper forces its log to the disk.
     Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up.
     """
-    servers = DevServers(
+    dev_servers = DevServers(
         kept or directory / "servers",
         progress=progress,
         heap_mb=None if kept else HEAP_MB,
@@ -72,18 +72,18 @@ def own_servers(
     try:
         wanted = {service for driver in drivers for service in _SERVICES[driver]}
         if wanted:
-            servers.up(sorted(wanted))
-        places = _places(drivers, servers, directory)
+            dev_servers.up(sorted(wanted))
+        servers = _servers_of(drivers, dev_servers, directory)
         if kept is not None:
-            places.terms = {"servers": f"those of {kept}, as they were started"}
+            servers.terms = {"servers": f"those of {kept}, as they were started"}
         else:
-            places.terms = _terms(drivers, is_synced=is_synced)
+            servers.terms = _terms(drivers, is_synced=is_synced)
         progress("formatting the stores")
-        _format(places)
-        yield places
+        _format(servers)
+        yield servers
     finally:
         if kept is None:
-            servers.down()
+            dev_servers.down()
 
 
 @contextmanager
@@ -95,18 +95,18 @@ def given_servers(drivers: Sequence[str], urls: Sequence[str]) -> Iterator[Serve
     by_scheme: dict[str, str] = {}
     for url in urls:
         by_scheme[MetadataUrl.parse(url).scheme] = url
-    places = Servers(terms={"stores": list(urls), "durability": "as the servers given are set up"})
+    servers = Servers(terms={"stores": list(urls), "durability": "as the servers given are set up"})
     for driver in drivers:
-        place = _place(driver, by_scheme)
-        if place is not None:
-            places.of[driver] = place
-    if not places.of:
+        location = _location(driver, by_scheme)
+        if location is not None:
+            servers.of[driver] = location
+    if not servers.of:
         raise BenchmarkError(f"none of {', '.join(drivers)} can be measured at {', '.join(urls)}")
-    _format(places)
-    yield places
+    _format(servers)
+    yield servers
 
 
-def _place(driver: str, urls: Mapping[str, str]) -> dict[str, str] | None:
+def _location(driver: str, urls: Mapping[str, str]) -> dict[str, str] | None:
     scheme = {
         "java": "hbase",
         "native": "hbase",
@@ -121,11 +121,11 @@ def _place(driver: str, urls: Mapping[str, str]) -> dict[str, str] | None:
         return None
     url = urls[scheme]
     if driver == "java":
-        return _java_place(url)
+        return _java_location(url)
     return {"url": url}
 
 
-def _java_place(url: str) -> dict[str, str]:
+def _java_location(url: str) -> dict[str, str]:
     """Return where the Java client finds the cluster of an hbase:// URL.
 
     Raises: BenchmarkError - the URL does not name a ZooKeeper.
@@ -141,44 +141,48 @@ def _java_place(url: str) -> dict[str, str]:
     }
 
 
-def _places(drivers: Sequence[str], servers: DevServers, directory: Path) -> Servers:
+def _servers_of(drivers: Sequence[str], dev_servers: DevServers, directory: Path) -> Servers:
     urls: dict[str, str] = {}
     wanted = {service for driver in drivers for service in _SERVICES[driver]}
     if "hbase" in wanted:
-        urls["hbase"] = f"hbase://{servers.address('zookeeper')}/bench"
+        urls["hbase"] = f"hbase://{dev_servers.address('zookeeper')}/bench"
     if "thrift2" in wanted:
-        urls["hbase+thrift"] = f"hbase+thrift://{servers.address('thrift2')}/bench"
+        urls["hbase+thrift"] = f"hbase+thrift://{dev_servers.address('thrift2')}/bench"
     if "zookeeper" in wanted:
-        urls["zookeeper"] = f"zookeeper://{servers.address('zookeeper')}/bench/standalone"
+        urls["zookeeper"] = f"zookeeper://{dev_servers.address('zookeeper')}/bench/standalone"
     urls["sqlite"] = f"sqlite://{directory.absolute() / 'metadata.sqlite'}"
-    places = Servers()
+    servers = Servers()
     for driver in drivers:
-        place = _place(driver, urls)
+        location = _location(driver, urls)
         if driver == "happybase":
-            place = {"url": urls["hbase"], "address": servers.address("thrift1"), "table": records_table(urls["hbase"])}
-        assert place is not None
-        places.of[driver] = place
-        places.pids[driver] = [servers.pid(_SERVERS[service]) for service in _SERVICES[driver]]
-    return places
+            location = {
+                "url": urls["hbase"],
+                "address": dev_servers.address("thrift1"),
+                "table": records_table(urls["hbase"]),
+            }
+        assert location is not None
+        servers.of[driver] = location
+        servers.pids[driver] = [dev_servers.pid(_SERVERS[service]) for service in _SERVICES[driver]]
+    return servers
 
 
 def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
     services = {service for driver in drivers for service in _SERVICES[driver]}
-    found: dict[str, Any] = {}
+    terms: dict[str, Any] = {}
     if "hbase" in services:
         heaps = ", ".join(f"{name} {HEAP_MB[name]} MiB" for name in ("regionserver", "thrift2", "thrift1"))
-        found["HBase 2.6.1"] = f"one region server, {_REGIONS} regions a table, SYNC_WAL, report interval as by default"
-        found["an acknowledged write in HBase is"] = f"{_FLUSHED} (the Hadoop 2 build cannot sync to a local disk)"
-        found["heap"] = heaps
+        terms["HBase 2.6.1"] = f"one region server, {_REGIONS} regions a table, SYNC_WAL, report interval as by default"
+        terms["an acknowledged write in HBase is"] = f"{_FLUSHED} (the Hadoop 2 build cannot sync to a local disk)"
+        terms["heap"] = heaps
     if "zookeeper" in services:
         where = "on the disk, synced" if is_synced else "in the file cache as well (forceSync=no)"
-        found["in ZooKeeper 3.9.4"] = f"{where}, one server, heap {HEAP_MB['zookeeper']} MiB"
+        terms["in ZooKeeper 3.9.4"] = f"{where}, one server, heap {HEAP_MB['zookeeper']} MiB"
     if "sqlite" in drivers:
-        found["in SQLite"] = "on the disk, synced, in the client's own process"
-    return found | {"servers' virtual machines": "serial collector, both compilers"}
+        terms["in SQLite"] = "on the disk, synced, in the client's own process"
+    return terms | {"servers' virtual machines": "serial collector, both compilers"}
 
 
-def _format(places: Servers) -> None:
-    for url in dict.fromkeys(place["url"] for place in places.of.values()):
+def _format(servers: Servers) -> None:
+    for url in dict.fromkeys(location["url"] for location in servers.of.values()):
         # All drivers of HBase share the tables of one namespace.
         asyncio.run(format_metadata(url, StoreOptions(regions=_REGIONS)))

@@ -49,7 +49,7 @@ class CasSizes:
 
     def __post_init__(self) -> None:
         if any(writers < 1 or _WRITERS % writers for writers in self.writers):
-            raise ValueError(f"writers per key share {_WRITERS} evenly: 1, 2, 4 and so on, not {list(self.writers)}")
+            raise ValueError(f"writers per key must divide {_WRITERS}: 1, 2, 4 and so on, not {list(self.writers)}")
 
 
 USUAL_CAS: Final = CasSizes(in_flight_of={"update": (1, 16, 64, 256, 1_000)})

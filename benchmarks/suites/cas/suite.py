@@ -42,7 +42,7 @@ _EXTRA: Final = "gateway-managers"
 
 @click.argument("operations", nargs=-1, type=click.Choice(OPERATIONS))
 @click.option(
-    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="Sizes of the run."
 )
 @click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: two minutes.")
 @click.option(
@@ -52,29 +52,33 @@ _EXTRA: Final = "gateway-managers"
     type=click.Choice(DRIVERS),
     help=f"Default: all but {_EXTRA}, in turn.",
 )
-@click.option("--in-flight", callback=numbers, metavar="N,N…", help="Operations in flight, but for contended updates.")
+@click.option(
+    "--in-flight", callback=numbers, metavar="N,N…", help="Operations in flight, except for contended updates."
+)
 @click.option("--writers", callback=numbers, metavar="N,N…", help="Writers per key of contended updates, of 64 in all.")
 @click.option("--records", type=click.IntRange(min=1), help="Records that the operations go to in turn.")
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of one load, its warm-up included.")
-@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option(
+    "--warmup", "warmup_s", type=click.FloatRange(min=0), help="Warm-up of each load in seconds, which does not count."
+)
 @click.option(
     "--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds of each operation before the first round."
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, each of which measures everything.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of records.")
 @click.option(
     "--metadata",
     "urls",
     multiple=True,
     metavar="URL",
-    help="Measure the stores at these URLs (hbase://, hbase+thrift://, zookeeper://, sqlite://) instead of own ones. "
-    "They are formatted if they are not, and records stay in them.",
+    help="Measure the stores at these URLs (hbase://, hbase+thrift://, zookeeper://, sqlite://) instead of starting "
+    "servers. Stores that are not formatted are formatted, and records stay in them.",
 )
 @click.option(
     "--dir",
     "servers",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Use the servers of `hedwig-admin dev --dir`, and leave them running, instead of starting some.",
+    help="Use the servers of `hedwig-admin dev --dir` instead of starting some, and leave them running.",
 )
 @data_option("own servers keep their data")
 @click.option(
@@ -99,8 +103,8 @@ def _options(
     """Measure compare-and-set: read, create, update, partial-update, contended-update; without a name, all.
 
     Our drivers, happybase, ZooKeeper and SQLite stand beside HBase's own Java client, which does the same
-    checkAndMutate on the same table. Each client is a process of its own. The servers are started for the run, and
-    ended with it. The result file is written after each case, so an interrupted run leaves what it has.
+    checkAndMutate on the same table. Each client is a process of its own. The run starts the servers and ends them. The
+    result file is written after each case, so an interrupted run keeps what it measured.
     """
     sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
     if given["in_flight"] is not None:
@@ -110,14 +114,14 @@ def _options(
     raise_descriptor_limit()
 
     def prepare(run: Run) -> CasePlan:
-        places = run.stack.enter_context(_places(chosen, urls, servers, run.directory, is_synced=is_synced))
-        present = tuple(driver for driver in chosen if driver in places.of)
-        cases = run.stack.enter_context(CasCases(places, say))
+        running = run.stack.enter_context(_running_servers(chosen, urls, servers, run.directory, is_synced=is_synced))
+        present = tuple(driver for driver in chosen if driver in running.of)
+        cases = run.stack.enter_context(CasCases(running, say))
         for driver in present:
             say(f"warming up: {driver}")
             _warm(cases, driver, list(warm_up(driver, asked, sizes, seed)), sizes.warm_operations)
         return CasePlan(
-            terms=_terms(places, sizes, present, seed),
+            terms=_terms(running, sizes, present, seed),
             cases=list(cas_cases(asked, present, sizes, seed)),
             measure=cases.measure,
             rounds=sizes.rounds,
@@ -127,12 +131,12 @@ def _options(
     return prepare
 
 
-def _places(
-    drivers: tuple[str, ...], urls: tuple[str, ...], servers: Path | None, place: Path, *, is_synced: bool
+def _running_servers(
+    drivers: tuple[str, ...], urls: tuple[str, ...], servers: Path | None, directory: Path, *, is_synced: bool
 ) -> AbstractContextManager[Servers]:
     if urls:
         return given_servers(drivers, urls)
-    return own_servers(drivers, place, servers, is_synced=is_synced, progress=say)
+    return own_servers(drivers, directory, servers, is_synced=is_synced, progress=say)
 
 
 def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> None:
@@ -150,30 +154,30 @@ def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> 
             return
 
 
-def _terms(places: Servers, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
+def _terms(servers: Servers, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
     preferences, state = PARTS
-    found = dict(places.terms)
-    found["a record"] = (
+    terms = dict(servers.terms)
+    terms["a record"] = (
         f"a subscription: 25 B of version, {len(preferences)} B of preferences, {len(state)} B of state, "
         f"{sizes.records:,} of them, made anew for each case"
     )
-    found["clients"] = "one process each, alone at work while it is measured, warmed up before the first round"
+    terms["clients"] = "one process each, alone at work while it is measured, warmed up before the first round"
     if "java" in drivers:
         heap = jvm_words()[0].removeprefix("-Xms")
-        found["java"] = (
+        terms["java"] = (
             f"AsyncTable.checkAndMutate of the same cells, defaults of client and virtual machine, heap {heap}"
         )
     if {"native", "gateway"} & set(drivers):
-        found["native, gateway"] = "our drivers' conditional put, below the managers"
+        terms["native, gateway"] = "our drivers' conditional put, below the managers"
     if any(driver.endswith("-managers") for driver in drivers):
-        found["…-managers, zookeeper-guarded, sqlite"] = "the subscription manager, opened as a hub opens it"
+        terms["…-managers, zookeeper-guarded, sqlite"] = "the subscription manager, opened as a hub opens it"
     if "happybase" in drivers:
-        found["happybase"] = (
+        terms["happybase"] = (
             "version and content in one cell, 16 connections in threads, as many as the gateway driver has"
         )
     if "zookeeper-plain" in drivers:
-        found["zookeeper-plain"] = "a znode and its data version, without the guard against re-creation"
-    return found | {
+        terms["zookeeper-plain"] = "a znode and its data version, without the guard against re-creation"
+    return terms | {
         "rounds": sizes.rounds,
         "seed": seed,
         "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",

@@ -45,7 +45,7 @@ class HubCases:
     address: a hub that runs already, to measure instead. Cases that need a fresh or restarted hub then fail.
     pid: the process of that hub, if it is on this machine.
     processes: the number of generator processes that share a load.
-    places: the servers under hubs that are not embedded, if such hubs are measured.
+    servers: the servers under hubs that are not embedded, if such hubs are measured.
     warm_s: for how many seconds such a hub is warmed up.
     note_flags: receives the flags of the servers' virtual machines, once they run.
     """
@@ -55,7 +55,7 @@ class HubCases:
     address: str | None = None
     pid: int | None = None
     processes: int = 1
-    places: HubServers | None = None
+    servers: HubServers | None = None
     warm_s: float = 10.0
     note_flags: NoteFlags = lambda _where, _flags: None
 
@@ -73,15 +73,15 @@ class HubCases:
         except OperationError as exc:
             return Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
         finally:
-            shutil.rmtree(self._place, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
-    def _place(self) -> Path:
+    def _folder(self) -> Path:
         return self.directory / "hub"
 
     def _hub(self, *settings: str) -> HubProcess:
-        shutil.rmtree(self._place, ignore_errors=True)
-        return HubProcess(self._place, (*settings, *self.settings))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return HubProcess(self._folder, (*settings, *self.settings))
 
     def _driver(self, name: str) -> Driver:
         return JavaDriver() if name == "java" else GeneratorDriver(name, self.processes)
@@ -107,30 +107,30 @@ class HubCases:
 
     def _measure_znodes(self, case: Case, number: int) -> Measurement:
         """Measure a ZooKeeper alone. Its processor time and memory stand where other cases have those of a hub."""
-        with ZnodePaths(self._place) as place:
-            self.note_flags(ZNODES, place.jvm_flags())
-            subject = Subject(place.address, place.pid)
+        with ZnodePaths(self._folder) as znodes:
+            self.note_flags(ZNODES, znodes.jvm_flags())
+            subject = Subject(znodes.address, znodes.pid)
             if self.warm_s:
                 warm = replace(case.workload, prefix="warm", seconds=self.warm_s, warmup_s=0.0)
                 GeneratorDriver(ZNODES).measure(warm, subject, 0)
             return self._driver(case.driver).measure(case.workload, subject, number)
 
     def _measure_on_bookies(self, case: Case, number: int) -> Measurement:
-        places = self.places
-        assert places is not None
-        if places.begin(number):
-            self._warm_bookies(places)
-        self.note_flags(SERVERS, places.jvm_flags())
+        servers = self.servers
+        assert servers is not None
+        if servers.begin(number):
+            self._warm_bookies(servers)
+        self.note_flags(SERVERS, servers.jvm_flags())
         # No earlier case has used this prefix.
         workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
-        roles = places.roles(case.on)
+        roles = servers.roles(case.on)
         if case.driver == LEDGERS:
-            subject = Subject("", None, roles=roles, ledgers=places.ledgers(case.on))
+            subject = Subject("", None, roles=roles, ledgers=servers.ledgers(case.on))
             measurement = self._driver(case.driver).measure(workload, subject, number)
         else:
-            shutil.rmtree(self._place, ignore_errors=True)
-            with places.hub(case.on, self._place, self.settings) as hub:
-                self.note_flags(SERVERS, places.jvm_flags())  # The original hub runs in its own cases only.
+            shutil.rmtree(self._folder, ignore_errors=True)
+            with servers.hub(case.on, self._folder, self.settings) as hub:
+                self.note_flags(SERVERS, servers.jvm_flags())  # The original hub runs in its own cases only.
                 measurement = self._measure_hub(case, hub, workload, roles, number)
         measurement.workload = case.workload
         return measurement
@@ -168,10 +168,10 @@ class HubCases:
             )
             GeneratorDriver("raw").measure(again, subject, 0)
 
-    def _warm_bookies(self, places: HubServers) -> None:
+    def _warm_bookies(self, servers: HubServers) -> None:
         load = Workload(name=PUBLISH, prefix="warm", in_flight=_WARM_IN_FLIGHT, seconds=self.warm_s, warmup_s=0.0)
-        for place in places.with_ledgers:
-            subject = Subject("", None, ledgers=places.ledgers(place))
+        for hub_kind in servers.with_ledgers:
+            subject = Subject("", None, ledgers=servers.ledgers(hub_kind))
             GeneratorDriver(LEDGERS).measure(load, subject, 0)
 
     def _measure_cold(self, case: Case, number: int) -> Measurement:

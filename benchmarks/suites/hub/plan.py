@@ -31,7 +31,7 @@ class Asked:
 
     measurements: Sequence[str]
     drivers: Sequence[str]
-    places: Sequence[str]
+    on: Sequence[str]
     preset: str
     given: Mapping[str, Any]
     settings: Sequence[str]
@@ -42,11 +42,11 @@ class Asked:
     note_flags: NoteFlags
 
     def sized(self, sizes: Any) -> Any:
-        """Return `sizes` with the given sizes that it has in their place. A rate of 0 alone means no offered rate."""
+        """Return a copy of `sizes` with the sizes that the user gave. A rate of 0 alone means no offered rate."""
         known = {each.name for each in fields(sizes)}
         changed = {name: value for name, value in self.given.items() if value is not None and name in known}
-        found = replace(sizes, **changed)
-        return found if not found.rates or any(found.rates) else replace(found, rates=())
+        resized = replace(sizes, **changed)
+        return resized if not resized.rates or any(resized.rates) else replace(resized, rates=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ def stored_plan(asked: Asked, stack: ExitStack) -> HubPlan:
     sizes = asked.sized(STORED_SIZES[asked.preset])
     drivers = [driver for driver in asked.drivers or ("raw",) if driver in _STORED_DRIVERS]
     if not drivers:
-        raise BenchmarkError(f"nothing to measure: on stores there are the drivers {', '.join(_STORED_DRIVERS)}")
+        raise BenchmarkError(f"nothing to measure: on stores only these drivers run: {', '.join(_STORED_DRIVERS)}")
     hubs = StoredHubs(
         directory=asked.directory,
-        backends=asked.places,
+        backends=asked.on,
         sizes=sizes,
         settings=asked.settings,
         processes=asked.processes,
@@ -78,7 +78,7 @@ def stored_plan(asked: Asked, stack: ExitStack) -> HubPlan:
         note_flags=asked.note_flags,
     )
     stack.enter_context(hubs)
-    planned = list(stored_cases(asked.measurements or STORED_MEASUREMENTS, drivers, sizes, asked.seed, asked.places))
+    planned = list(stored_cases(asked.measurements or STORED_MEASUREMENTS, drivers, sizes, asked.seed, asked.on))
     terms = hubs.terms() | _common_terms(asked, sizes.rounds)
     return HubPlan(planned, hubs.measure, sizes.rounds, terms)
 
@@ -97,15 +97,15 @@ def hub_plan(
 
     Raises: BenchmarkError - no given driver can do what the user asked for.
     """
-    sizes, places = asked.sized(SIZES[asked.preset]), asked.places
-    drivers = asked.drivers or (tuple(USUAL_DRIVERS) if places == (EMBEDDED,) else ("raw", "java", LEDGERS))
-    planned = list(cases(asked.measurements or MEASUREMENTS, drivers, sizes, asked.seed, places))
+    sizes, on = asked.sized(SIZES[asked.preset]), asked.on
+    drivers = asked.drivers or (tuple(USUAL_DRIVERS) if on == (EMBEDDED,) else ("raw", "java", LEDGERS))
+    planned = list(cases(asked.measurements or MEASUREMENTS, drivers, sizes, asked.seed, on))
     if not planned:
-        raise BenchmarkError(f"nothing to measure: no driver of {', '.join(drivers)} does that on {places[0]}")
+        raise BenchmarkError(f"nothing to measure: none of {', '.join(drivers)} can run that on {on[0]}")
     servers = None
-    if any(each != EMBEDDED for each in places):
+    if any(each != EMBEDDED for each in on):
         servers = HubServers(
-            places,
+            on,
             asked.directory / "servers",
             metadata=metadata,
             quorums=quorums,
@@ -119,7 +119,7 @@ def hub_plan(
         address=address,
         pid=pid,
         processes=asked.processes,
-        places=servers,
+        servers=servers,
         warm_s=sizes.warm_s,
         note_flags=asked.note_flags,
     )
@@ -127,24 +127,24 @@ def hub_plan(
 
 
 def _terms(
-    asked: Asked, address: str | None, sizes: Sizes, places: HubServers | None, drivers: Sequence[str]
+    asked: Asked, address: str | None, sizes: Sizes, servers: HubServers | None, drivers: Sequence[str]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if places is not None:
-        found |= places.terms(drivers)
-        found["warm-up"] = f"{sizes.warm_s:g} s"
+    terms: dict[str, Any] = {}
+    if servers is not None:
+        terms |= servers.terms(drivers)
+        terms["warm-up"] = f"{sizes.warm_s:g} s"
     elif address is None:
-        found |= {
+        terms |= {
             "hubs": 1,
             "replicas": "none",
             "acknowledged": "once it is synced to the hub's disk",
             "metadata": "SQLite, synced",
         }
     else:
-        found |= {"hub": f"at {address}, which keeps messages as it was told elsewhere"}
+        terms |= {"hub": f"at {address}, which keeps messages as it was told elsewhere"}
     if ZNODES in drivers:
-        found[ZNODES] = ZNODES_SAID
-    return found | _common_terms(asked, sizes.rounds) | {"Java client": "1 GiB of heap, one connection"}
+        terms[ZNODES] = ZNODES_SAID
+    return terms | _common_terms(asked, sizes.rounds) | {"Java client": "1 GiB of heap, one connection"}
 
 
 def _common_terms(asked: Asked, rounds: int) -> dict[str, Any]:

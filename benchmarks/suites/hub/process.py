@@ -114,8 +114,8 @@ class HubProcess:
         while True:
             ended = not self.is_running
             text = self._log.read_bytes()[began_at:].decode(errors="replace")
-            if (found := _SERVING.search(text)) is not None:
-                self._address, self.admin = found[1], found[2] or ""
+            if (match := _SERVING.search(text)) is not None:
+                self._address, self.admin = match[1], match[2] or ""
                 return
             if ended:
                 raise BenchmarkError(f"the hub ended while it started: {_last_line(text)}")

@@ -87,8 +87,8 @@ class HubServers:
         self._cases = itertools.count(1)
         properties = JOURNALS[journal]
         # The bookies of 4.3 prefer the virtual machine's system properties to their configuration file.
-        told = " ".join(f"-D{name}={value}" for name, value in properties.items())
-        flags = dict.fromkeys(HEAP_MB, _BOTH_COMPILERS) | {_OLD: f"{_BOTH_COMPILERS} {told}"}
+        system_properties = " ".join(f"-D{name}={value}" for name, value in properties.items())
+        flags = dict.fromkeys(HEAP_MB, _BOTH_COMPILERS) | {_OLD: f"{_BOTH_COMPILERS} {system_properties}"}
         self.servers = DevServers(
             directory,
             progress=progress,
@@ -117,55 +117,57 @@ class HubServers:
             return False
         self._round = None
         self.servers.down()
-        services = {"bookkeeper43" if _KIND[place] == _OLD else "bookkeeper" for place in self._on if place in _KIND}
+        services = {
+            "bookkeeper43" if _KIND[hub_kind] == _OLD else "bookkeeper" for hub_kind in self._on if hub_kind in _KIND
+        }
         if self._metadata == "hbase" and self._ours:
             services.add("hbase")
         self.servers.up(["zookeeper", *sorted(services)], bookies=BOOKIES)
-        for place in self._ours:
-            asyncio.run(format_metadata(self._metadata_url(place), StoreOptions(regions=_REGIONS)))
+        for hub_kind in self._ours:
+            asyncio.run(format_metadata(self._metadata_url(hub_kind), StoreOptions(regions=_REGIONS)))
         self._round = number
         return True
 
-    def hub(self, place: str, directory: Path, settings: Sequence[str]) -> Hub:
+    def hub(self, hub_kind: str, directory: Path, settings: Sequence[str]) -> Hub:
         """Return a hub that is not started yet. Ours is in a cluster of its own, which no other hub has used."""
-        if place == ORIGINAL:
+        if hub_kind == ORIGINAL:
             return OriginalHub(self.servers)
         zookeeper = self.servers.address("zookeeper")
         quorums = self._quorums
         own = [
-            f"metadata={self._metadata_url(place)}",
+            f"metadata={self._metadata_url(hub_kind)}",
             # Other hubs of a cluster believe for a while that a killed hub lives, so each case has its own cluster.
             f"cluster.zookeeper=zookeeper://{zookeeper}/bench-hubs/{next(self._cases)}",
-            f"bookkeeper.zookeeper=zookeeper://{zookeeper}{_root(place)}",
+            f"bookkeeper.zookeeper=zookeeper://{zookeeper}{_root(hub_kind)}",
             f"bookkeeper.ensemble={quorums.ensemble}",
             f"bookkeeper.write_quorum={quorums.write}",
             f"bookkeeper.ack_quorum={quorums.ack}",
-            *(["bookkeeper.compat=4.3"] if place == CLUSTER_43 else []),
+            *(["bookkeeper.compat=4.3"] if hub_kind == CLUSTER_43 else []),
         ]
         return HubProcess(directory, (*own, *settings))
 
     @property
     def with_ledgers(self) -> list[str]:
         """Return one kind of our hubs for each kind of bookie that runs: `ledgers` takes it."""
-        kinds = dict.fromkeys(_KIND[place] for place in self._on if place in _KIND)
+        kinds = dict.fromkeys(_KIND[hub_kind] for hub_kind in self._on if hub_kind in _KIND)
         return [{_NEW: CLUSTER, _OLD: CLUSTER_43}[kind] for kind in kinds]
 
-    def ledgers(self, place: str) -> dict[str, Any]:
+    def ledgers(self, hub_kind: str) -> dict[str, Any]:
         """Return what the ledger client must know of the bookies, as a JSON object."""
         quorums = self._quorums
         return {
             "zookeeper": self.servers.address("zookeeper"),
-            "root": _root(place),
+            "root": _root(hub_kind),
             "quorums": [quorums.ensemble, quorums.write, quorums.ack],
-            "is_original": place == CLUSTER_43,
+            "is_original": hub_kind == CLUSTER_43,
         }
 
-    def roles(self, place: str) -> dict[str, list[int]]:
+    def roles(self, hub_kind: str) -> dict[str, list[int]]:
         """Return the ids of the processes that work for a hub, by role."""
-        wanted = {"bookies": (_KIND[place],), "stores": ("zookeeper", "regionserver")}
-        found = [each for each in self.servers.status() if each.pid is not None]
+        wanted = {"bookies": (_KIND[hub_kind],), "stores": ("zookeeper", "regionserver")}
+        running = [each for each in self.servers.status() if each.pid is not None]
         return {
-            role: [each.pid for each in found if each.kind in kinds and each.pid is not None]
+            role: [each.pid for each in running if each.kind in kinds and each.pid is not None]
             for role, kinds in wanted.items()
         }
 
@@ -176,7 +178,7 @@ class HubServers:
     def terms(self, drivers: Sequence[str]) -> dict[str, Any]:
         """Return the terms that hold for all numbers."""
         quorums, on = self._quorums, self._on
-        found: dict[str, Any] = {
+        terms: dict[str, Any] = {
             "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
             "bookies": f"{BOOKIES}, all on the disk of the hub, made anew for each round",
             "an acknowledged message is": f"synced to the journals of {quorums.ack} bookies",
@@ -184,18 +186,18 @@ class HubServers:
             "journals": _SAID[self._journal],
         }
         if CLUSTER in on:
-            found[CLUSTER] = "our hub on bookies 4.17"
+            terms[CLUSTER] = "our hub on bookies 4.17"
         if CLUSTER_43 in on:
-            found[CLUSTER_43] = "our hub on bookies 4.3.2, compat 4.3"
+            terms[CLUSTER_43] = "our hub on bookies 4.3.2, compat 4.3"
         if ORIGINAL in on:
-            found[ORIGINAL] = "the Java hub 4.3.2 on the same bookies 4.3.2, else with its defaults"
+            terms[ORIGINAL] = "the Java hub 4.3.2 on the same bookies 4.3.2, else with its defaults"
         if LEDGERS in drivers:
-            found[LEDGERS] = "our ledger client alone, one ledger a topic, entries as large as messages"
+            terms[LEDGERS] = "our ledger client alone, one ledger a topic, entries as large as messages"
         where = "ZooKeeper" if self._metadata == "zookeeper" else f"HBase, {_REGIONS} regions a table, not synced"
         heaps = [f"{kind} {HEAP_MB[kind]} MiB" for kind in dict.fromkeys(["zookeeper", *map(_KIND.get, on)]) if kind]
         if ORIGINAL in on:
             heaps.append(f"the original hub {HEAP_MB['java-hedwig']} MiB")
-        return found | {
+        return terms | {
             "metadata of our hub": where,
             "metadata of the original hub": "ZooKeeper",
             "ZooKeeper 3.9.4": "one server, its log synced",
@@ -205,14 +207,14 @@ class HubServers:
 
     @property
     def _ours(self) -> list[str]:
-        return [place for place in (CLUSTER, CLUSTER_43) if place in self._on]
+        return [hub_kind for hub_kind in (CLUSTER, CLUSTER_43) if hub_kind in self._on]
 
-    def _metadata_url(self, place: str) -> str:
+    def _metadata_url(self, hub_kind: str) -> str:
         """Return the URL of the store for a kind of bookie: kinds have other ledgers, so they must not share topics."""
         zookeeper = self.servers.address("zookeeper")
-        name = f"bench_{_KIND[place]}"
+        name = f"bench_{_KIND[hub_kind]}"
         return f"hbase://{zookeeper}/{name}" if self._metadata == "hbase" else f"zookeeper://{zookeeper}/{name}/bench"
 
 
-def _root(place: str) -> str:
-    return LEDGERS_ROOT if _KIND[place] == _NEW else _OLD_ROOT
+def _root(hub_kind: str) -> str:
+    return LEDGERS_ROOT if _KIND[hub_kind] == _NEW else _OLD_ROOT

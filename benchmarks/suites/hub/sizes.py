@@ -12,9 +12,9 @@ __all__ = [
     "CLUSTER",
     "CLUSTER_43",
     "FULL",
+    "HUB_KINDS",
     "MEASUREMENTS",
     "ORIGINAL",
-    "PLACES",
     "QUICK",
     "SMOKE",
     "USUAL",
@@ -36,7 +36,7 @@ CLUSTER_43: Final = "cluster-4.3"
 """Our hub, its messages on the three bookies of 4.3.2 that the original hub has."""
 ORIGINAL: Final = "original"
 """The original Java hub 4.3.2, its messages on three bookies of the same release."""
-PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
+HUB_KINDS: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
 _ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
 _LIMIT_S: Final = 3600.0
 """The time limit of workloads with a number of operations. Operations that have not begun by then count as missed."""
@@ -112,18 +112,18 @@ def cases(
 ) -> Iterator[Case]:
     """Yield the cases of one round, each with a driver that can run it. Cases to compare follow each other."""
     for case in _cases_anywhere(measurements, drivers, sizes, seed):
-        for place in on:
-            if _can_be(case, place):
-                yield replace(case, on=place)
+        for hub_kind in on:
+            if _can_be(case, hub_kind):
+                yield replace(case, on=hub_kind)
 
 
-def _can_be(case: Case, place: str) -> bool:
+def _can_be(case: Case, hub_kind: str) -> bool:
     """Say whether a case can run on a kind of hub. Idle topics and idle connections are for embedded hubs only."""
     if case.driver == ZNODES:
-        return place == EMBEDDED
+        return hub_kind == EMBEDDED
     if case.driver == LEDGERS:
-        return place in _ON_BOOKIES and case.workload.name == PUBLISH
-    return place == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
+        return hub_kind in _ON_BOOKIES and case.workload.name == PUBLISH
+    return hub_kind == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
 
 
 def _cases_anywhere(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int) -> Iterator[Case]:

@@ -47,7 +47,7 @@ class StoredHubs:
     progress: Callable[[str], None]
     note_flags: NoteFlags
     _servers: ExitStack = field(default_factory=ExitStack)
-    _ground: StoredDataset | None = None
+    _dataset: StoredDataset | None = None
     _step: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
@@ -60,19 +60,19 @@ class StoredHubs:
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Measure a case as round `number`. An error becomes the measurement's wall."""
-        workload, ground = case.workload, None
+        workload, dataset = case.workload, None
         try:
-            ground = self._ground_of(number, workload.topics)
-            fill = ground.filled(case.on, _fill_of(workload))
+            dataset = self._dataset_of(number, workload.topics)
+            fill = dataset.filled(case.on, _fill_of(workload))
             if workload.name == FILL:
                 measurement = replace(fill, workload=workload, driver=case.driver, round=number)
             else:
-                settling = ground.ready(case.on)
-                measurement = self._measure(case, ground, number)
+                settling = dataset.ready(case.on)
+                measurement = self._measure(case, dataset, number)
                 measurement.values |= settling
         except HedwigError as exc:
             measurement = Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
-        if ground is not None and (ended := ground.places.ended(case.on)):
+        if dataset is not None and (ended := dataset.stores.ended(case.on)):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
         return measurement
 
@@ -89,45 +89,45 @@ class StoredHubs:
 
     # ----------------------------------------------------------------------------------------------------- procedures
 
-    def _ground_of(self, number: int, topics: int) -> StoredDataset:
-        if self._ground is None or self._step != (number, topics):
+    def _dataset_of(self, number: int, topics: int) -> StoredDataset:
+        if self._dataset is None or self._step != (number, topics):
             self._servers.close()
-            self._ground = None
-            place = self.directory / f"stored-{number}-{topics}"
-            self._ground = StoredDataset(place, self.backends, self.sizes, self._servers, self.progress)
+            self._dataset = None
+            folder = self.directory / f"stored-{number}-{topics}"
+            self._dataset = StoredDataset(folder, self.backends, self.sizes, self._servers, self.progress)
             self._step = number, topics
-            self.note_flags(SYNCED, self._ground.places.jvm_flags())
-        return self._ground
+            self.note_flags(SYNCED, self._dataset.stores.jvm_flags())
+        return self._dataset
 
-    def _measure(self, case: Case, ground: StoredDataset, number: int) -> Measurement:
+    def _measure(self, case: Case, dataset: StoredDataset, number: int) -> Measurement:
         workload, driver = case.workload, GeneratorDriver(case.driver, self.processes, _DRAIN_S)
-        hub = HubProcess(ground.hub_directory(case.on), (f"metadata={ground.places.url(case.on)}", *self.settings))
+        hub = HubProcess(dataset.hub_directory(case.on), (f"metadata={dataset.stores.url(case.on)}", *self.settings))
         with hub:
-            subject = self._subject(hub, ground, case.on)
+            subject = self._subject(hub, dataset, case.on)
             # Virtual machines compile code that runs often. While a kind of request is new to a region server, its
             # compilers use more processor time than its handlers.
             self._carry_out(warming(workload), subject)
             if workload.name not in (WARM, FAIL_OVER):
-                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), ground, case.on)
+                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), dataset, case.on)
             self._prepare(workload, subject)
             if workload.name == WARM:
-                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), ground, case.on)
+                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), dataset, case.on)
             lost_ns = time.monotonic_ns()
             hub.kill()
             hub.start()
             serving_ns = time.monotonic_ns()
-            subject = self._subject(hub, ground, case.on)
+            subject = self._subject(hub, dataset, case.on)
             measurement = watched(hub, lambda: driver.measure(workload, subject, number))
         _note_fail_over(measurement, lost_ns, serving_ns)
-        return self._noted(measurement, ground, case.on)
+        return self._noted(measurement, dataset, case.on)
 
-    def _subject(self, hub: HubProcess, ground: StoredDataset, backend: str) -> Subject:
-        servers = ground.places.roles(backend)
+    def _subject(self, hub: HubProcess, dataset: StoredDataset, backend: str) -> Subject:
+        servers = dataset.stores.roles(backend)
         all_of_them = [pid for pids in servers.values() for pid in pids]
         return Subject(hub.address, hub.pid, roles={"stores": all_of_them, **servers})
 
-    def _noted(self, measurement: Measurement, ground: StoredDataset, backend: str) -> Measurement:
-        measurement.values["disk_bytes"] = ground.places.disk_bytes(backend)
+    def _noted(self, measurement: Measurement, dataset: StoredDataset, backend: str) -> Measurement:
+        measurement.values["disk_bytes"] = dataset.stores.disk_bytes(backend)
         return measurement
 
     def _prepare(self, workload: Workload, subject: Subject) -> None:

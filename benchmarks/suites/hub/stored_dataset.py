@@ -41,7 +41,7 @@ class StoredDataset:
         self._filled: dict[str, Measurement] = {}
         self._is_at_work = False
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        self.places = StoreServers(
+        self.stores = StoreServers(
             directory / "servers",
             backends,
             heap_mb=sizes.heap_mb,
@@ -49,8 +49,8 @@ class StoredDataset:
             topics_max=max(sizes.topics),
             progress=progress,
         )
-        stack.enter_context(self.places)
-        self.places.up()
+        stack.enter_context(self.stores)
+        self.stores.up()
 
     def filled(self, backend: str, workload: Workload) -> Measurement:
         """Fill a store unless that was done; return the measurement of it, with a wall if it failed."""
@@ -59,7 +59,7 @@ class StoredDataset:
             topics = workload.topics
             task = FillTask(first=0, last=topics, subscribers=1, seconds_max=self._sizes.fill_max_s, is_released=True)
             self._progress(f"filling {backend} with {topics:,} topics")
-            with MetadataCases(self.places, sys.executable) as cases:
+            with MetadataCases(self.stores, sys.executable) as cases:
                 self._is_at_work = True
                 self._filled[backend] = cases.fill(backend, workload, task)
         return self._filled[backend]
@@ -71,7 +71,7 @@ class StoredDataset:
         """
         if (wall := self._filled[backend].wall) is not None:
             raise BenchmarkError(f"the store could not be filled: {wall}")
-        self.places.mend(backend)
+        self.stores.mend(backend)
         return self._settle()
 
     def hub_directory(self, backend: str) -> Path:
@@ -84,5 +84,5 @@ class StoredDataset:
             return {}
         self._is_at_work = False
         self._progress("waiting until no server is at work")
-        with MetadataCases(self.places, sys.executable) as cases:
+        with MetadataCases(self.stores, sys.executable) as cases:
             return cases.settle()

@@ -98,12 +98,12 @@ def stored_cases(
 ) -> Iterator[Case]:
     """Yield the cases of one round, step by step. Cases to compare follow each other."""
     for topics in sizes.topics:
-        for place in on:
-            yield Case(_fill(topics, seed), "raw", place)
+        for backend in on:
+            yield Case(_fill(topics, seed), "raw", backend)
         for workload in _workloads(measurements, topics, sizes, seed):
             for driver in drivers:
-                for place in on:
-                    yield Case(workload, driver, place)
+                for backend in on:
+                    yield Case(workload, driver, backend)
 
 
 def _workloads(measurements: Sequence[str], topics: int, sizes: StoredSizes, seed: int) -> Iterator[Workload]:

@@ -16,7 +16,7 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.words import side_words
 from hedwig.benchmarks.suites.hub.plan import SIZES, Asked, hub_plan, stored_plan
 from hedwig.benchmarks.suites.hub.servers import JOURNALS, METADATA
-from hedwig.benchmarks.suites.hub.sizes import MEASUREMENTS, PLACES
+from hedwig.benchmarks.suites.hub.sizes import HUB_KINDS, MEASUREMENTS
 from hedwig.benchmarks.suites.hub.stored_sizes import STORED_MEASUREMENTS, STORES
 from hedwig.benchmarks.suites.hub.stored_tables import stored_figures
 from hedwig.benchmarks.suites.hub.tables import hub_tables
@@ -48,25 +48,34 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
 @click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick.")
 @click.option("--full", "preset", flag_value="full", help="The same as --sizes full.")
 @click.option(
-    "--driver", "drivers", multiple=True, type=click.Choice(DRIVERS), help="Default: what each --on can have."
+    "--driver",
+    "drivers",
+    multiple=True,
+    type=click.Choice(DRIVERS),
+    help="Default: the drivers that each --on can have.",
 )
 @click.option(
     "--on",
-    "places",
+    "on",
     multiple=True,
-    type=click.Choice((*PLACES, *STORES)),
-    help="Which hub, on which stores; several are measured side by side. Default: embedded. On zookeeper and hbase the "
-    "same hub, with its metadata there, among those of --topics topics.",
+    type=click.Choice((*HUB_KINDS, *STORES)),
+    help="Which hub, on which stores; several are measured side by side. Default: embedded. With zookeeper and "
+    "hbase the same hub keeps its metadata there, among those of --topics topics.",
 )
 @click.option(
     "--metadata",
     type=click.Choice(METADATA),
     default="zookeeper",
     show_default=True,
-    help="Where our hub keeps its metadata, on bookies.",
+    help="Where our hub on bookies keeps its metadata.",
 )
 @click.option(
-    "--quorums", callback=_quorums, default="3,2,2", show_default=True, metavar="E,W,A", help="Of all hubs on bookies."
+    "--quorums",
+    callback=_quorums,
+    default="3,2,2",
+    show_default=True,
+    metavar="E,W,A",
+    help="Ensemble, write and ack quorum of all hubs on bookies.",
 )
 @click.option(
     "--journal",
@@ -75,10 +84,10 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
     show_default=True,
     help="How the journals of all bookies sync.",
 )
-@click.option("--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds to warm a hub on bookies up.")
-@click.option("--resume", is_flag=True, help="Go on with the result file of a run that was not finished.")
-@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to; in a store.")
-@click.option("--sample", type=click.IntRange(min=1), help="Of the topics in a store, so many are used in each case.")
+@click.option("--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds of warm-up of a hub on bookies.")
+@click.option("--resume", is_flag=True, help="Continue the result file of an unfinished run.")
+@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to, or topics in a store.")
+@click.option("--sample", type=click.IntRange(min=1), help="Number of a store's topics that each case uses.")
 @click.option("--size", "message_bytes", callback=numbers, metavar="N,N…", help="Bytes of a message's body.")
 @click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscribers of each topic, for deliver.")
 @click.option(
@@ -89,19 +98,29 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
     help="Offered publishes a second, beside the closed loops; 0: closed loops only.",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), help="Unfinished publishes of a closed loop.")
-@click.option("--deliver-in-flight", type=click.IntRange(min=1), help="The same, of messages not yet at everybody.")
+@click.option(
+    "--deliver-in-flight",
+    type=click.IntRange(min=1),
+    help="Messages of a closed loop that some subscriber has not received yet.",
+)
 @click.option("--connections", type=click.IntRange(min=1), help="Connections that publish.")
 @click.option("--seconds", type=click.FloatRange(min=0.5), help="Length of one load, its warm-up included.")
-@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option(
+    "--warmup", "warmup_s", type=click.FloatRange(min=0), help="Warm-up of each load in seconds, which does not count."
+)
 @click.option("--subscriptions", type=click.IntRange(min=2), help="New subscriptions to make.")
 @click.option("--cold-topics", type=click.IntRange(min=1), help="Topics for publish-cold.")
 @click.option("--idle-topics", callback=numbers, metavar="N,N…", help="The ladder of owned idle topics.")
 @click.option("--idle-connections", callback=numbers, metavar="N,N…", help="Connections held open.")
 @click.option(
-    "--heap", "heap_mb", type=click.IntRange(min=HEAP_MB_MIN), metavar="MIB", help="Heap of all machines of a store."
+    "--heap",
+    "heap_mb",
+    type=click.IntRange(min=HEAP_MB_MIN),
+    metavar="MIB",
+    help="Heap of all virtual machines of a store together.",
 )
 @click.option("--fill-max", "fill_max_s", type=click.FloatRange(min=1), help="Seconds for filling a store, at most.")
-@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, each of which measures everything.")
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
@@ -113,7 +132,9 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hub.")
 @data_option("hubs keep their data, on the disk to measure")
 @click.option("--address", help="Measure the hub that listens at HOST:PORT instead of starting hubs.")
-@click.option("--pid", type=int, help="Its process, if it is on this machine, for its memory and processor time.")
+@click.option(
+    "--pid", type=int, help="Process of that hub, if it is on this machine, to measure its memory and processor time."
+)
 @label_option
 @click.option("--output", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result to standard output instead of a table.")
@@ -126,7 +147,7 @@ def _options(
     settings: tuple[str, ...],
     address: str | None,
     pid: int | None,
-    places: tuple[str, ...],
+    on: tuple[str, ...],
     metadata: str,
     quorums: Quorums,
     journal: str,
@@ -136,25 +157,25 @@ def _options(
 
     With --on zookeeper and --on hbase: own, publish-first, publish-warm, fail-over, in stores with many topics.
 
-    Each case gets a fresh hub in a process of its own; the load comes from further processes. With --on, hubs on
-    bookies, whose servers are started, and the original Java hub beside them. The result file is written after each
-    case, so an interrupted run leaves what it has, and --resume goes on with it.
+    Each case gets a fresh hub in a process of its own; the load comes from further processes. With --on the run
+    measures hubs on bookies, which it starts, and the original Java hub beside them. The result file is written after
+    each case, so an interrupted run keeps what it measured, and --resume continues it.
     """
-    places = places or (EMBEDDED,)
-    is_stored = set(places) <= set(STORES)
-    if not is_stored and not set(places).isdisjoint(STORES):
-        raise click.UsageError("--on zookeeper and --on hbase are compared with each other, in a run of their own")
+    on = on or (EMBEDDED,)
+    is_stored = set(on) <= set(STORES)
+    if not is_stored and not set(on).isdisjoint(STORES):
+        raise click.UsageError("--on zookeeper and --on hbase need a run of their own, without another --on")
     if unknown := set(measurements) - set(STORED_MEASUREMENTS if is_stored else MEASUREMENTS):
-        raise click.UsageError(f"{', '.join(sorted(unknown))} cannot be measured --on {places[0]}")
-    if address is not None and places != (EMBEDDED,):
-        raise click.UsageError("--address is a hub that runs, and --on says which to start: give one of them")
+        raise click.UsageError(f"{', '.join(sorted(unknown))} cannot be measured --on {on[0]}")
+    if address is not None and on != (EMBEDDED,):
+        raise click.UsageError("--address names a running hub, and --on a hub to start: give only one of them")
     raise_descriptor_limit()
 
     def prepare(run: Run) -> CasePlan:
         asked = Asked(
             measurements,
             drivers,
-            places,
+            on,
             preset,
             given,
             settings,

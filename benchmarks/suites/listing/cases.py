@@ -26,12 +26,12 @@ class _Command:
     """A command line of hedwig-admin.
 
     wanted: returns how many topics the command must report, by the number of topics in the store.
-    told: returns how many it did report, by its output file and its messages.
+    reported: returns how many it did report, by its output file and its messages.
     """
 
     arguments: Sequence[str]
     wanted: Callable[[int], int]
-    told: Callable[[Path, str], int]
+    reported: Callable[[Path, str], int]
 
 
 def _all(topics: int) -> int:
@@ -123,5 +123,5 @@ def _wall(command: _Command, ran: CommandRun, output: Path, store: FilledStore) 
     if ran.code != 0:
         last = ran.said.strip().splitlines()[-1:] or ["it said nothing"]
         return f"exit code {ran.code}: {last[0].replace(store.url, store.name)}"
-    wanted, told = command.wanted(store.topics), command.told(output, ran.said)
-    return None if told == wanted else f"it told {told:,} topics of {wanted:,}"
+    wanted, reported = command.wanted(store.topics), command.reported(output, ran.said)
+    return None if reported == wanted else f"it reported {reported:,} topics of {wanted:,}"

@@ -27,7 +27,7 @@ NAME_MARK: Final = b"topic-"
 """A part of every topic name. A listing has it once for each topic, and nowhere else."""
 
 _DEPARTMENTS: Final = 100
-_TOLD_EVERY_S: Final = 10.0
+_REPORT_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ async def _fill(url: str, topics: int, *, is_nested: bool, progress: Progress) -
 
 async def _load(store: MetadataStore, topics: int, *, is_nested: bool, progress: Progress) -> None:
     creator = TopicCreator(store)
-    done, told_at = 0, time.monotonic()
+    done, reported_at = 0, time.monotonic()
 
     async def batches() -> AsyncGenerator[list[RecordKey], None]:
         for start in range(0, topics, BATCH_ROWS):
@@ -102,13 +102,13 @@ async def _load(store: MetadataStore, topics: int, *, is_nested: bool, progress:
             yield [RecordKey(topic_of(number, is_nested=is_nested)) for number in numbers]
 
     def record(batch: Sequence[RecordKey], outcomes: Sequence[RowOutcome]) -> None:
-        nonlocal done, told_at
+        nonlocal done, reported_at
         failed = [outcome.reason for outcome in outcomes if outcome.result is RowResult.FAILED]
         if failed:
             raise BenchmarkError(f"the store {store.url.text} could not be filled: {failed[0]}")
         done += len(batch)
-        if time.monotonic() - told_at > _TOLD_EVERY_S:
-            told_at = time.monotonic()
+        if time.monotonic() - reported_at > _REPORT_EVERY_S:
+            reported_at = time.monotonic()
             progress(f"    {done:,} topics")
 
     async with aclosing(batches()) as coming:

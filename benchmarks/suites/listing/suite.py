@@ -20,23 +20,33 @@ _QUICK: Final = 2_000
 _USUAL: Final = 1_000_000
 
 
-@click.option("--on", "backends", multiple=True, type=click.Choice(BACKENDS), help="Only these stores.  [default: all]")
+@click.option("--on", "backends", multiple=True, type=click.Choice(BACKENDS), help="Stores to measure.  [default: all]")
 @click.option(
-    "--command", "commands", multiple=True, type=click.Choice(list(COMMANDS)), help="Only these.  [default: all]"
+    "--command",
+    "commands",
+    multiple=True,
+    type=click.Choice(list(COMMANDS)),
+    help="Commands to measure.  [default: all]",
 )
-@click.option("--quick", is_flag=True, help=f"{_QUICK:,} topics: to try it.")
+@click.option("--quick", is_flag=True, help=f"{_QUICK:,} topics, for a quick try.")
 @click.option("--topics", "sizes", callback=numbers, help=f"A store of each of these sizes.  [default: {_USUAL:,}]")
 @click.option("--nested/--flat", "is_nested", default=False, help="Topics below a hundred others, or side by side.")
-@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="How often each is run.")
 @click.option(
-    "--command-timeout", "deadline_s", type=click.FloatRange(min=1), default=3600.0, help="For one command, in seconds."
+    "--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each command."
+)
+@click.option(
+    "--command-timeout",
+    "deadline_s",
+    type=click.FloatRange(min=1),
+    default=3600.0,
+    help="Time limit of one command in seconds.",
 )
 @click.option(
     "--metadata",
     "urls",
     multiple=True,
     metavar="URL",
-    help="Measure the stores at these URLs instead of own ones. Topics that are missing are made, and stay.",
+    help="Measure the stores at these URLs instead of starting servers. Missing topics are created, and stay.",
 )
 @data_option("own stores and servers keep their data")
 @label_option
@@ -52,9 +62,9 @@ def _options(
     deadline_s: float,
     urls: tuple[str, ...],
 ) -> Prepare:
-    """Measure the commands of hedwig-admin that read a whole store: time, and the most memory that each held.
+    """Measure the commands of hedwig-admin that read a whole store: their time and peak memory.
 
-    Each is a process of its own that writes into a file, and what it wrote is counted. Servers are started for the run.
+    Each command is a process of its own that writes into a file, whose topics are counted. The run starts the servers.
     """
     wanted = tuple(sizes or ((_QUICK,) if quick else (_USUAL,)))
 

@@ -73,12 +73,12 @@ def _against(first: Sequence[Measurement], second: Sequence[Measurement]) -> Aga
     pairs = [(each, by_round[each.round]) for each in good(first) if each.round in by_round]
     mine, other = ([one for one, _ in pairs] or good(first)), ([two for _, two in pairs] or good(second))
     are_reached = first[0].workload.is_open_loop and is_reached(mine) and is_reached(other)
-    found = [
+    by_name = [
         {each.name: each for each in figures(rounds, own=metadata_figures, are_times_first=are_reached)}
         for rounds in (mine, other)
     ]
-    name = next((name for name in found[0] if name in found[1]), None)
-    pair = (found[0][name], found[1][name]) if name is not None else None
+    name = next((name for name in by_name[0] if name in by_name[1]), None)
+    pair = (by_name[0][name], by_name[1][name]) if name is not None else None
     difference: Difference | None = None
     ratios: tuple[float, ...] = ()
     if pair is not None:
@@ -107,11 +107,11 @@ def _notes(rounds: Sequence[Measurement]) -> list[str]:
     return list(dict.fromkeys(f"{side}, round {each.round}: {note}" for each in rounds for note in each.notes()))
 
 
-def against_table(title: str, found: Sequence[Against]) -> Table:
+def against_table(title: str, cases: Sequence[Against]) -> Table:
     """Return a table with a line for each case: both figures, their ratio and its interval, and the verdict."""
-    first, second = (driver_title(side) for side in found[0].sides)
+    first, second = (driver_title(side) for side in cases[0].sides)
     columns = ("measured", "compared by", first, second, f"{second} ÷ {first}", f"{second} is", "notes")
-    return Table(title, columns, [_line(each) for each in found])
+    return Table(title, columns, [_line(each) for each in cases])
 
 
 def _line(each: Against) -> list[str]:

@@ -97,15 +97,15 @@ class _Stage:
 
     def with_losses(self, curves: Sequence[Curve]) -> list[Curve]:
         """Return the curves, and add the wall that ended a backend's ladder where a curve lacks it."""
-        found = []
+        extended = []
         for curve in curves:
             lost = self.lost(curve.side)
             if lost is not None and lost.wall is not None:
                 at = lost.workload.topics
                 if at not in [wall.x for wall in curve.walls]:
                     curve = replace(curve, walls=[*curve.walls, Wall(at, wall_kind(lost.wall))])
-            found.append(curve)
-        return found
+            extended.append(curve)
+        return extended
 
 
 def metadata_sections(result: Result) -> list[Section]:
@@ -124,8 +124,8 @@ def metadata_sections(result: Result) -> list[Section]:
     ]
     sections = [Section(title="Walls", tables=_walls(result.measurements))]
     for number, stage in enumerate(stages):
-        found = _of_stage(stage, palette)
-        sections += [replace(one, title=f"{one.title}: {stage.words}", is_folded=number > 0) for one in found]
+        of_stage = _of_stage(stage, palette)
+        sections += [replace(one, title=f"{one.title}: {stage.words}", is_folded=number > 0) for one in of_stage]
     return [*sections, Section(title="Whether the logs were forced", tables=flush_tables(result), is_folded=True)]
 
 
@@ -248,14 +248,14 @@ def _by_topics(own: Sequence[Measurement], name: str, of: Callable[[list[float]]
 def _against(stage: _Stage, palette: Palette) -> tuple[list[Chart], list[Table]]:
     """Return the chart and the tables that compare the first two of the preferred backends, if a stage has two."""
     backends = [name for name in PREFERRED if name in stage.backends()][:2]
-    found = against(stage.measurements, *backends) if len(backends) > 1 else []
-    if not found:
+    compared = against(stage.measurements, *backends) if len(backends) > 1 else []
+    if not compared:
         return [], []
-    factors = [_factor(each) for each in found if each.difference is not None and each.difference.ratio]
-    chart = factors_chart(stage.name, stage.words, found[0].sides, factors, palette)
-    ladder = sorted({each.workload.topics for each in found}, reverse=True)
+    factors = [_factor(each) for each in compared if each.difference is not None and each.difference.ratio]
+    chart = factors_chart(stage.name, stage.words, compared[0].sides, factors, palette)
+    ladder = sorted({each.workload.topics for each in compared}, reverse=True)
     return _charts(chart), [
-        against_table(f"{topics:,} topics", [each for each in found if each.workload.topics == topics])
+        against_table(f"{topics:,} topics", [each for each in compared if each.workload.topics == topics])
         for topics in ladder
     ]
 

@@ -38,7 +38,7 @@ class Ladder:
     backends: Sequence[str]
     sizes: MetadataSizes
     seed: int
-    places: StoreServers
+    stores: StoreServers
     cases: MetadataCases
     progress: Progress
     times: StartTimes
@@ -77,31 +77,31 @@ class Ladder:
         for number in range(1, self.sizes.rounds + 1):
             for workload in step.workloads:
                 for backend in self._backends(turned=number % 2 == 0):
-                    if self.progress.found(stage, backend, workload, number) is None:
+                    if self.progress.measured(stage, backend, workload, number) is None:
                         self._announce(backend, workload, number)
-                        ground = self._ground(step, claimed[backend])
+                        dataset = self._dataset(step, claimed[backend])
                         claimed[backend] += step.claims if workload.among in CLAIMING else 0
-                        measurement = self._measured(backend, workload, ground, number)
+                        measurement = self._measured(backend, workload, dataset, number)
                         measurement.values |= settling.pop(backend, {})
                         measurement.reported |= warmed.pop(backend, {})
                         self._keep(measurement)
         restart = stage.restart(step, self.seed)
         for backend in self._backends():
-            if backend in RESTARTED and self.progress.found(stage, backend, restart) is None:
+            if backend in RESTARTED and self.progress.measured(stage, backend, restart) is None:
                 self._announce(backend, restart, 1)
-                self._keep(self._restarted(backend, restart, self._ground(step, 0)))
+                self._keep(self._restarted(backend, restart, self._dataset(step, 0)))
 
-    def _measured(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
-        return self.times.noted(lambda: self.cases.measure(backend, workload, ground, number))
+    def _measured(self, backend: str, workload: Workload, dataset: Dataset, number: int) -> Measurement:
+        return self.times.noted(lambda: self.cases.measure(backend, workload, dataset, number))
 
-    def _restarted(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
-        return self.times.noted(lambda: self.cases.restart(backend, workload, ground))
+    def _restarted(self, backend: str, workload: Workload, dataset: Dataset) -> Measurement:
+        return self.times.noted(lambda: self.cases.restart(backend, workload, dataset))
 
     # ------------------------------------------------------------------------------------------------- filling
 
     def _fill(self, step: Step, backend: str) -> None:
         stage, workload = self.stage, self.stage.fill(step, self.seed)
-        before = self.progress.found(stage, backend, workload)
+        before = self.progress.measured(stage, backend, workload)
         if before is not None and before.wall is not None:
             self._lose(backend, before.wall)
             return
@@ -122,7 +122,7 @@ class Ladder:
         self.progress.note_stored(stage, backend, stored + task.records)
         measurement.values |= settling
         if first < step.before:
-            measurement.reported[FILLED_ANEW] = f"made from {first:,} topics on, since the run was gone on with"
+            measurement.reported[FILLED_ANEW] = f"made from {first:,} topics on, because the run was resumed"
         if measurement.wall is not None:
             self._lose_filled(measurement, is_new=before is None)
         elif before is None:
@@ -131,7 +131,7 @@ class Ladder:
 
     def _settle_others(self, backend: str) -> dict[str, float]:
         """Wait until the servers of other backends are idle, so that work after their fills does not slow this one."""
-        if not self.places.idle(backend):
+        if not self.stores.idle(backend):
             return {}
         self.say(f"    waiting until the servers beside {backend} are idle")
         return self.cases.settle(beside=backend)
@@ -170,20 +170,20 @@ class Ladder:
         # With popular keys an operation runs the same code, so it is warmed up only once.
         uniform = {each.name for each in loops if each.choice is Choice.UNIFORM}
         loops = [each for each in loops if each.choice is Choice.UNIFORM or each.name not in uniform]
-        found: dict[str, dict[str, str]] = {}
+        reports: dict[str, dict[str, str]] = {}
         for backend in self._backends():
             if self.progress.is_any_missing(self.stage, step, backend):
                 self.say(f"    {backend}: warming up")
-                if trouble := self._warm_up_one(backend, loops, self._ground(step, 0)):
-                    found[backend] = {WARM_UP: f"in the warm-up: {'; '.join(trouble)}"}
-        return found
+                if trouble := self._warm_up_one(backend, loops, self._dataset(step, 0)):
+                    reports[backend] = {WARM_UP: f"in the warm-up: {'; '.join(trouble)}"}
+        return reports
 
-    def _warm_up_one(self, backend: str, loops: Sequence[Workload], ground: Dataset) -> list[str]:
+    def _warm_up_one(self, backend: str, loops: Sequence[Workload], dataset: Dataset) -> list[str]:
         """Warm up one backend and return what went wrong. A backend whose server does not come up again is lost."""
         trouble: list[str] = []
         for workload in loops:
             short = replace(workload, seconds=_WARMING_SHARE * workload.seconds, warmup_s=0.0)
-            measurement = self.cases.measure(backend, short, ground, 0)
+            measurement = self.cases.measure(backend, short, dataset, 0)
             if (why := measurement.wall or measurement.reported.get(LEFT_BEHIND)) is not None:
                 trouble.append(f"{workload.name}: {why}")
                 self.say(f"    {trouble[-1]}")
@@ -199,7 +199,7 @@ class Ladder:
         left = [backend for backend in self.backends if backend not in self._lost]
         return left[::-1] if turned else left
 
-    def _ground(self, step: Step, first_claim: int) -> Dataset:
+    def _dataset(self, step: Step, first_claim: int) -> Dataset:
         return Dataset(
             topics=step.topics,
             subscribers=self.stage.subscribers,
@@ -226,9 +226,9 @@ class Ladder:
 
     def _mend(self, backend: str) -> str | None:
         """Start servers again that ended; return why one does not come up, or None."""
-        if self.places.ended(backend):
+        if self.stores.ended(backend):
             try:
-                self.places.mend(backend)
+                self.stores.mend(backend)
             except DevError as exc:
                 return str(exc)
         return None
@@ -239,4 +239,4 @@ class Ladder:
         try:
             self.cases.end(backend)
         except DevError as exc:
-            self.say(f"    its servers could not be ended: {exc}")
+            self.say(f"    cannot end its servers: {exc}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Choice, Workload
 from hedwig.benchmarks.runs.results import Measurement
 
-__all__ = ["filling", "named", "told"]
+__all__ = ["filling", "named", "result_line"]
 
 
 def named(workload: Workload) -> str:
@@ -23,7 +23,7 @@ def named(workload: Workload) -> str:
     return ", ".join([*parts, load])
 
 
-def told(measurement: Measurement) -> str:
+def result_line(measurement: Measurement) -> str:
     """Return a line with the results of a measurement."""
     parts: list[str] = []
     response = measurement.histograms.get("response")

@@ -49,7 +49,7 @@ class Progress:
         """Record the number of records in a store, without those of wide topics."""
         self._stored[stage.durability, stage.subscribers, backend] = records
 
-    def found(self, stage: Stage, backend: str, workload: Workload, number: int = 1) -> Measurement | None:
+    def measured(self, stage: Stage, backend: str, workload: Workload, number: int = 1) -> Measurement | None:
         """Return the measurement of a case if it is done, else None."""
         return self._done.get(_key(stage.durability, backend, workload, number))
 
@@ -65,7 +65,7 @@ class Progress:
     def is_any_missing(self, stage: Stage, step: Step, backend: str) -> bool:
         """Say whether a backend still has to run a load of a step."""
         rounds = range(1, self._sizes.rounds + 1)
-        return any(self.found(stage, backend, each, number) is None for number in rounds for each in step.workloads)
+        return any(self.measured(stage, backend, each, number) is None for number in rounds for each in step.workloads)
 
     def first_left(self, stage: Stage, backend: str) -> tuple[Workload, int] | None:
         """Return a backend's next workload in a stage, and its round; None if all are done."""
@@ -110,7 +110,7 @@ class Progress:
         """
         for each in stage.steps:
             workload = stage.fill(each, self._seed)
-            fill = self.found(stage, backend, workload)
+            fill = self.measured(stage, backend, workload)
             if fill is not None and fill.wall is not None:
                 return
             if each is step:
@@ -119,11 +119,11 @@ class Progress:
                 break
         for number in range(1, self._sizes.rounds + 1):
             for workload in step.workloads:
-                if self.found(stage, backend, workload, number) is None:
+                if self.measured(stage, backend, workload, number) is None:
                     yield workload, number, workload.seconds + _BESIDE_S
         if backend in RESTARTED:
             workload = stage.restart(step, self._seed)
-            if self.found(stage, backend, workload) is None:
+            if self.measured(stage, backend, workload) is None:
                 yield workload, 1, _RESTART_S
 
 

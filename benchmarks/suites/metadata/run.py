@@ -15,7 +15,7 @@ from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
 from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.benchmarks.suites.metadata.ladder import Ladder
-from hedwig.benchmarks.suites.metadata.lines import told
+from hedwig.benchmarks.suites.metadata.lines import result_line
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.sizes import MetadataSizes, Stage
 from hedwig.cli.dev import DevError
@@ -59,7 +59,7 @@ class MetadataRun:
         with self._alone():
             try:
                 for stage in self.stages:
-                    self._places(stage).clear()
+                    self._stores(stage).clear()
                 for stage in self.stages:
                     if self._progress.is_missing(stage):
                         self._carry_out(stage)
@@ -86,7 +86,7 @@ class MetadataRun:
                 with contextlib.suppress(OSError):  # Another program's files may be in it.
                     self.directory.rmdir()
 
-    def _places(self, stage: Stage) -> StoreServers:
+    def _stores(self, stage: Stage) -> StoreServers:
         return StoreServers(
             self.directory / f"{stage.durability}-{stage.subscribers}",
             self.backends,
@@ -98,16 +98,16 @@ class MetadataRun:
 
     def _carry_out(self, stage: Stage) -> None:
         self.say(f"[{self._progress.left({})}] starting servers: {stage.durability}")
-        with self._places(stage) as places:
-            absent = places.up_each()
-            note_flags(self.result.environment, stage.durability, places.jvm_flags())
-            with MetadataCases(places, sys.executable) as cases:
+        with self._stores(stage) as stores:
+            absent = stores.up_each()
+            note_flags(self.result.environment, stage.durability, stores.jvm_flags())
+            with MetadataCases(stores, sys.executable) as cases:
                 climb = Ladder(
                     stage=stage,
                     backends=self.backends,
                     sizes=self.sizes,
                     seed=self.seed,
-                    places=places,
+                    stores=stores,
                     cases=cases,
                     progress=self._progress,
                     times=self._times,
@@ -123,4 +123,4 @@ class MetadataRun:
         """Append a measurement to the result, write the result, and print a line on it."""
         self.result.measurements.append(measurement)
         self.result.write(self.path)
-        self.say(f"    {told(measurement)}")
+        self.say(f"    {result_line(measurement)}")

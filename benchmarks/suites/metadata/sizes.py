@@ -74,14 +74,16 @@ class MetadataSizes:
     def __post_init__(self) -> None:
         for ladder in (self.topics, self.unsynced_topics):
             if list(ladder) != sorted(set(ladder)) or any(count < _TOPICS_MIN for count in ladder):
-                raise ValueError(f"a ladder climbs from at least {_TOPICS_MIN} topics, not {list(ladder)}")
+                raise ValueError(f"a ladder must rise from at least {_TOPICS_MIN} topics, not {list(ladder)}")
         if not self.durabilities:
-            raise ValueError("without topics in either ladder there is nothing to measure")
+            raise ValueError("nothing to measure: give --topics or --unsynced-topics above 0")
         if not self.subscribers or min(self.subscribers) < 1 or len(set(self.subscribers)) < len(self.subscribers):
-            raise ValueError(f"topics have a subscription or more each, not {list(self.subscribers)}")
+            raise ValueError(
+                f"subscriptions of a topic must be at least 1, each number once, not {list(self.subscribers)}"
+            )
         shortest_s = min(self.seconds, self.offered_seconds)
         if not self.warmup_s < shortest_s:
-            raise ValueError(f"a warm-up of {self.warmup_s:g} s leaves nothing of loads of {shortest_s:g} s")
+            raise ValueError(f"a warm-up of {self.warmup_s:g} s must be shorter than loads of {shortest_s:g} s")
 
     @property
     def durabilities(self) -> list[str]:
@@ -162,12 +164,12 @@ class Stage:
 def stages(files: Mapping[str, WorkloadFile], names: Sequence[str], sizes: MetadataSizes, seed: int) -> list[Stage]:
     """Return the stages of a run, in their order."""
     chosen = [files[name] for name in names]
-    found = []
+    planned = []
     if sizes.topics:
-        found += [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
+        planned += [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
     if sizes.unsynced_topics:
-        found.append(_stage(chosen, UNSYNCED, sizes.subscribers[0], sizes.unsynced_topics, sizes, seed))
-    return found
+        planned.append(_stage(chosen, UNSYNCED, sizes.subscribers[0], sizes.unsynced_topics, sizes, seed))
+    return planned
 
 
 def _stage(

@@ -37,7 +37,7 @@ _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
 
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
 @click.option(
-    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="Sizes of the run."
 )
 @click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: less than five minutes.")
 @click.option("--full", "preset", flag_value="full", help="The same as --sizes full: up to 10 million topics.")
@@ -49,19 +49,25 @@ _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
     help=f"Default: {', '.join(_USUAL_BACKENDS)}, in turn.",
 )
 @click.option(
-    "--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts; 0: the unsynced one alone."
+    "--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts; 0: only the unsynced ladder."
 )
 @click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscriptions of each topic.")
 @click.option(
     "--unsynced-topics",
     callback=numbers,
     metavar="N,N…",
-    help="The ladder with logs that nobody forces to the disk; 0: none.",
+    help="The ladder with logs that are not forced to the disk; 0: none.",
 )
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of a closed loop, its warm-up included.")
-@click.option("--offered-seconds", type=click.FloatRange(min=0.1), help="The same of a load that offers a rate.")
-@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
-@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option(
+    "--offered-seconds",
+    type=click.FloatRange(min=0.1),
+    help="Length of a load that offers a rate, its warm-up included.",
+)
+@click.option(
+    "--warmup", "warmup_s", type=click.FloatRange(min=0), help="Warm-up of each load in seconds, which does not count."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, each of which measures everything.")
 @click.option(
     "--heap",
     "heap_mb",
@@ -73,7 +79,7 @@ _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
     "--fill-max",
     "fill_max_s",
     type=click.FloatRange(min=1),
-    help="Seconds after which filling a step is a wall; by default the more the more records it has.",
+    help="Seconds after which filling a step is a wall. The default grows with the number of records.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which keys operations go to.")
 @click.option(
@@ -87,8 +93,8 @@ _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
     "--run",
     "path",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The run's directory: the result, its report, and the servers' data while it lasts. A run that was ended goes "
-    "on there. Default: a new one in benchmarks/results.",
+    help="The run's directory: the result, its report, and the servers' data during the run. An unfinished run "
+    "continues there. Default: a new one in benchmarks/results.",
 )
 @printed_option
 def _options(
@@ -102,11 +108,11 @@ def _options(
     """Measure metadata backends as topics grow; without the name of a WORKLOAD, all usual ones.
 
     ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
-    servers are started for the run, and ended with it. A backend that meets a wall - memory, time, a packet limit - is
-    a result: the run says how it failed, and goes on. The result file is written after each case.
+    run starts the servers and ends them. A backend that meets a wall - memory, time, a packet limit - is a result: the
+    run reports how it failed, and continues. The result file is written after each case.
 
-    What the death of a hub costs that owns a quarter of so many topics is measured by hedwig-bench takeover, with hubs
-    and their clients; what a hub makes of a million topics by hedwig-bench hub --on.
+    hedwig-bench takeover measures the death of a hub that owns a quarter of the topics, with hubs and their clients.
+    hedwig-bench hub --on measures a hub with a million topics.
     """
     raise_descriptor_limit()
     chosen = tuple(dict.fromkeys(backends)) or _USUAL_BACKENDS
@@ -173,7 +179,7 @@ def _gone_on(result: Result, before: Result, other: str) -> Result:
     Raises: BenchmarkError - the two cannot be one run.
     """
     if before.program != result.program or _but_rounds(before.terms) != _but_rounds(result.terms):
-        raise BenchmarkError(f"the run to go on with had other options: give the same ones, or another {other}")
+        raise BenchmarkError(f"the earlier run had other options: give the same ones, or another {other}")
     before.terms = result.terms
     before.is_complete = False
     note_resumption(before, result.environment, other)

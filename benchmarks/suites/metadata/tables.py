@@ -71,8 +71,8 @@ def _beside(group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]
     first = group[0]
     if first.driver == _YARDSTICK:
         return {}
-    found = (other for other in groups if other[0].driver == _YARDSTICK and other[0].workload == first.workload)
-    return {each.round: each for each in next(found, []) if each.wall is None and each.count}
+    matching = (other for other in groups if other[0].driver == _YARDSTICK and other[0].workload == first.workload)
+    return {each.round: each for each in next(matching, []) if each.wall is None and each.count}
 
 
 def _counts(workload: Workload) -> str:

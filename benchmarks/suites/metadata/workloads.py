@@ -56,7 +56,7 @@ class WorkloadFile:
             _known(values, _OF_FILES)
             for case in values["cases"]:
                 _known(case, _OF_CASES)
-            found = cls(
+            file = cls(
                 name=name,
                 says=values["says"],
                 mix=values["mix"],
@@ -64,12 +64,12 @@ class WorkloadFile:
                 at_ends=values.get("at_ends", False),
                 cases=tuple(values["cases"]),
             )
-            smallest = found.workloads(topics=1, subscribers=1, seconds=1.0, offered_seconds=1.0, warmup_s=0.0, seed=1)
+            smallest = file.workloads(topics=1, subscribers=1, seconds=1.0, offered_seconds=1.0, warmup_s=0.0, seed=1)
             if not list(smallest):
                 raise ValueError("it has no cases")
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as exc:
             raise BenchmarkError(f"the workload {name} cannot be used: {type(exc).__name__}: {exc}") from exc
-        return found
+        return file
 
     def workloads(
         self,
@@ -101,12 +101,12 @@ class WorkloadFile:
 
 def workload_files(directory: Path | None = None) -> dict[str, WorkloadFile]:
     """Return the workloads of a folder, or those of this package, by name. Raises BenchmarkError - one is damaged."""
-    place: Traversable = directory or importlib.resources.files("hedwig.benchmarks").joinpath("workloads")
-    found = sorted((each for each in place.iterdir() if each.name.endswith(_SUFFIX)), key=lambda each: each.name)
-    files = [WorkloadFile.parse(each.name.removesuffix(_SUFFIX), each.read_text()) for each in found]
+    folder: Traversable = directory or importlib.resources.files("hedwig.benchmarks").joinpath("workloads")
+    paths = sorted((each for each in folder.iterdir() if each.name.endswith(_SUFFIX)), key=lambda each: each.name)
+    files = [WorkloadFile.parse(each.name.removesuffix(_SUFFIX), each.read_text()) for each in paths]
     return {file.name: file for file in files}
 
 
 def _known(values: Mapping[str, Any], names: set[str]) -> None:
     if unknown := set(values) - names:
-        raise ValueError(f"nothing is called {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+        raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}; choose from {', '.join(sorted(names))}")

@@ -77,7 +77,7 @@ class Migrations:
             with _changes(source, workload, self._rate_per_s) as changes:
                 ran = run_command([*command, "--from", source, "--to", target, "-o", "json"], output, self._deadline_s)
             if changes.failure is not None:
-                raise BenchmarkError(f"the source could not be changed meanwhile: {changes.failure}")
+                raise BenchmarkError(f"the source could not be changed during the migration: {changes.failure}")
             # Thaw the source, so that the next case can migrate from it again.
             run_command(["metadata", "thaw", "--yes", "--metadata", source], self._directory / "thawed", _END_S)
         except HedwigError as exc:
@@ -87,13 +87,13 @@ class Migrations:
         measurement.values = {"cpu_s": ran.cpu_s, "rss_bytes_max": float(ran.rss_bytes_max)}
         measurement.wall = _wall(ran, output, records)
         if measurement.wall is None:
-            told = json.loads(output.read_text())
+            report = json.loads(output.read_text())
             measurement.count = records
             measurement.values |= {
-                "pause_s": told["pause_seconds"],
-                "compared_in_pause": told["compared_in_pause"],
-                "changed_in_pause": told["changed_in_pause"],
-                "caught_up": told["caught_up"],
+                "pause_s": report["pause_seconds"],
+                "compared_in_pause": report["compared_in_pause"],
+                "changed_in_pause": report["changed_in_pause"],
+                "caught_up": report["caught_up"],
                 "changes_per_s": changes.made / ran.seconds,
             }
         return measurement
@@ -103,9 +103,9 @@ def _wall(ran: CommandRun, output: Path, records: int) -> str | None:
     if ran.code != 0:
         last = ran.said.strip().splitlines()[-1:] or ["it said nothing"]
         return f"exit code {ran.code}: {last[0]}"
-    told = json.loads(output.read_text())
-    moved = sum(told["records"].values())
-    if not told["verified"]:
+    report = json.loads(output.read_text())
+    moved = sum(report["records"].values())
+    if not report["verified"]:
         return "it was not verified"
     return None if moved == records else f"it moved {moved:,} records of {records:,}"
 
@@ -154,7 +154,7 @@ def _run(url: str, workload: Workload, rate_per_s: float, changes: _Changes) -> 
 
 
 async def _change(url: str, workload: Workload, rate_per_s: float, changes: _Changes) -> None:
-    ground = Dataset(topics=workload.topics, subscribers=workload.subscribers, drawn=1)
+    dataset = Dataset(topics=workload.topics, subscribers=workload.subscribers, drawn=1)
     drawn = random.Random(workload.seed)
     async with await open_metadata(url, OPTIONS) as store:
         watch = FreezeWatch(store.named_records, SystemClock())
@@ -162,7 +162,7 @@ async def _change(url: str, workload: Workload, rate_per_s: float, changes: _Cha
         due = 0
         with suppress(StoreFrozenError):
             while not changes.over.is_set():
-                key = ground.subscription(drawn.randrange(workload.topics), drawn.randrange(workload.subscribers))
+                key = dataset.subscription(drawn.randrange(workload.topics), drawn.randrange(workload.subscribers))
                 due += 1
                 state = SubscriptionData(state=SubscriptionState(MessageSeqId(due)))
                 await watch.carry_out(partial(_one, store, Write(key, state, ANY, merge=True)))

@@ -30,24 +30,28 @@ _TOPICS: Final = 500_000
     metavar="FROM TO",
     help=f"May be given again.  [default: {', '.join(' '.join(pair) for pair in _USUAL)}]",
 )
-@click.option("--topics", type=click.IntRange(min=1), help=f"In the source.  [default: {_TOPICS:,}]")
-@click.option("--subscribers", type=click.IntRange(min=1), default=1, show_default=True, help="Of each topic.")
-@click.option("--quick", is_flag=True, help=f"{_QUICK:,} topics: to try it.")
+@click.option("--topics", type=click.IntRange(min=1), help=f"Topics in the source.  [default: {_TOPICS:,}]")
+@click.option(
+    "--subscribers", type=click.IntRange(min=1), default=1, show_default=True, help="Subscriptions of each topic."
+)
+@click.option("--quick", is_flag=True, help=f"{_QUICK:,} topics, for a quick try.")
 @click.option(
     "--changes",
     "rate_per_s",
     type=click.FloatRange(min=0),
     default=20.0,
     show_default=True,
-    help="Consume pointers that are moved each second meanwhile, until the pause.",
+    help="Consume pointers moved per second during the migration, until the pause.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="How often each is run.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each migration."
+)
 @click.option(
     "--command-timeout",
     "deadline_s",
     type=click.FloatRange(min=0.1),
     default=7200.0,
-    help="For one migration, seconds.",
+    help="Time limit of one migration in seconds.",
 )
 @data_option("stores and servers keep their data")
 @label_option
@@ -62,10 +66,10 @@ def _options(
     rounds: int,
     deadline_s: float,
 ) -> Prepare:
-    """Measure `hedwig-admin metadata migrate` between stores that are filled for it, while the first is changed.
+    """Measure `hedwig-admin metadata migrate` between stores that the run fills, while the source changes.
 
-    How long it takes, what it holds in memory, and how long hubs would have been frozen. Servers are started for the
-    run. Nothing forces the logs of ZooKeeper and HBase to the disk.
+    The result has its time, its peak memory, and how long hubs would have been frozen. The run starts the servers.
+    Nothing forces the logs of ZooKeeper and HBase to the disk.
     """
     wanted = topics or (_QUICK if quick else _TOPICS)
     chosen = pairs or _USUAL

@@ -107,7 +107,7 @@ class PipelineSteps:
         except HedwigError as exc:
             measurement.wall = str(exc)
         except (LookupError, TypeError, ValueError) as exc:
-            measurement.wall = f"its result is not as it should be: {exc}"
+            measurement.wall = f"its report is malformed: {exc}"
         return measurement
 
     def _run(self, case: Case, number: int, measurement: Measurement) -> None:
@@ -127,16 +127,16 @@ class PipelineSteps:
             asyncio.run(format_metadata(target, OPTIONS))
         conf = [text for name, value in self._settings.items() for text in ("--conf", f"{name}={value}")]
         ran = _run_job([step, *arguments, *conf, "--json"], self._directory / f"{step}{number}.out", self._deadline_s)
-        told = ran.told
+        report = ran.report
         if step == GENERATE:
-            self._owners = told["tables"].get("owners", 0)
+            self._owners = report["tables"].get("owners", 0)
         # Owner records name the hubs of one store, so a restore into another store leaves them out.
         rows = self._topics + self._subscriptions + (0 if step == RESTORE else self._owners)
-        seen = sum(told["rows"].get(name, 0) for name in _AUDITED) if step == AUDIT else told["rows"]
+        seen = sum(report["rows"].get(name, 0) for name in _AUDITED) if step == AUDIT else report["rows"]
         if seen != rows:
-            raise BenchmarkError(f"it tells of {seen:,} rows, and there are {rows:,}")
-        if step == RESTORE and not told["verified"]:
-            raise BenchmarkError("it was not verified")
+            raise BenchmarkError(f"it reported {seen:,} rows of {rows:,}")
+        if step == RESTORE and not report["verified"]:
+            raise BenchmarkError("the restored store was not verified")
         measurement.count, measurement.seconds = rows, ran.seconds
         measurement.values = {"bytes_max": float(ran.bytes_max)}
 
@@ -158,7 +158,7 @@ class _JobRun:
 
     seconds: float
     bytes_max: int
-    told: Mapping[str, Any]
+    report: Mapping[str, Any]
 
 
 def _run_job(arguments: Sequence[str], output: Path, deadline_s: float) -> _JobRun:
@@ -195,7 +195,7 @@ def _run_job(arguments: Sequence[str], output: Path, deadline_s: float) -> _JobR
     if process.returncode != 0:
         last = talk.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
         raise BenchmarkError(f"exit code {process.returncode}: {last[0]}")
-    return _JobRun(seconds=seconds, bytes_max=memory.bytes_max, told=json.loads(output.read_text()))
+    return _JobRun(seconds=seconds, bytes_max=memory.bytes_max, report=json.loads(output.read_text()))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

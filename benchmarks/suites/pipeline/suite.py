@@ -17,24 +17,42 @@ from hedwig.benchmarks.suites.suite import CasePlan, Prepare, Run, Suite
 __all__ = ["SUITE"]
 
 
-@click.option("--topics", callback=number, default="500k", show_default=True, help="As many are generated.")
-@click.option("--subscriptions", callback=number, default="1M", show_default=True, help="Shared out by Zipf's law.")
+@click.option("--topics", callback=number, default="500k", show_default=True, help="Topics to generate.")
 @click.option(
-    "--backend", type=click.Choice(BACKENDS), default="hbase", show_default=True, help="Is loaded, and snapshotted."
+    "--subscriptions",
+    callback=number,
+    default="1M",
+    show_default=True,
+    help="Subscriptions to generate, shared among the topics by Zipf's law.",
 )
-@click.option("--target", type=click.Choice(BACKENDS), default="hbase", show_default=True, help="Is restored into.")
-@click.option("--with-history", is_flag=True, help="Ledger ranges, owners and consume pointers too, for the audit.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="hbase",
+    show_default=True,
+    help="Backend to load and to snapshot.",
+)
+@click.option(
+    "--target", type=click.Choice(BACKENDS), default="hbase", show_default=True, help="Backend to restore into."
+)
+@click.option(
+    "--with-history", is_flag=True, help="Generate ledger ranges, owners and consume pointers too, for the audit."
+)
 @click.option(
     "--row-by-row",
     "row_by_row",
     callback=number,
     default="10k",
     show_default=True,
-    help="Rows that one writer puts one after the other, to compare with.",
+    help="Rows that one writer writes one after the other, for comparison.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="How often all is done.")
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each step.")
 @click.option(
-    "--step-timeout", "deadline_s", type=click.FloatRange(min=1), default=7200.0, help="For one step, seconds."
+    "--step-timeout",
+    "deadline_s",
+    type=click.FloatRange(min=1),
+    default=7200.0,
+    help="Time limit of one step in seconds.",
 )
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark for all jobs; may be given again.")
 @data_option("stores, servers and snapshots are kept")
@@ -54,9 +72,9 @@ def _options(
 ) -> Prepare:
     """Measure the jobs of `hedwig-pipeline`: generate, load, snapshot, audit, restore, each as its user runs it.
 
-    How long each takes from its start to its end, Spark's own included, and the most memory that it holds, with all
-    processes that it starts. Beside them one writer creates topics one after the other. Servers are started for the
-    run. Nothing forces the logs of ZooKeeper and HBase to the disk.
+    The result has the time of each from start to end, Spark's own included, and the peak memory of all its processes.
+    Beside them one writer creates topics one after the other. The run starts the servers. Nothing forces
+    the logs of ZooKeeper and HBase to the disk.
     """
     settings = dict(_pair(text) for text in conf)
 

@@ -22,8 +22,10 @@ def pipeline_tables(measurements: Sequence[Measurement]) -> list[Table]:
 
 def _row_by_row_per_s(measurements: Sequence[Measurement], on: str) -> float | None:
     """Return the mean rate of the row-by-row writer on a backend, or None if it did not run there."""
-    found = [each for each in measurements if each.workload.name == ROW_BY_ROW and each.on == on and each.wall is None]
-    return sum(each.rate_per_s for each in found) / len(found) if found else None
+    measured = [
+        each for each in measurements if each.workload.name == ROW_BY_ROW and each.on == on and each.wall is None
+    ]
+    return sum(each.rate_per_s for each in measured) / len(measured) if measured else None
 
 
 def _line(rounds: Sequence[Measurement], slow_per_s: float | None) -> list[str]:

@@ -78,8 +78,8 @@ class _TakeoverClient:
             say({"ready": True})
             start_ns = (await hear_later())["start_ns"]
             publishing = [
-                asyncio.create_task(self._publish_in_turn(place, topic, start_ns))
-                for place, topic in enumerate(self._used)
+                asyncio.create_task(self._publish_in_turn(position, topic, start_ns))
+                for position, topic in enumerate(self._used)
             ]
             await self._follow_the_loss()
             await hear_later()
@@ -117,16 +117,16 @@ class _TakeoverClient:
             return  # This is the expected answer, and it comes from the topic's owner.
 
     async def _attach(self) -> list[asyncio.Task[None]]:
-        found: list[asyncio.Task[None]] = []
+        receiving: list[asyncio.Task[None]] = []
 
         async def attach(topic: int) -> None:
             subscription = await self._client_of(self._receivers, topic).subscribe(
                 self._name(topic), _SUBSCRIBER, mode=CreateOrAttach.CREATE_OR_ATTACH
             )
-            found.append(asyncio.create_task(self._receive(topic, subscription)))
+            receiving.append(asyncio.create_task(self._receive(topic, subscription)))
 
         await _each(self._attached, _ATTACHING, attach)
-        return found
+        return receiving
 
     async def _receive(self, topic: int, subscription: Subscription) -> None:
         async for message in subscription:
@@ -135,13 +135,13 @@ class _TakeoverClient:
 
     # -------------------------------------------------------------------------------------------------- the load
 
-    async def _publish_in_turn(self, place: int, topic: int, start_ns: int) -> None:
+    async def _publish_in_turn(self, position: int, topic: int, start_ns: int) -> None:
         """Publish to one topic at its pace, one message after the other. Repeat each until a hub acknowledges it."""
         count = len(self._used)
         period_ns = _SECOND_NS * count / self._plan["rate_per_s"]
         number = 0
         while not self._over.is_set():
-            intended_ns = start_ns + round((number + place / count) * period_ns)
+            intended_ns = start_ns + round((number + position / count) * period_ns)
             if not await self._wait_until(intended_ns):
                 return
             number += 1
@@ -205,7 +205,7 @@ class _TakeoverClient:
         room = asyncio.Semaphore(_ASKING)
 
         async def ask(topic: int) -> None:
-            # The pause between two attempts is outside the semaphore, so that other topics can use its place.
+            # The pause between two attempts is outside the semaphore, so that other topics can use its slot.
             pause_s = _FIRST_PAUSE_S
             while True:
                 async with room:

@@ -29,7 +29,7 @@ class Owners:
 async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
     """Return the owners of topics from the store at `url`. Topics without owner are left out."""
     room = asyncio.Semaphore(_READING)
-    found: dict[str, list[int]] = {}
+    topics_by_hub: dict[str, list[int]] = {}
     infos: dict[str, HubInfo] = {}
     async with await open_metadata(url) as store:
 
@@ -42,9 +42,9 @@ async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
         answers = await asyncio.gather(*map(read, asked))
     for topic, info in zip(asked, answers, strict=True):
         if info is not None:
-            found.setdefault(info.name, []).append(topic)
+            topics_by_hub.setdefault(info.name, []).append(topic)
             infos[info.name] = info
-    return Owners(found, infos)
+    return Owners(topics_by_hub, infos)
 
 
 async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapping[str, HubInfo]) -> Owners:
@@ -53,7 +53,7 @@ async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapp
     Raises: BenchmarkError - not all topics got an owner.
     """
     hubs = list(infos)
-    owners = Owners({hub: list(topics[place :: len(hubs)]) for place, hub in enumerate(hubs)}, infos)
+    owners = Owners({hub: list(topics[index :: len(hubs)]) for index, hub in enumerate(hubs)}, infos)
     async with await open_metadata(url, StoreOptions(gather=True)) as store:
         _, why = await fill(store, _OwnersTask(owners, prefix))
     if why is not None:

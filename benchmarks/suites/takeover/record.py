@@ -117,14 +117,14 @@ class TakeoverRecord:
     def summarize(self, start_ns: int, lost_ns: int, *, unfinished: int = 0) -> TakeoverSummary:
         """Return the numbers. A message belongs to the phase in which it should have been published."""
         all_served_ns = max(self._served_ns.values(), default=lost_ns)
-        found = TakeoverSummary(all_served_ns=all_served_ns, unfinished=unfinished)
+        summary = TakeoverSummary(all_served_ns=all_served_ns, unfinished=unfinished)
 
         def phase_at(at_ns: int) -> str:
             return PHASES[0] if at_ns < lost_ns else PHASES[1] if at_ns < all_served_ns else PHASES[2]
 
-        found.slowest = self._slowest(lost_ns)
-        found.served.record_all([(at - lost_ns) // 1000 for at in self._served_ns.values()])
-        found.delivered.record_all(list(self._delivered_again_us(lost_ns)))
+        summary.slowest = self._slowest(lost_ns)
+        summary.served.record_all([(at - lost_ns) // 1000 for at in self._served_ns.values()])
+        summary.delivered.record_all(list(self._delivered_again_us(lost_ns)))
         others: dict[str, list[int]] = {phase: [] for phase in PHASES}
         own: dict[str, list[int]] = {phase: [] for phase in PHASES}
         by_second: defaultdict[int, list[int]] = defaultdict(list)
@@ -132,20 +132,20 @@ class TakeoverRecord:
             response_us = (each.finished_ns - each.intended_ns) // 1000
             (own if each.topic in self._lost else others)[phase_at(each.intended_ns)].append(response_us)
             by_second[(each.finished_ns - start_ns) // _SECOND_NS].append(response_us)
-        for measured, into in ((others, found.others), (own, found.own)):
+        for measured, into in ((others, summary.others), (own, summary.own)):
             for phase, times_us in measured.items():
                 into[phase] = Histogram()
                 into[phase].record_all(times_us)
         for number, times_us in by_second.items():
-            second = found.series.setdefault(number, Second())
+            second = summary.series.setdefault(number, Second())
             second.finished = len(times_us)
             second.response.record_all(times_us)
-        found.errors = {phase: Counter() for phase in PHASES}
+        summary.errors = {phase: Counter() for phase in PHASES}
         for _, at_ns, status, _ in self._failures:
             if at_ns >= start_ns:
-                found.errors[phase_at(at_ns)][status] += 1
-                found.series.setdefault((at_ns - start_ns) // _SECOND_NS, Second()).failed += 1
-        return found
+                summary.errors[phase_at(at_ns)][status] += 1
+                summary.series.setdefault((at_ns - start_ns) // _SECOND_NS, Second()).failed += 1
+        return summary
 
     def _slowest(self, lost_ns: int) -> list[dict[str, Any]]:
         last = sorted(self._served_ns, key=self._served_ns.__getitem__, reverse=True)[:_SLOWEST]
@@ -163,9 +163,9 @@ class TakeoverRecord:
         ]
 
     def _delivered_again_us(self, lost_ns: int) -> list[int]:
-        found = []
+        times_us = []
         for topic in self._lost & self._received.keys():
             again = [at for begun, at in self._received[topic] if begun >= lost_ns]
             if again:
-                found.append((min(again) - lost_ns) // 1000)
-        return found
+                times_us.append((min(again) - lost_ns) // 1000)
+        return times_us

@@ -105,15 +105,15 @@ class TakeoverRuns:
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Run a storm as round `number`. An error becomes the measurement's wall."""
-        place = self._directory / f"round-{number}"
+        directory = self._directory / f"round-{number}"
         try:
-            return self._measure(case.workload, number, place)
+            return self._measure(case.workload, number, directory)
         except HedwigError as exc:
             return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
-    def _measure(self, workload: Workload, number: int, place: Path) -> Measurement:
+    def _measure(self, workload: Workload, number: int, directory: Path) -> Measurement:
         sizes = self.sizes
         if self._is_up and sizes.stored:
             # Otherwise the records of the previous round would be in the heaps and files of the servers.
@@ -133,7 +133,9 @@ class TakeoverRuns:
         asyncio.run(self._store_topics(url))
         with ExitStack() as stack:
             hubs = [
-                stack.enter_context(HubProcess(place / f"hub-{each}", self._hub_settings(url, number), has_admin=True))
+                stack.enter_context(
+                    HubProcess(directory / f"hub-{each}", self._hub_settings(url, number), has_admin=True)
+                )
                 for each in range(sizes.hubs)
             ]
             victim, survivors = hubs[-1], hubs[:-1]
@@ -150,7 +152,7 @@ class TakeoverRuns:
                 "drain_s": _DRAIN_S,
             }
             claimed = sizes.used if sizes.writes_owners else sizes.topics
-            self._progress(f"having {claimed:,} topics claimed by {sizes.hubs} hubs")
+            self._progress(f"{sizes.hubs} hubs claim {claimed:,} topics")
             client = stack.enter_context(
                 GeneratorProcess(plan, (sys.executable, "-m", "hedwig.benchmarks.suites.takeover.client"))
             )
@@ -158,8 +160,8 @@ class TakeoverRuns:
             client.hear("ready", time.monotonic() + _OPEN_S + sizes.used / _FILLED_PER_S)
             owned = asyncio.run(self._topics_of(url, victim.address, workload.prefix, used))
             if not owned.used and not owned.asked:
-                raise BenchmarkError("the hub that is to be killed owns nothing that is asked for: use more topics")
-            self._progress(f"of {sizes.used:,} topics in use, the hub that is to be killed owns {len(owned.used):,}")
+                raise BenchmarkError("the hub to kill owns no topic that clients use or ask for: use more topics")
+            self._progress(f"of {sizes.used:,} topics in use, the hub to kill owns {len(owned.used):,}")
             return self._storm(workload, number, client, victim, survivors, owned)
 
     def _url(self, number: int) -> str:
@@ -205,8 +207,8 @@ class TakeoverRuns:
             rest = [topic for topic in range(sizes.topics) if topic not in is_used]
             others = (await write_owners(url, prefix, rest, in_use.infos)).topics.get(address, [])
         elif sizes.ask:
-            found = (await read_owners(url, prefix, range(sizes.topics))).topics.get(address, [])
-            others = [topic for topic in found if topic not in is_used]
+            owned = (await read_owners(url, prefix, range(sizes.topics))).topics.get(address, [])
+            others = [topic for topic in owned if topic not in is_used]
         asked = random.Random(self._seed + 1).sample(others, round(sizes.ask * len(others)))
         return _Owned(list(in_use.topics.get(address, [])), asked)
 
@@ -233,7 +235,7 @@ class TakeoverRuns:
             lost_ns = time.monotonic_ns()
             victim.kill()
             client.tell({"lost_ns": lost_ns, "used": owned.used, "asked": owned.asked})
-            self._progress("killed; waiting until all that is asked for is served again")
+            self._progress("killed the hub; waiting until all topics that clients ask for are served again")
             not_served = client.hear("served", time.monotonic() + sizes.served_max_s + _DRAIN_S)
             time.sleep(sizes.after_s)
             end_ns = time.monotonic_ns()
@@ -282,11 +284,11 @@ class TakeoverRuns:
 
     def _roles(self, survivors: Sequence[HubProcess], client: GeneratorProcess) -> dict[str, list[int]]:
         status = [each for each in self._servers.status() if each.pid is not None]
-        found = {
+        pids = {
             kind: [each.pid for each in status if each.kind == kind and each.pid is not None]
             for kind in ("zookeeper", "regionserver", "bookie")
         }
-        return found | {"hubs": [hub.pid for hub in survivors], "client": [client.pid]}
+        return pids | {"hubs": [hub.pid for hub in survivors], "client": [client.pid]}
 
 
 def _tell_every_second(configuration: Path) -> None:

@@ -43,9 +43,9 @@ class TakeoverSizes:
 
     def __post_init__(self) -> None:
         if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
-            raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
+            raise ValueError("the used topics must be from 1 to all, and the attached ones at most the used ones")
         if self.hubs < 2:
-            raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
+            raise ValueError("no hub is left to take topics over: start at least 2")
         if self.heap_mb < STORM_HEAP_MB_MIN:
             raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
 

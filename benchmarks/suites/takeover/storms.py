@@ -35,7 +35,7 @@ class Storms:
         self._sizes = sizes
         self._runs = runs
         self._present: TakeoverRuns | None = None
-        self._place = directory
+        self._folder = directory
         self._made = 0
 
     def __enter__(self) -> Self:
@@ -52,13 +52,13 @@ class Storms:
         if self._present is None or self._present.sizes != sizes:
             self._end()
             self._made += 1
-            self._place = self._directory / f"{sizes.metadata}-{sizes.topics}-{self._made}"
-            self._place.mkdir()
-            self._present = self._runs(self._place, sizes)
+            self._folder = self._directory / f"{sizes.metadata}-{sizes.topics}-{self._made}"
+            self._folder.mkdir()
+            self._present = self._runs(self._folder, sizes)
         return self._present.measure(case, number)
 
     def _end(self) -> None:
         if self._present is not None:
             self._present.close()
             self._present = None
-            shutil.rmtree(self._place, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -41,41 +41,55 @@ _QUICK: Final = TakeoverSizes(
 
 
 @click.option("--quick", is_flag=True, help="2,000 topics and a shorter session: about a minute.")
-@click.option("--hubs", type=click.IntRange(min=2), help="Hubs, of which one is killed.")
+@click.option("--hubs", type=click.IntRange(min=2), help="Number of hubs, of which one is killed.")
 @click.option(
-    "--topics", "ladder", callback=numbers, metavar="N,N…", help="Topics that they own between them. Default: 80,000."
+    "--topics", "ladder", callback=numbers, metavar="N,N…", help="Topics that the hubs own together. Default: 80,000."
 )
 @click.option("--used", type=click.IntRange(min=1), help="Topics that are published to; default: 1 % of all.")
-@click.option("--attached", type=click.IntRange(min=0), help="Those with a subscriber; default: a quarter of them.")
-@click.option("--rate", "rate_per_s", type=click.FloatRange(min=0.1), help="Messages a second, over all of them.")
+@click.option(
+    "--attached", type=click.IntRange(min=0), help="Used topics with a subscriber; default: a quarter of them."
+)
+@click.option("--rate", "rate_per_s", type=click.FloatRange(min=0.1), help="Messages a second, over all used topics.")
 @click.option("--size", "message_bytes", type=click.IntRange(min=16), help="Bytes of a message's body.")
 @click.option(
     "--ask",
     type=click.FloatRange(0, 1),
-    help="Share of the killed hub's other topics that are asked for too, once, all at the same time. Default: none.",
+    help="Share of the killed hub's other topics that clients ask for once, all at the same time. Default: none.",
 )
-@click.option("--session-timeout", "session_timeout_s", type=click.FloatRange(min=1), help="Of the hubs, in seconds.")
+@click.option(
+    "--session-timeout",
+    "session_timeout_s",
+    type=click.FloatRange(min=1),
+    help="Session timeout of the hubs in seconds.",
+)
 @click.option("--before", "before_s", type=click.FloatRange(min=1), help="Seconds of load before the kill.")
-@click.option("--after", "after_s", type=click.FloatRange(min=1), help="Seconds of load when all is served again.")
-@click.option("--served-max", "served_max_s", type=click.FloatRange(min=1), help="Seconds to wait for that.")
+@click.option(
+    "--after", "after_s", type=click.FloatRange(min=1), help="Seconds of load after all topics are served again."
+)
+@click.option(
+    "--served-max",
+    "served_max_s",
+    type=click.FloatRange(min=1),
+    help="Longest wait in seconds until all topics are served again.",
+)
 @click.option(
     "--metadata",
     "stores",
     multiple=True,
     type=click.Choice(METADATA),
-    help="Where hubs keep their metadata; of several each has its storms in turn. Default: hbase.",
+    help="Where hubs keep their metadata. Several stores take turns. Default: hbase.",
 )
 @click.option(
     "--stored",
     type=click.IntRange(min=0),
-    help="Topics that are in the store before. Default, and least: those of the storm.",
+    help="Topics in the store before the storm. Default and minimum: the topics of the storm.",
 )
 @click.option(
     "--write-owners",
     "writes_owners",
     is_flag=True,
     default=None,
-    help="Write the owners of topics that are not in use into the store, instead of having each asked for: for very "
+    help="Write the owners of unused topics into the store, instead of asking hubs for each topic. Use it for very "
     "many topics.",
 )
 @click.option(
@@ -90,13 +104,13 @@ _QUICK: Final = TakeoverSizes(
     type=click.IntRange(min=STORM_HEAP_MB_MIN),
     help="MiB of all virtual machines of the metadata together, the ZooKeeper of liveness included. Default: 2048.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="Storms, each on fresh hubs and topics.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of storms, each on fresh hubs and topics.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which topics are used.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hubs.")
 @data_option("servers keep their data")
 @label_option
 @result_option
-@click.option("--resume", is_flag=True, help="Go on with the result file of a run that was not finished.")
+@click.option("--resume", is_flag=True, help="Continue the result file of an unfinished run.")
 @printed_option
 def _options(
     quick: bool,
@@ -106,16 +120,16 @@ def _options(
     settings: tuple[str, ...],
     **given: Any,
 ) -> Prepare:
-    """Kill one of several hubs that own many topics, and tell how the others take over what is used of them.
+    """Kill one of several hubs that own many topics, and measure how the others take over the used ones.
 
-    ZooKeeper, HBase unless --metadata says otherwise, three bookies and the hubs are started, and ended; clients follow
-    redirects and try again. Stores and numbers of topics take turns, every other round in the opposite order.
+    The run starts and ends ZooKeeper, HBase unless --metadata says otherwise, three bookies and the hubs. Clients
+    follow redirects and try again. Stores and numbers of topics take turns, every other round in the opposite order.
     """
     preset = _QUICK if quick else _USUAL
-    told = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None}
     try:
         storms = {
-            (store, topics): _sizes(preset, {**told, "metadata": store, "topics": topics})
+            (store, topics): _sizes(preset, {**chosen, "metadata": store, "topics": topics})
             for topics in dict.fromkeys(ladder or (preset.topics,))
             for store in dict.fromkeys(stores or (preset.metadata,))
         }

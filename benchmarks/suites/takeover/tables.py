@@ -94,7 +94,7 @@ def _failures(good: Sequence[Measurement], phase: str) -> str:
 
 def takeover_figures(measured: Sequence[Measurement]) -> list[Figure]:
     """Return how long topics were not served, and the response times of their publishers."""
-    found = [less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}")]
+    shown = [less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}")]
     for name, what in (("served", "served again"), ("delivered", "delivered to again"), ("own_during", "publish")):
-        found += percentile_figures(measured, name, what=what, form="{:,.0f}")
-    return found
+        shown += percentile_figures(measured, name, what=what, form="{:,.0f}")
+    return shown

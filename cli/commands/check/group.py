@@ -11,10 +11,10 @@ __all__ = ["check"]
 
 @click.group(cls=AdminGroup, example="hedwig-admin check health")
 def check() -> None:
-    """Look whether a deployment is healthy, and whether a store is good enough for one.
+    """Check whether a deployment is healthy, and whether a store is good enough for one.
 
-    Exit codes, as monitoring systems read them: 0 ok, 1 warning, 2 critical, 3 unknown. A command line that makes no
-    sense is 2, as everywhere.
+    Exit codes, as monitoring systems read them: 0 ok, 1 warning, 2 critical, 3 unknown. A wrong command line is 2, as
+    everywhere.
     """
 
 

@@ -29,37 +29,37 @@ _SHOWN: Final = ("verdict", "check", "detail")
 @click.pass_context
 @pass_settings
 def check_health(settings: Settings, ctx: click.Context, deployment: Deployment) -> None:
-    """Look at the store, and at the hubs that use it: what each answers, with PASS, WARN, FAIL or UNKNOWN.
+    """Check the store and the hubs that use it; each check ends in PASS, WARN, FAIL or UNKNOWN.
 
-    The store: does it answer, is it laid out in a format that this release reads, does a compare-and-set go through (on
-    a record of the store as a whole, `health-check`, that nothing else uses). A cluster: does its ZooKeeper answer, is
-    every hub ready, are there bookies enough for new ledgers. Without a cluster, the standalone hub that is registered
-    in the store is asked; what there is none of is SKIP.
+    The store must answer, have a format that this release reads, and accept a compare-and-set. That is tried on the
+    record `health-check` of the store as a whole, which nothing else uses. Of a cluster, ZooKeeper must answer, every
+    hub must be ready, and there must be enough bookies for new ledgers. Without a cluster, the command asks the
+    standalone hub that is registered in the store. A check of something that the deployment does not have is SKIP.
 
-    Exit codes: 0 all is well, 1 WARN, 2 FAIL, 3 UNKNOWN, whichever comes first in FAIL, WARN, UNKNOWN.
+    Exit codes: 0 all is well, 1 WARN, 2 FAIL, 3 UNKNOWN. Of several, FAIL counts before WARN, and WARN before UNKNOWN.
     """
     output = settings.writer()
     output.begin("checks", _COLUMNS, _SHOWN)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         with load_progress("checking", None, noun="checks") as progress:
 
             def note(finding: Finding) -> None:
-                found.append(finding)
+                findings.append(finding)
                 progress.advance(1, 0)
 
             standalone = asyncio.run(check_store(deployment, note))
             check_hubs(deployment, standalone, note)
     finally:
-        output.page([finding.fields() for finding in found])
+        output.page([finding.fields() for finding in findings])
         output.end()
     if sys.stdout.isatty():
-        _say_what_is_wrong(found)
-    ctx.exit(exit_of(finding.verdict for finding in found))
+        _say_what_is_wrong(findings)
+    ctx.exit(exit_of(finding.verdict for finding in findings))
 
 
-def _say_what_is_wrong(found: Sequence[Finding]) -> None:
+def _say_what_is_wrong(findings: Sequence[Finding]) -> None:
     """Say in full what a table on a terminal cuts, for each finding that asks for action."""
-    for finding in found:
+    for finding in findings:
         if finding.verdict not in (Verdict.PASS, Verdict.SKIP):
             click.echo(f"{finding.verdict} {finding.check}: {finding.detail}", err=True)

@@ -50,20 +50,21 @@ _CLEAN: Final = "hedwig-admin check perf --clean"
     show_default=True,
     help="Of the deployment: s is 10,000 topics, m 100,000, l 1,000,000, xl 10,000,000.",
 )
-@click.option("--clean", is_flag=True, help="Measure nothing: remove what runs left that were killed.")
+@click.option("--clean", is_flag=True, help="Measure nothing; remove the topics that killed runs left.")
 @click.pass_context
 @pass_settings
 def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -> None:
     """Measure whether a store is good enough for a deployment of --size topics, each with one subscription.
 
-    Up to 1,000 (s), 4,000 (m), 16,000 (l) or 64,000 (xl) topics are made below the prefix hedwig-check-perf/, and each
-    operation is run on them, by as many callers at once as suits the size, for 30 seconds at most. All of them are
-    removed in the end, also after Ctrl-C. Hubs that use the store are slower meanwhile.
+    The command creates up to 1,000 (s), 4,000 (m), 16,000 (l) or 64,000 (xl) topics below the prefix
+    hedwig-check-perf/. It runs each operation on them for at most 30 seconds; the number of callers follows from the
+    size. It removes all of them in the end, also after Ctrl-C. Hubs that use the store are slower meanwhile.
 
-    PASS is an operation that reaches its rate, per_s_min, and 99 of 100 within p99_ms_max. Both follow from the size:
-    all topics loaded within an hour; the topics of one hub of ten claimed by others within five minutes, with two looks
-    at the owner for each; one subscription of 200 reading, whose pointer is stored every 5 s; all topics listed within
-    ten minutes; 0.1 s for what a client waits for, 1 s for a page of 1,000 names.
+    An operation is PASS if it reaches the rate per_s_min, and 99 of 100 take at most p99_ms_max. Both follow from the
+    size. The rates: all topics are loaded within an hour. Other hubs claim the topics of one hub of ten within five
+    minutes, with two looks at the owner for each. One subscription of 200 is reading, and its pointer is stored every
+    5 s. All topics are listed within ten minutes. The times: 0.1 s for what a client waits for, 1 s for a page of 1,000
+    names.
 
     Exit codes: 0 all PASS, 2 some FAIL, 3 the store could not be measured.
     """
@@ -96,8 +97,8 @@ def _say_if_busy() -> None:
     load, _, _ = os.getloadavg()
     if load > _BUSY * processors:
         click.echo(
-            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may itself be what is "
-            "slow: measure again when it has less to do, or from another",
+            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may be the slow part: "
+            "measure again when it has less to do, or from another machine",
             err=True,
         )
 

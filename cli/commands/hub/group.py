@@ -54,7 +54,7 @@ _SAY_EVERY_S: Final = 5.0
 def hub() -> None:
     """List the hubs of a cluster, look at them, and empty one before maintenance.
 
-    Where no cluster is named, show and load are about the standalone hub: at --admin, else that of the store.
+    Without a cluster, show and load ask the standalone hub: the one at --admin, else the one that the store names.
     """
 
 
@@ -63,17 +63,15 @@ def hub() -> None:
 @deployment_options()
 @pass_settings
 def list_hubs(settings: Settings, /, selection: Selection, deployment: Deployment) -> None:
-    """List the hubs that are alive, by address, with the topics that each said it owns a moment ago."""
+    """List the hubs that are alive, by address, with the number of topics that each announced a moment ago."""
     output = settings.writer()
     try:
         _ = deployment.cluster_url
     except ConfigurationError as exc:
-        raise ConfigurationError(
-            f"{exc}; a standalone hub is in no list, and shows what it does with: hedwig-admin hub show"
-        ) from exc
+        raise ConfigurationError(f"{exc}; a standalone hub is in no list; show it with: hedwig-admin hub show") from exc
     output.begin("hubs", _COLUMNS, _SHOWN)
-    hubs, token = cut(selection, "hubs", read_cluster(deployment), lambda found: _name(found).encode())
-    output.page([_fields(found) for found in hubs])
+    hubs, token = cut(selection, "hubs", read_cluster(deployment), lambda live: _name(live).encode())
+    output.page([_fields(live) for live in hubs])
     output.end(token)
 
 
@@ -82,15 +80,15 @@ def list_hubs(settings: Settings, /, selection: Selection, deployment: Deploymen
 @deployment_options(admin="the hub")
 @pass_settings
 def show_hub(settings: Settings, hub: str | None, deployment: Deployment) -> None:
-    """Show the hub that clients reach at HUB, host:port: what it has to do, and what hinders it.
+    """Show the hub that clients reach at HUB, host:port: its load, and what hinders it.
 
-    A standalone hub needs no HUB. It is the one at --admin, else the one that the store knows.
+    A standalone hub needs no HUB. It is the one at --admin, else the one that the store names.
     """
     output = settings.writer()
-    found = reach_hub(deployment, hub)
-    health, load, drain = found.health, found.endpoint.get("/load"), found.endpoint.get("/drain")
+    reached = reach_hub(deployment, hub)
+    health, load, drain = reached.health, reached.endpoint.get("/load"), reached.endpoint.get("/drain")
     output.record(
-        _fields_of(found)
+        _fields_of(reached)
         | {
             "state": _state(drain["draining"], drain["topics"]),
             "topics": drain["topics"],
@@ -110,18 +108,18 @@ def show_hub(settings: Settings, hub: str | None, deployment: Deployment) -> Non
 @deployment_options(admin="the hub")
 @pass_settings
 def show_load(settings: Settings, hub: str | None, deployment: Deployment) -> None:
-    """Show what the hubs of a cluster, or the one at HUB, host:port, have to do, with rates over the last minute.
+    """Show the load of the hubs of a cluster, or of the one at HUB, host:port, with rates over the last minute.
 
     A hub of the cluster that does not answer is a row without numbers, and makes the command fail in the end. Without a
-    cluster it is the standalone hub, at --admin, else the one that the store knows.
+    cluster, the command asks the standalone hub: the one at --admin, else the one that the store names.
     """
     output = settings.writer()
     live = hubs_of_cluster(deployment)
     if live is None:
-        found = reach_hub(deployment, hub)
-        load = found.endpoint.get("/load")
+        reached = reach_hub(deployment, hub)
+        load = reached.endpoint.get("/load")
         output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
-        output.page([_load_fields(found.name, load)])
+        output.page([_load_fields(reached.name, load)])
         output.end()
         return
     if hub is not None:
@@ -150,7 +148,8 @@ def _write_loads(deployment: Deployment, output: Output, hubs: "Sequence[LiveHub
         for error in errors:
             click.echo(f"error: {error}", err=True)
         raise OperationError(
-            f"{deployment.command}: {len(errors)} of {len(hubs)} hubs did not say, each is named above", errors[0].code
+            f"{deployment.command}: {len(errors)} of {len(hubs)} hubs did not answer, each is named above",
+            errors[0].code,
         )
 
 
@@ -159,7 +158,10 @@ def _write_loads(deployment: Deployment, output: Output, hubs: "Sequence[LiveHub
 @deployment_options(admin="the hub")
 @click.option("--wait", is_flag=True, help="Return when the hub has no topic any more.")
 @click.option(
-    "--within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="With --wait: how long at most."
+    "--within",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --wait: wait at most SECONDS.",
 )
 @click.option("--dry-run", is_flag=True, help="Say how many topics it would give up, and change nothing.")
 @pass_settings
@@ -172,24 +174,24 @@ def drain_hub(
     within: float | None,
     dry_run: bool,
 ) -> None:
-    """Have the hub at HUB, host:port, give all its topics up to others, and take no more, until it is undrained.
+    """Have the hub at HUB, host:port, give all its topics to other hubs, and take none until it is undrained.
 
-    A drained hub can be stopped without anybody noticing. It forgets that it was drained when it starts again.
+    Clients do not notice when a drained hub is stopped. A hub that starts again is not drained any more.
     """
     if within is not None and not wait:
         raise click.UsageError("--within goes with --wait")
     output = settings.writer()
-    found = reach_hub(deployment, hub)
-    told = found.endpoint.get("/drain") if dry_run else found.endpoint.post("/drain?state=on")
-    if told["topics"] and not told["other_hubs"]:
+    reached = reach_hub(deployment, hub)
+    drain = reached.endpoint.get("/drain") if dry_run else reached.endpoint.post("/drain?state=on")
+    if drain["topics"] and not drain["other_hubs"]:
         keeps = "would keep" if dry_run else "keeps"
         click.echo(f"there is no other hub to take its topics: it {keeps} them until there is one", err=True)
     if dry_run:
-        output.record({"hub": found.name, "result": "would drain"} | _drained(found, told))
+        output.record({"hub": reached.name, "result": "would drain"} | _drained(reached, drain))
         return
     if wait:
-        told = _wait_until_empty(settings, found, told, within)
-    output.record(_drained(found, told))
+        drain = _wait_until_empty(settings, reached, drain, within)
+    output.record(_drained(reached, drain))
 
 
 @hub.command("undrain", example="hedwig-admin hub undrain 127.0.0.1:4080")
@@ -199,33 +201,33 @@ def drain_hub(
 def undrain_hub(settings: Settings, hub: str, deployment: Deployment) -> None:
     """Have the hub at HUB, host:port, take topics again."""
     output = settings.writer()
-    found = reach_hub(deployment, hub)
-    output.record(_drained(found, found.endpoint.post("/drain?state=off")))
+    reached = reach_hub(deployment, hub)
+    output.record(_drained(reached, reached.endpoint.post("/drain?state=off")))
 
 
-def _fields(found: "LiveHub") -> dict[str, Any]:
+def _fields(live: "LiveHub") -> dict[str, Any]:
     return {
-        "hub": _name(found),
-        "state": "draining" if found.is_draining else "serving",
+        "hub": _name(live),
+        "state": "draining" if live.is_draining else "serving",
         # While a hub drains, it announces a number that keeps topics away from it, in place of its load.
-        "topics": None if found.is_draining else found.load,
-        "admin": found.admin,
-        "ssl_port": found.info.ssl_port,
-        "epoch": found.info.epoch,
+        "topics": None if live.is_draining else live.load,
+        "admin": live.admin,
+        "ssl_port": live.info.ssl_port,
+        "epoch": live.info.epoch,
     }
 
 
-def _fields_of(found: ReachedHub) -> dict[str, Any]:
+def _fields_of(reached: ReachedHub) -> dict[str, Any]:
     """Return the same fields of a hub that answers, also of a standalone one."""
-    if found.announced is not None:
-        return _fields(found.announced)
+    if reached.announced is not None:
+        return _fields(reached.announced)
     return {
-        "hub": found.name,
+        "hub": reached.name,
         "state": None,
         "topics": None,
-        "admin": found.endpoint.address,
-        "ssl_port": found.info.ssl_port,
-        "epoch": found.info.epoch,
+        "admin": reached.endpoint.address,
+        "ssl_port": reached.info.ssl_port,
+        "epoch": reached.info.epoch,
     }
 
 
@@ -241,8 +243,8 @@ def _load_fields(name: str, load: dict[str, Any] | None) -> dict[str, Any]:
     )
 
 
-def _drained(found: ReachedHub, told: dict[str, Any]) -> dict[str, Any]:
-    return {"hub": found.name, "state": _state(told["draining"], told["topics"]), "topics": told["topics"]}
+def _drained(reached: ReachedHub, drain: dict[str, Any]) -> dict[str, Any]:
+    return {"hub": reached.name, "state": _state(drain["draining"], drain["topics"]), "topics": drain["topics"]}
 
 
 def _state(draining: bool, topics: int) -> str:
@@ -251,35 +253,35 @@ def _state(draining: bool, topics: int) -> str:
     return "draining" if topics else "drained"
 
 
-def _name(found: "LiveHub") -> str:
-    return found.info.name
+def _name(live: "LiveHub") -> str:
+    return live.info.name
 
 
 def _wait_until_empty(
-    settings: Settings, found: ReachedHub, told: dict[str, Any], within_s: float | None
+    settings: Settings, reached: ReachedHub, drain: dict[str, Any], within_s: float | None
 ) -> dict[str, Any]:
     """Ask until the hub has no topic. Ctrl-C or the end of the time leaves the hub draining, and reports that."""
     began_at, said_at = time.monotonic(), -math.inf
     try:
-        while told["topics"] and told["draining"]:
+        while drain["topics"] and drain["draining"]:
             now = time.monotonic()
             if within_s is not None and now - began_at >= within_s:
                 raise OperationError(
-                    f"{settings.command}: hub {found.name} has {counted(told['topics'], 'topic')} left after "
+                    f"{settings.command}: hub {reached.name} has {counted(drain['topics'], 'topic')} left after "
                     f"{within_s:g} s; {_GOES_ON}",
                     ExitCode.OUTCOME_UNKNOWN,
                 )
             if now - said_at >= _SAY_EVERY_S:
                 said_at = now
-                click.echo(f"draining: {counted(told['topics'], 'topic')} left", err=True)
+                click.echo(f"draining: {counted(drain['topics'], 'topic')} left", err=True)
             time.sleep(_POLL_S)
-            told = found.endpoint.get("/drain")
+            drain = reached.endpoint.get("/drain")
     except KeyboardInterrupt:
-        click.echo(f"{counted(told['topics'], 'topic')} left; {_GOES_ON}", err=True)
+        click.echo(f"{counted(drain['topics'], 'topic')} left; {_GOES_ON}", err=True)
         raise
-    if not told["draining"]:
-        raise OperationError(f"{settings.command}: somebody undrained hub {found.name} meanwhile")
-    return told
+    if not drain["draining"]:
+        raise OperationError(f"{settings.command}: another command undrained hub {reached.name} meanwhile")
+    return drain
 
 
 _GOES_ON: Final = "the drain goes on; hedwig-admin hub undrain ends it"

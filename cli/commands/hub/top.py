@@ -47,9 +47,9 @@ _FIRST_S: Final = 4.0
 @click.option(
     "--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, metavar="SECONDS", help="How often."
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after so many times.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="Show the hubs NUMBER times, then end.")
 @click.option(
-    "--sort", type=click.Choice(list(SORT_KEYS)), default="hub", show_default=True, help="By what, to begin with."
+    "--sort", type=click.Choice(list(SORT_KEYS)), default="hub", show_default=True, help="The order at first."
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option(
@@ -57,7 +57,7 @@ _FIRST_S: Final = 4.0
     type=click.IntRange(0, 1000),
     default=0,
     metavar="NUMBER",
-    help="On a terminal: show so many topics that most is published to, below the hubs.",
+    help="On a terminal: show the NUMBER topics with the most publishes, below the hubs.",
 )
 @pass_settings
 def top(
@@ -69,14 +69,14 @@ def top(
     reverse: bool,
     topics: int,
 ) -> None:
-    """Watch what all hubs have to do: topics, attached subscriptions, rates, lag, refused compare-and-sets.
+    """Watch the load of all hubs: topics, attached subscriptions, rates, lag, refused compare-and-sets.
 
-    Rates are those since the last time; the first ones those of the last minute. LAG is what attached subscriptions
-    have not consumed, CAS-/S how often somebody else had changed a record of the metadata. On a terminal: q quits, r
-    reverses the order, the first letter of what hubs can be sorted by sorts by it. Without a terminal, and with another
-    -o than table, the same is written again and again: by itself as a line of NDJSON for each hub.
+    Rates are since the last look; the first ones are those of the last minute. LAG is what attached subscriptions have
+    not consumed. CAS-/S is how often another writer had changed a record of the metadata. On a terminal, q quits and r
+    reverses the order. The first letter of a sort key sorts by it. Without a terminal, and with another -o than table,
+    the command writes rows at each look: NDJSON, a line for each hub, unless -o is given.
 
-    With --topics each hub looks through all topics that it owns each time: on hubs with very many, give --every 10.
+    With --topics, each hub reads through all its topics at each look. If hubs own very many topics, give --every 10.
 
     The hubs are those of the cluster; without one, the hub at --admin, else the standalone hub of the store.
     """
@@ -85,7 +85,7 @@ def top(
     if output.source == "default" and not is_drawn:
         settings.flags["output"] = "ndjson"
     if topics and not is_drawn:
-        raise click.UsageError("--topics goes with a terminal; elsewhere see: hedwig-admin topic stats NAME --watch")
+        raise click.UsageError("--topics needs a terminal; elsewhere use: hedwig-admin topic stats NAME --watch")
     order = TopOrder(sort, reverse)
     writer = settings.writer()
 

@@ -54,9 +54,9 @@ _ID_MAX: Final = (1 << 63) - 1
 
 @click.group(cls=AdminGroup, example="hedwig-admin ledger list news")
 def ledger() -> None:
-    """Show the ledgers of a topic, and what is in them; delete those that no topic has.
+    """Show the ledgers of a topic, and their content; delete ledgers that no topic refers to.
 
-    Ledgers are read beside the hub that writes them: nothing is locked, fenced or closed by that.
+    The commands read ledgers while a hub writes them. They lock, fence and close nothing.
     """
 
 
@@ -68,8 +68,8 @@ def ledger() -> None:
 def list_ledgers(settings: Settings, /, topic: Topic, selection: Selection, deployment: Deployment) -> None:
     """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
 
-    What is `open` has no end on record, and maybe more messages than are seen; `missing` is a ledger that is on record
-    and nowhere else; `emptied` one that was consumed and deleted.
+    An `open` ledger has no end on record, and may hold more messages than the command sees. A `missing` ledger is on
+    record only. An `emptied` one was consumed and deleted.
     """
     output = settings.writer()
 
@@ -110,7 +110,7 @@ def read_entries(
 ) -> None:
     """Write the entries of the ledgers of TOPIC, or of one ledger, as messages.
 
-    Of a ledger on bookies that its hub is writing, the last entry is not seen, for readers do not know of it yet.
+    If a hub is writing a ledger on bookies, the command does not see its last entry. Readers do not know of it yet.
     """
     if (topic is None) == (ledger_id is None):
         raise click.UsageError("give either TOPIC or --ledger ID")
@@ -122,14 +122,14 @@ def read_entries(
             output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)
             output.end()
             return
-        async with open_ledgers(deployment) as (inspector, place):
+        async with open_ledgers(deployment) as (inspector, location):
             if ledger_id is not None:
-                found = read_ledger(inspector, place, ledger_id, span.first)
+                messages = read_ledger(inspector, location, ledger_id, span.first)
             else:
-                found = read_topic_messages(inspector, place, positions, span.first)
+                messages = read_topic_messages(inspector, location, positions, span.first)
             number = number_of if ledger_id is None else _entry_of
             row = partial(_message_row, output)
-            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, found, span.limit, row, number)
+            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, messages, span.limit, row, number)
 
     async def write_topic(store: MetadataStore) -> None:
         assert topic is not None, "it was given"
@@ -161,14 +161,14 @@ def _wanted(
     """
     after, held = selection.start(listing), positions.held
     if after is not None:
-        place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
-        if place is None:
+        position = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
+        if position is None:
             raise OperationError(
-                f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
+                f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; list its ledgers with: "
                 f"hedwig-admin ledger list {shlex.quote(show_name(topic))}",
                 ExitCode.NOT_FOUND,
             )
-        held = held[place + 1 :]
+        held = held[position + 1 :]
     most = selection.names_max
     if most is None or len(held) <= most:
         return held, None

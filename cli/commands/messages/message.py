@@ -55,7 +55,7 @@ def peek_messages(
 ) -> None:
     """Write messages of a topic, oldest first, and consume none.
 
-    The hub that owns the topic is asked, if there is one that can be; else the ledgers are read.
+    The command asks the hub that owns the topic. If no such hub can be asked, it reads the ledgers.
     """
     output = settings.writer()
     endpoint = _find_owner(settings, topic, deployment)
@@ -69,9 +69,9 @@ def peek_messages(
             output.begin("messages", _COLUMNS, _SHOWN)
             output.end()
             return
-        async with open_ledgers(deployment) as (inspector, place):
-            found = read_topic_messages(inspector, place, positions, span.first)
-            await write_messages(output, _COLUMNS, _SHOWN, found, span.limit, partial(_row, output), number_of)
+        async with open_ledgers(deployment) as (inspector, location):
+            messages = read_topic_messages(inspector, location, positions, span.first)
+            await write_messages(output, _COLUMNS, _SHOWN, messages, span.limit, partial(_row, output), number_of)
 
     with_store(settings.deployment, peek)
 
@@ -81,10 +81,10 @@ def peek_messages(
 @deployment_options(admin="the topic's owner", ledgers=True)
 @pass_settings
 def count_messages(settings: Settings, /, topic: Topic, deployment: Deployment) -> None:
-    """Say how many messages of a topic are kept, by the record of its ledgers; none is read.
+    """Count the kept messages of a topic by the record of its ledgers; no message is read.
 
-    How many a ledger holds that is open its hub knows, or the ledger itself. Where neither can be asked, `messages` is
-    not known, and `messages_at_least` leaves that ledger out.
+    The hub of an open ledger, or the ledger itself, knows how many messages it holds. If neither can be asked,
+    `messages` is not known, and `messages_at_least` leaves that ledger out.
     """
     output = settings.writer()
     endpoint = _find_owner(settings, topic, deployment)
@@ -117,13 +117,13 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
     """Return the endpoint of the owner; None without a living owner. Reports an owner that cannot be asked."""
     owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.UNKNOWN:
-        click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
+        click.echo(f"it is not known whether its owner {owner.hub} is alive: {owner.why}", err=True)
     if owner.state is not OwnerState.ALIVE:
         return None
     try:
         return owner.asked(settings.command)
     except OperationError as exc:
-        click.echo(f"{exc}; the ledgers are read instead", err=True)
+        click.echo(f"{exc}; reading the ledgers instead", err=True)
         return None
 
 
@@ -144,9 +144,9 @@ def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, span: MessageSpan, outpu
         if is_first:
             output.begin("messages", _COLUMNS, _SHOWN)
             is_first = False
-        found = [Message.decode(base64.b64decode(row["message_base64"])) for row in page["messages"]]
-        output.page([message_fields(each, is_escaped=not output.has_companions) for each in found])
-        left = None if left is None else left - len(found)
+        messages = [Message.decode(base64.b64decode(row["message_base64"])) for row in page["messages"]]
+        output.page([message_fields(each, is_escaped=not output.has_companions) for each in messages])
+        left = None if left is None else left - len(messages)
         following = page["next"]
     output.end(None if following is None else str(following))
     return True
@@ -174,7 +174,7 @@ async def _end_of_open(deployment: Deployment, positions: TopicPositions) -> tup
     except (OperationError, ConfigurationError, NoSuchLedgerError) as exc:
         if deployment.names_ledgers:
             raise
-        click.echo(f"how many messages ledger {held.ledger_id} holds is not known: {exc}", err=True)
+        click.echo(f"it is not known how many messages ledger {held.ledger_id} holds: {exc}", err=True)
         return None, False
     return held.start + facts.last_entry_id, facts.is_closed
 

@@ -64,12 +64,12 @@ async def write_messages(
     output: Output,
     known: Sequence[str],
     shown: Sequence[str],
-    found: AsyncGenerator[StoredMessage],
+    messages: AsyncGenerator[StoredMessage],
     limit: int | None,
     row_of: Callable[[StoredMessage], Row],
     number_of: Callable[[StoredMessage], int],
 ) -> None:
-    """Write at most `limit` messages as a listing, and close `found`. The page token is the number of the next message.
+    """Write at most `limit` messages as a listing, and close `messages`. The page token is the number of the next one.
 
     If a message cannot be read, those before it are written all the same. If it is the first, nothing is written.
     """
@@ -78,7 +78,7 @@ async def write_messages(
     number, left = 0, limit
     token = None
     try:
-        async for stored in found:
+        async for stored in messages:
             if left == 0:
                 token = str(number_of(stored))
                 break
@@ -99,7 +99,7 @@ async def write_messages(
             raise
         token = str(number + 1)  # All wanted messages are there. The command for the next page gets the error.
     finally:
-        await found.aclose()
+        await messages.aclose()
         if is_begun:
             output.page(page)
             output.end(token)

@@ -25,8 +25,8 @@ def _gather(params: Mapping[str, Any]) -> CheckOptions:
 _orphan_options = option_group(
     "options",
     (
-        click.option("--prefix", type=PREFIX, metavar="P", help="Only ledgers of topics whose names begin so."),
-        click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.  [default: no limit]"),
+        click.option("--prefix", type=PREFIX, metavar="P", help="Only ledgers of topics whose names begin with P."),
+        click.option("--limit", type=click.IntRange(min=1), help="Maximum number of ledgers.  [default: no limit]"),
     ),
     ("prefix", "limit"),
     _gather,
@@ -49,8 +49,8 @@ def delete_orphans(
 ) -> None:
     """Delete the ledgers of this deployment that no topic refers to; hubs may run meanwhile.
 
-    It is `metadata repair --kind orphan-ledger`: only ledgers that carry the mark of this deployment, are older than an
-    hour, and are unreferenced at a second look are deleted; others are shown and left. In the data directory of a
-    standalone hub it is the hub that deletes, if it runs; else it cannot start meanwhile.
+    This is `metadata repair --kind orphan-ledger`. It deletes only ledgers that carry the mark of this deployment, are
+    older than an hour, and are unreferenced at a second look. It shows the others, and leaves them. A standalone hub
+    that runs deletes the ledgers in its data directory itself. One that does not run cannot start meanwhile.
     """
     repair(settings, options, deployment, dry_run=dry_run, yes=yes)

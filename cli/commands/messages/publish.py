@@ -53,7 +53,7 @@ __all__ = ["publish"]
     type=click.IntRange(1, 10_000),
     default=256,
     show_default=True,
-    help="How many lines may be under way, not yet acknowledged.",
+    help="Maximum number of lines under way, not yet acknowledged.",
 )
 @click.option("--ids", is_flag=True, help="Write the id of each line, in place of a summary.")
 @hub_options()
@@ -72,8 +72,8 @@ def publish(
 ) -> None:
     """Publish MESSAGE, or a file, or else each line of standard input, to a topic.
 
-    It ends when a hub keeps all of them safe. Lines keep their order. Ctrl-C and errors stop the reading, wait for what
-    is under way, and say how many lines were published.
+    The command ends when a hub has stored all messages. Lines keep their order. After Ctrl-C or an error, it reads no
+    more, waits for the lines under way, and says how many were published.
     """
     given = dict(named_value(text, "--property") for text in properties)
     if message is not None and file is not None:

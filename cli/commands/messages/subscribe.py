@@ -38,14 +38,14 @@ _SHOWN: Final = ("id", "body", "properties")
 _MODES: Final = {mode.name.lower().replace("_", "-"): mode for mode in CreateOrAttach}
 
 _FORCE: Final = click.option(
-    "--force-attach", is_flag=True, help="Take the subscription from whoever has it open, who gets no more of it."
+    "--force-attach", is_flag=True, help="Take the subscription from the client that has it open, and end its delivery."
 )
 
 
 @click.command("subscribe", cls=AdminCommand, example="hedwig-admin subscribe news reader --count 1")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
 @click.argument("subscriber", type=SUBSCRIBER)
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, also when nothing comes, or its hub is gone a while.")
+@click.option("--follow", is_flag=True, help="Continue until Ctrl-C, also without messages, and while its hub is gone.")
 @click.option(
     "--idle",
     "idle_s",
@@ -53,9 +53,9 @@ _FORCE: Final = click.option(
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Without --follow: end when nothing came for so long.",
+    help="Without --follow: end after SECONDS without a message.",
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after so many messages.")
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after NUMBER messages.")
 @click.option(
     "--mode",
     type=click.Choice(list(_MODES)),
@@ -82,10 +82,10 @@ def subscribe(
     preferences: SubscriptionPreferences,
     hub: HubAccess,
 ) -> None:
-    """Open a subscription and write its messages as they come; it stays when the command ends.
+    """Open a subscription and write its messages as they come; the subscription stays when the command ends.
 
-    A new subscription gets what is published from now on. What was written is consumed, and does not come again.
-    Preferences are merged into those that the subscription has.
+    A new subscription gets messages that are published from now on. The command consumes what it has written, so that
+    does not come again. Preferences are merged into those that the subscription has.
     """
     output = settings.writer()
     if _MODES[mode] is CreateOrAttach.ATTACH:
@@ -124,7 +124,7 @@ def consume(
 ) -> None:
     """Move the consume pointer: message ID and all before it do not come again.
 
-    It never moves back, nor beyond the last message. `consumed` is where it stands then, by the store.
+    The pointer never moves back, nor beyond the last message. `consumed` is the pointer in the store afterwards.
     """
     output = settings.writer()
     check_topic_of_hub(settings.deployment, hub.address, topic)
@@ -166,16 +166,16 @@ def unsubscribe(
     dry_run: bool,
     hub: HubAccess,
 ) -> None:
-    """Delete a subscription, also while it is open; what it has not consumed is lost to it."""
+    """Delete a subscription, also while it is open; it loses the messages that it has not consumed."""
     output = settings.writer()
     subject = _subject(topic, subscriber)
 
     async def look(client: HedwigClient) -> None:
-        with _told_missing(topic, subscriber):
+        with _reporting_missing(topic, subscriber):
             await _look_for(client, topic, subscriber)
 
     async def delete(client: HedwigClient) -> None:
-        with _told_missing(topic, subscriber):
+        with _reporting_missing(topic, subscriber):
             await client.unsubscribe(topic, subscriber)
 
     def carry_out() -> str:
@@ -199,7 +199,7 @@ def unsubscribe(
 
 
 @contextmanager
-def _told_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
+def _reporting_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
     """Report a hub's "no such subscription" in the same words as the commands that use the store."""
     try:
         yield
@@ -233,14 +233,14 @@ async def _next_message(opened: Subscription, idle_s: float | None) -> Message |
             return await anext(opened)
     except TimeoutError:
         if not opened.is_attached:
-            raise CouldNotConnectError("its hub was lost, and none serves it yet") from None
+            raise CouldNotConnectError("its hub was lost, and no hub serves it yet") from None
         return None
 
 
 async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId) -> None:
     """Raise ClientNotSubscribedError if there is no such subscription."""
     try:
-        found = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
+        opened = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
     except TopicBusyError:
         return  # Another client has it open.
-    await found.close()
+    await opened.close()

@@ -12,7 +12,7 @@ import click
 
 from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.commands.metadata.finding_fields import COLUMNS, found_fields
+from hedwig.cli.commands.metadata.finding_fields import COLUMNS, finding_fields
 from hedwig.cli.commands.metadata.frozen import say_if_frozen
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminCommand
@@ -65,8 +65,8 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             metavar="KIND",
             help=f"Only findings of this kind; may be given again: {', '.join(FindingKind)}.",
         ),
-        click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so."),
-        click.option("--limit", type=click.IntRange(min=1), help="Stop after so many findings.  [default: no limit]"),
+        click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin with P."),
+        click.option("--limit", type=click.IntRange(min=1), help="Maximum number of findings.  [default: no limit]"),
     )
 
     def gather(params: Mapping[str, Any]) -> CheckOptions:
@@ -83,9 +83,9 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def check_store(settings: Settings, /, options: CheckOptions, deployment: Deployment) -> int:
     """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
 
-    Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
-    Which owners are dead is known where hubs are registered (--cluster), and which ledgers there are where they are
-    (--data, --bookkeeper); what cannot be looked for without is named.
+    Hubs may run meanwhile. Each finding says what it is, why it matters, and what `metadata repair` would do. To know
+    dead owners, the command needs the registry of the hubs (--cluster). To check ledgers, it needs access to them
+    (--data, --bookkeeper). It names what it could not check.
 
     Exit codes: 0 nothing is wrong, 1 warnings, 2 something is critical, 3 it could not be checked.
     """
@@ -110,9 +110,9 @@ async def _check(output: Output, options: CheckOptions, deployment: Deployment) 
             check = around.check(wanted, options.prefix, lambda records: progress.advance(records, 0))
             async with aclosing(limited(check, options.limit)) as pages:
                 async for page in pages:
-                    output.page([found_fields(found) for found in page])
-                    severities.update(found.severity for found in page)
-                    kinds.update(found.finding.kind for found in page)
+                    output.page([finding_fields(reported) for reported in page])
+                    severities.update(reported.severity for reported in page)
+                    kinds.update(reported.finding.kind for reported in page)
     output.end()
     for kind, number in kinds.items():
         click.echo(f"{kind}, {number:,}: {WHY[kind]}", err=True)
@@ -178,8 +178,8 @@ async def _check_together(deployment: Deployment, store: MetadataStore, known: K
     standalone = await store.standalone_hub()
     if standalone is not None and standalone.hub_id != known.hub_id:
         raise ConfigurationError(
-            f"the ledgers in {known.where} are of the hub {known.hub_id}, and {deployment.url_to_show} is used by "
-            f"{standalone.hub_id}; name the data directory of that one with --data DIR"
+            f"the ledgers in {known.where} are of the hub {known.hub_id}, but the hub {standalone.hub_id} uses "
+            f"{deployment.url_to_show}; name the data directory of that hub with --data DIR"
         )
 
 

@@ -32,15 +32,16 @@ COUNTED: Final = {"ownership": "owners", "persistence": "topics", "subscriptions
 
 @click.command("export", cls=AdminCommand, example="hedwig-admin metadata export hedwig.metadata.gz")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is whole.")
+@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin with P.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is complete.")
 @click.option("--skip-unreadable", is_flag=True, help="Leave out records that cannot be read, and name them.")
 @pass_settings
 def export_store(settings: Settings, file: str, prefix: bytes | None, overwrite: bool, skip_unreadable: bool) -> None:
     """Write all records of a store to FILE, compressed, for any backend and any later release to read back.
 
-    FILE appears when it is whole. Hubs may run meanwhile: each record is as it was at some moment of the export. With -
-    it goes to standard output, and the result to standard error; whoever imports it sees whether it is whole.
+    FILE appears when it is complete. Hubs may run meanwhile: each record is as it was at some moment of the export.
+    With -, the records go to standard output, and the result to standard error. An import checks that they are
+    complete.
     """
     if file == "-":
         _to_stdout(settings, prefix or b"", skip_unreadable)
@@ -156,5 +157,5 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
                 raise
     except OSError as exc:
         raise OperationError(
-            f"cannot write {part}: {exc.strerror}; {remedy(exc)}, or give another place; no file was written"
+            f"cannot write {part}: {exc.strerror}; {remedy(exc)}, or give another path; no file was written"
         ) from exc

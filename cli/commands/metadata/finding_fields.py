@@ -5,7 +5,7 @@ from typing import Any, Final
 from hedwig.cli.output.fields import name_fields, version_text
 from hedwig.operations.checks.reported import Reported
 
-__all__ = ["COLUMNS", "found_fields"]
+__all__ = ["COLUMNS", "finding_fields"]
 
 COLUMNS: Final = (
     "severity",
@@ -21,21 +21,21 @@ COLUMNS: Final = (
 )
 
 
-def found_fields(found: Reported) -> dict[str, Any]:
+def finding_fields(reported: Reported) -> dict[str, Any]:
     """Return a finding as the fields that commands write."""
-    finding = found.finding
+    finding = reported.finding
     version = finding.version if finding.record is None else finding.record.version
-    fields: dict[str, Any] = {"severity": found.severity.name.lower(), "kind": finding.kind.value}
+    fields: dict[str, Any] = {"severity": reported.severity.name.lower(), "kind": finding.kind.value}
     fields |= {"topic": None, "subscriber": None}
     if finding.key is not None:
         fields |= name_fields(finding.key.topic, finding.key.subscriber)
-    elif found.topic is not None:
-        fields |= name_fields(found.topic)
+    elif reported.topic is not None:
+        fields |= name_fields(reported.topic)
     return fields | {
         "ledger_ids": list(finding.ledger_ids),
         "version": version_text(version),
         "what": finding.what,
-        "why": found.why,
-        "repair": found.remedy,
-        "repairable": found.is_repairable,
+        "why": reported.why,
+        "repair": reported.remedy,
+        "repairable": reported.is_repairable,
     }

@@ -5,7 +5,7 @@ import click
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.freezing import read_freeze
 from hedwig.operations.deployment.deployment import Deployment
-from hedwig.operations.deployment.store import told_of_freeze
+from hedwig.operations.deployment.store import describe_freeze
 
 __all__ = ["say_if_frozen"]
 
@@ -14,4 +14,4 @@ async def say_if_frozen(deployment: Deployment, store: MetadataStore) -> None:
     """Report on standard error if a store is frozen or was moved. Raises as `read_freeze`."""
     freeze = await read_freeze(store.named_records)
     if freeze is not None and freeze.forbids_writes:
-        click.echo(told_of_freeze(deployment, freeze), err=True)
+        click.echo(describe_freeze(deployment, freeze), err=True)

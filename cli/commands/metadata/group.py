@@ -42,7 +42,7 @@ def metadata() -> None:
     help=f"HBase regions of each table.  [default: {StoreOptions().regions}]",
 )
 @click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
-@click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which lose messages by it.")
+@click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which then lose messages.")
 @click.option("--yes", is_flag=True, help="Do not ask before --wipe.")
 @click.option("--dry-run", is_flag=True, help="With --wipe: say what would be deleted, and change nothing.")
 @deployment_options()
@@ -57,9 +57,9 @@ def format_store(
     dry_run: bool,
     deployment: Deployment,
 ) -> None:
-    """Make what is missing of a store; records that are there stay, unless --wipe is given.
+    """Create the missing parts of a store; existing records stay, unless --wipe is given.
 
-    A store is not wiped while a hub that uses it is alive: such a hub goes on from memory, and what it acknowledges
+    --wipe refuses while a hub that uses the store is alive. Such a hub continues from memory, and what it acknowledges
     then is lost.
     """
     for name, is_given in (("--dry-run", dry_run), ("--force", force)):
@@ -74,8 +74,7 @@ def format_store(
         output.record({"metadata": url, "would_delete": records, "hubs": list(hubs.names)})
     if hubs.why_not and not force:
         raise OperationError(
-            f"{settings.command}: {url} was not wiped: {hubs.why_not}; metadata format --wipe --force does it all the "
-            "same"
+            f"{settings.command}: {url} was not wiped: {hubs.why_not}; metadata format --wipe --force wipes it anyway"
         )
     if dry_run:
         return
@@ -131,7 +130,7 @@ def stats(settings: Settings) -> None:
     default=1.0,
     show_default=True,
     metavar="HOURS",
-    help="Keep what was deleted later than that.",
+    help="Keep what was deleted in the last HOURS.",
 )
 @click.option("--dry-run", is_flag=True, help="Count what would be removed, and change nothing.")
 @pass_settings

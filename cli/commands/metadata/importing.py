@@ -44,16 +44,16 @@ _PLANNED: Final = {
 
 @click.command("import", cls=AdminCommand, example="hedwig-admin metadata import hedwig.metadata.gz --if-exists skip")
 @click.argument("file", type=InputFile(path_type=Path))
-@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
+@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin with P.")
 @click.option(
     "--if-exists",
     type=click.Choice([each.value for each in Existing]),
     default=Existing.FAIL.value,
     show_default=True,
-    help="What to do about a record that the store has and that differs; an equal one is passed over.",
+    help="What to do about a record that differs in the store; an equal one stays.",
 )
 @click.option("--with-owners", is_flag=True, help="Import owner records too: only for hubs that kept their epochs.")
-@click.option("--dry-run", is_flag=True, help="Say what FILE holds and what would become of it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what FILE holds and what an import would do; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before --if-exists replace.")
 @pass_settings
 def import_store(
@@ -67,13 +67,14 @@ def import_store(
 ) -> None:
     """Read the records of FILE, which metadata export wrote, into a store of any kind.
 
-    The whole file is checked before anything is written. An import that was ended goes on when it is given again: what
-    is in the store already, and equal, is passed over. Owner records are left out, since they name live hubs.
+    The command checks the whole file before it writes. To resume an import that was ended, give the command again: it
+    passes over records that are equal in the store. Owner records are left out, since they name live hubs.
     """
     if not file.is_file():
         # Opening a pipe without a writer would wait without end. A pipe with a writer can be read only once.
         raise OperationError(
-            f"{settings.command}: {file} is no regular file, and is read twice: make one of it first", ExitCode.USAGE
+            f"{settings.command}: {file} is no regular file, and an import reads it twice; copy it to a file first",
+            ExitCode.USAGE,
         )
     output = settings.writer()
     with asyncio.Runner() as runner:
@@ -209,7 +210,7 @@ def _tell_plan(settings: Settings, output: Output, options: _Options, header: Ex
     )
     if refused := looking.counts[CopyResult.REFUSED]:
         raise OperationError(
-            f"{settings.command} cannot be done yet: {settings.url_to_show} holds others in place of "
+            f"{settings.command} cannot be done yet: {settings.url_to_show} holds other values for "
             f"{counted(refused, 'record')} of {options.file}; {_WAYS}",
             ExitCode.VERSION_CONFLICT,
         )

@@ -53,10 +53,10 @@ _LEASE_S: Final = 15.0
     metavar="HOST:PORT",
     help="Admin endpoint of a running hub that no cluster announces; may be given again.",
 )
-@click.option("--hubs-down", is_flag=True, help="No hub uses the source: take my word for it.")
-@click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; given without it later, it goes on.")
+@click.option("--hubs-down", is_flag=True, help="State that no hub uses the source; no hub is asked.")
+@click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; without it the same command resumes.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it can be; write nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before the source is left.")
+@click.option("--yes", is_flag=True, help="Do not ask before hubs leave the source.")
 @pass_settings
 def migrate_store(
     settings: Settings,
@@ -72,10 +72,10 @@ def migrate_store(
 ) -> None:
     """Copy all metadata from one store to another, and prove that both hold the same.
 
-    Hubs go on while records are copied and while what changed meanwhile is caught up with. Then the store is frozen,
-    and each hub through its admin endpoint, or hubs are down, until both sides were found equal. After that no hub
-    writes to the source again, which you are asked about first: restart them with the new URL. However it is ended
-    before, hubs go on, and the same command goes on where it was.
+    Hubs continue while the command copies records and catches up with changes. Then it freezes the store, and each
+    running hub through its admin endpoint, until both stores are equal. After that no hub writes to the source again,
+    and the command asks before it: restart the hubs with the new URL. If it ends earlier, hubs continue, and the same
+    command resumes.
     """
     output = settings.writer()
     given = None if hubs_down else deployment.cluster or (source if source.startswith("zookeeper:") else None)
@@ -110,8 +110,8 @@ def migrate_store(
 def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
     which = f"{counted(len(hubs), 'hub')} frozen now: restart each" if hubs else "start hubs"
     return (
-        f"{which} with the option metadata = {target}; no hub writes to {source} again, unless you have them go back "
-        f"with: hedwig-admin metadata thaw --metadata {source}"
+        f"{which} with the option metadata = {target}; no hub writes to {source} again, unless you thaw it with: "
+        f"hedwig-admin metadata thaw --metadata {source}"
     )
 
 
@@ -190,6 +190,6 @@ class _Migrating:
         freezes = f"freezes {counted(len(self.hubs), 'hub')} until you restart them ({', '.join(self.hubs)}), and "
         await asyncio.to_thread(
             confirm,
-            f"at the end this {freezes if self.hubs else ''}leaves {options.source} for {options.target}: nobody "
+            f"at the end this {freezes if self.hubs else ''}leaves {options.source} for {options.target}: no hub "
             "writes to the old store from then on",
         )

@@ -20,7 +20,7 @@ from hedwig.cli.commands.metadata.check import (
     surroundings,
     tell_unchecked,
 )
-from hedwig.cli.commands.metadata.finding_fields import COLUMNS, found_fields
+from hedwig.cli.commands.metadata.finding_fields import COLUMNS, finding_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
@@ -69,13 +69,13 @@ def repair_store(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Repair what `metadata check` finds, as far as it can be repaired without a doubt; hubs may run meanwhile.
+    """Repair findings of `metadata check`, if there is no doubt how; hubs may run meanwhile.
 
-    It looks first, says what it would do and to how many, and asks. Then it looks again, and repairs what it finds,
-    never more than it said: each record only if it is still as it was seen. Records that cannot be read, and records of
-    lost ledgers, are repaired only if --kind names them, since something is given up by that.
+    The command looks first, says what it would do and to how many records, and asks. Then it looks again and repairs,
+    never more than it said. It changes a record only if the record is still as it was seen. Unreadable records, and
+    records of lost ledgers, are repaired only if --kind names them, since that gives data up.
 
-    Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
+    Exit codes: 0 nothing critical is left, 2 critical findings are left, which it cannot repair; see metadata check.
     """
     return repair(settings, options, deployment, dry_run=dry_run, yes=yes)
 
@@ -114,7 +114,7 @@ class _Repairing:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
-                self._output.end_told()
+                self._output.end_described()
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed{self._what_is_left()}", err=True)
                 return self._code()
             done = await watching(
@@ -136,7 +136,7 @@ class _Repairing:
         if not left:
             return ""
         of_them = f", {critical:,} of them critical" if critical else ""
-        return f"; left: {left:,}{of_them}; what and why says: hedwig-admin metadata check"
+        return f"; left: {left:,}{of_them}; see them with: hedwig-admin metadata check"
 
     def _code(self) -> int:
         return int(Severity.CRITICAL) if self._left[Severity.CRITICAL] else 0
@@ -148,13 +148,13 @@ class _Repairing:
         planned = await self._look(around, is_shown=False)
         if not planned.total():
             self._begin()
-            self._output.end_told()
+            self._output.end_described()
             return None
         if not yes:
             await asyncio.to_thread(confirm, f"this repairs in {self._deployment.url_to_show}: {_spelled(planned)}")
         self._begin()
         done = await self._repair(around, planned, watch)
-        self._output.end_told()
+        self._output.end_described()
         return done
 
     def _begin(self) -> None:
@@ -169,10 +169,10 @@ class _Repairing:
             )
             async with aclosing(limited(check, self._options.limit)) as pages:
                 async for page in pages:
-                    planned.update(found.finding.kind for found in page if self._mends(found))
-                    self._left.update(found.severity for found in page if not self._mends(found))
+                    planned.update(reported.finding.kind for reported in page if self._mends(reported))
+                    self._left.update(reported.severity for reported in page if not self._mends(reported))
                     if is_shown:
-                        self._output.page([self._row(found, _WOULD) for found in page])
+                        self._output.page([self._row(reported, _WOULD) for reported in page])
         self._check_looked(check, planned)
         tell_unchecked(check)
         return planned
@@ -182,10 +182,10 @@ class _Repairing:
         if self._is_named and check.unchecked:
             kind, why = next(iter(check.unchecked.items()))
             raise OperationError(f"{self._deployment.command}: cannot look for {kind}: {why}; nothing was changed")
-        if planned[FindingKind.MISSING_LEDGER] and not check.ledgers_found:
+        if planned[FindingKind.MISSING_LEDGER] and not check.existing_ledgers:
             raise OperationError(
-                f"{self._deployment.command}: not one of the ledgers on record is there; see that --data or "
-                "--bookkeeper names what the hubs use; nothing was changed"
+                f"{self._deployment.command}: no ledger on record exists; see that --data or --bookkeeper names what "
+                "the hubs use; nothing was changed"
             )
 
     async def _repair(
@@ -222,7 +222,7 @@ class _Repairing:
             )
             async with aclosing(check.findings()) as pages:
                 async for page in pages:
-                    orphans = [found for found in page if found.finding.kind is FindingKind.ORPHAN_LEDGER]
+                    orphans = [reported for reported in page if reported.finding.kind is FindingKind.ORPHAN_LEDGER]
                     if able := list(filter(self._mends, orphans))[: left[FindingKind.ORPHAN_LEDGER]]:
                         await watch.carry_out(partial(mending.begin, able))
                     for start in range(0, len(page), _ROWS):
@@ -241,27 +241,27 @@ class _Repairing:
     ) -> None:
         rows: list[dict[str, Any]] = []
         try:
-            for found in page:
-                is_mended = self._mends(found)
-                if is_mended and not left[found.finding.kind]:
+            for reported in page:
+                is_mended = self._mends(reported)
+                if is_mended and not left[reported.finding.kind]:
                     continue  # This would exceed the number that the user confirmed.
                 result = RepairResult.LEFT
                 if is_mended:
-                    result = await watch.carry_out(partial(repair.carry_out, found))
-                left[found.finding.kind] -= is_mended
+                    result = await watch.carry_out(partial(repair.carry_out, reported))
+                left[reported.finding.kind] -= is_mended
                 done[result] += 1
-                self._left[found.severity] += result is RepairResult.LEFT
-                rows.append(self._row(found, result.value))
+                self._left[reported.severity] += result is RepairResult.LEFT
+                rows.append(self._row(reported, result.value))
         finally:
             # If one of them fails, those before it are done.
             self._output.page(rows)
 
-    def _mends(self, found: Reported) -> bool:
+    def _mends(self, reported: Reported) -> bool:
         """Say whether to repair a finding: it can be repaired, and the user named its kind if that is needed."""
-        return found.is_repairable and (self._is_named or found.finding.kind not in ONLY_WHEN_NAMED)
+        return reported.is_repairable and (self._is_named or reported.finding.kind not in ONLY_WHEN_NAMED)
 
-    def _row(self, found: Reported, result: str) -> dict[str, Any]:
-        return {"result": result if self._mends(found) else RepairResult.LEFT.value, **found_fields(found)}
+    def _row(self, reported: Reported, result: str) -> dict[str, Any]:
+        return {"result": result if self._mends(reported) else RepairResult.LEFT.value, **finding_fields(reported)}
 
 
 def _spelled(planned: Mapping[FindingKind, int]) -> str:

@@ -29,7 +29,7 @@ __all__ = ["delete_subscription"]
 @click.argument("subscriber", type=SUBSCRIBER)
 @click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if it is at this version.")
 @click.option("--if-exists", is_flag=True, help="Do not fail if there is no such subscription.")
-@click.option("--force", is_flag=True, help="Take it from whoever has it open, too.")
+@click.option("--force", is_flag=True, help="Also take it from a client that has it open.")
 @offline_option()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
@@ -48,9 +48,9 @@ def delete_subscription(
     dry_run: bool,
     deployment: Deployment,
 ) -> None:
-    """Delete a subscription; what it has not consumed is lost to it. One that is open is deleted with --force only.
+    """Delete a subscription, with all that it has not consumed. One that is open is deleted with --force only.
 
-    It is done through the hub that owns the topic, if there is one, else in the store.
+    The hub that owns the topic deletes it; without owner, the command deletes it in the store.
     """
     output = settings.writer()
     access = SubscriptionAccess(deployment, topic, subscriber)
@@ -60,21 +60,21 @@ def delete_subscription(
             raise access.missing()
         output.record(name_fields(topic, subscriber) | {"result": "absent"})
         return
-    check_version(access.name, stored.found, expected_version)
+    check_version(access.name, stored.record, expected_version)
     owner = access.look(offline=offline)
     if owner is not None:
         (row,) = owner[1]["subscriptions"]
         if row["attached"] and not force:
             raise OperationError(
-                f"cannot delete the {access.name}: somebody has it open; --force takes it from there: its client is "
-                "told, and gets no more of it"
+                f"cannot delete the {access.name}: a client has it open; --force takes it from that client, which is "
+                "notified and gets no more messages"
             )
         unconsumed = row["lag_messages"]
     else:
         stored = access.read_anew(expected_version)
         last_id = TopicPositions(stored.ranges.ranges).last_id
-        unconsumed = None if last_id is None else max(0, last_id - consumed_of(stored.found))
-    fields = {"lag_messages": unconsumed, "version": str(stored.found.version)}
+        unconsumed = None if last_id is None else max(0, last_id - consumed_of(stored.record))
+    fields = {"lag_messages": unconsumed, "version": str(stored.record.version)}
     if dry_run:
         output.record(name_fields(topic, subscriber) | {"result": "would delete"} | fields)
         return
@@ -82,7 +82,7 @@ def delete_subscription(
         loss = "all that it" if unconsumed is None else f"{counted(unconsumed, 'message')} that it"
         confirm(f"This deletes the {access.name} for good, with {loss} has not consumed")
     endpoint = None if owner is None else owner[0]
-    version = _delete(access, endpoint, stored.found, force=force, expected=expected_version, if_exists=if_exists)
+    version = _delete(access, endpoint, stored.record, force=force, expected=expected_version, if_exists=if_exists)
     result = "absent" if version is None else "deleted"
     output.record(name_fields(topic, subscriber) | {"result": result} | fields | {"version": version})
 
@@ -90,7 +90,7 @@ def delete_subscription(
 def _delete(
     access: SubscriptionAccess,
     endpoint: AdminEndpoint | None,
-    found: Versioned[SubscriptionData],
+    record: Versioned[SubscriptionData],
     *,
     force: bool,
     expected: Version | None,
@@ -99,7 +99,7 @@ def _delete(
     """Delete it, and return its last version; None if it is gone and `if_exists` allows that."""
     if endpoint is not None:
         try:
-            told = access.act(
+            answer = access.act(
                 endpoint,
                 "/unsubscribe",
                 force="on" if force else None,
@@ -109,10 +109,10 @@ def _delete(
             if exc.code is ExitCode.NOT_FOUND and if_exists:
                 return None
             raise
-        return str(told["version"])
+        return str(answer["version"])
 
     async def delete(store: MetadataStore) -> None:
-        await store.subscriptions.delete(access.topic, access.subscriber, found.version)
+        await store.subscriptions.delete(access.topic, access.subscriber, record.version)
 
     try:
         with_store_to_write(access.deployment, delete)
@@ -120,4 +120,4 @@ def _delete(
         if not if_exists:
             raise
         return None
-    return str(found.version)
+    return str(record.version)

@@ -65,9 +65,9 @@ def create_subscriptions(
 ) -> None:
     """Create a subscription, or those of a FILE with a topic and a subscriber in its first two columns.
 
-    A topic that does not exist is created too, as a client's first subscribe does. With a file, subscriptions that
-    exist are counted and are no error, the preferences hold for every row, and a load that was ended goes on when the
-    same command is given again.
+    A topic that does not exist is created too, as by a client's first subscribe. With a file, subscriptions that exist
+    are counted and are no error, and the preferences hold for every row. To resume a load that was ended, give the same
+    command again.
     """
     if bulk is not None:
         if topic is not None:
@@ -99,11 +99,11 @@ def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId
     output = settings.writer()
 
     async def show(store: MetadataStore) -> None:
-        found = await store.subscriptions.read(topic, subscriber)
-        if found is None:
+        record = await store.subscriptions.read(topic, subscriber)
+        if record is None:
             await check_topic(store, topic)
             raise missing_subscription(topic, subscriber)
-        output.record(name_fields(topic) | subscription_fields(subscriber, found))
+        output.record(name_fields(topic) | subscription_fields(subscriber, record))
 
     with_store(settings.deployment, show)
 

@@ -48,8 +48,8 @@ def show_lag(
 ) -> None:
     """Show how many messages each subscription of a topic, or one, has not consumed.
 
-    The owner of the topic is asked, if there is one that can be. The store knows consume pointers as they were stored
-    last, and not how many messages are in a ledger that was left open.
+    The command asks the owner of the topic, if there is one that can be asked. The store has the consume pointers that
+    were stored last, and does not know how many messages are in a ledger that was left open.
     """
     if subscriber is not None and not selection.is_untouched:
         raise click.UsageError("give SUBSCRIBER or the options of a listing, not both")
@@ -76,7 +76,7 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
         except OperationError as exc:
             click.echo(f"{exc}; what follows is from the store", err=True)
     elif owner.state is OwnerState.UNKNOWN:
-        click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
+        click.echo(f"it is not known whether its owner {owner.hub} is alive: {owner.why}", err=True)
     return None
 
 
@@ -122,8 +122,8 @@ def _write_from_store(settings: Settings, topic: Topic, selection: Selection, ou
         kept = await store.persistence.read(topic)
         last_id = _last_id(topic, TopicPositions(() if kept is None else kept.value.ranges))
 
-        def row(subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> dict[str, Any]:
-            return _fields(subscriber, consumed_of(found), last_id)
+        def row(subscriber: SubscriberId, record: Versioned[SubscriptionData]) -> dict[str, Any]:
+            return _fields(subscriber, consumed_of(record), last_id)
 
         await write_subscriptions(store, topic, selection, output, row)
 
@@ -135,15 +135,15 @@ def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:
     if stored is None:
         raise access.missing()
     last_id = _last_id(access.topic, TopicPositions(stored.ranges.ranges))
-    return _fields(access.subscriber, consumed_of(stored.found), last_id)
+    return _fields(access.subscriber, consumed_of(stored.record), last_id)
 
 
 def _last_id(topic: Topic, positions: TopicPositions) -> int | None:
     """Return the id of the last message. If the store does not know it, report that and return None."""
     if positions.last_id is None and positions.open is not None:
         click.echo(
-            f"how many messages topic '{show_name(topic)}' has is not known: ledger {positions.open.ledger_id}, from "
-            f"message {positions.open.start} on, was left open, and no hub that owns the topic was asked",
+            f"it is not known how many messages topic '{show_name(topic)}' has: ledger {positions.open.ledger_id}, "
+            f"from message {positions.open.start} on, was left open, and no hub that owns the topic was asked",
             err=True,
         )
     return positions.last_id

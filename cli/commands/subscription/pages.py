@@ -11,9 +11,9 @@ from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.operations.progress import LoadProgress, listing_progress
 from hedwig.versions import Versioned
 
-__all__ = ["Found", "listing_of", "write_subscriptions"]
+__all__ = ["Entry", "listing_of", "write_subscriptions"]
 
-Found: TypeAlias = tuple[SubscriberId, Versioned[SubscriptionData]]
+Entry: TypeAlias = tuple[SubscriberId, Versioned[SubscriptionData]]
 
 _PAGE_ROWS: Final = 500
 
@@ -42,42 +42,42 @@ async def write_subscriptions(
         wanted = _wanted(store, topic, start, selection.prefix or b"", progress)
         if limit is None:
             async for page in _pages(wanted):
-                output.page([row_of(*found) for found in page])
-            least: Sequence[Found] = ()
+                output.page([row_of(*entry) for entry in page])
+            least: Sequence[Entry] = ()
         else:
             least = await _least(wanted, limit + 1)
     if limit is None:
         output.end()
         return
-    output.page([row_of(*found) for found in least[:limit]])
+    output.page([row_of(*entry) for entry in least[:limit]])
     output.end(selection.token(listing, least[limit - 1][0]) if len(least) > limit else None)
 
 
 async def _wanted(
     store: MetadataStore, topic: Topic, start: bytes, prefix: bytes, progress: LoadProgress
-) -> AsyncIterator[Found]:
+) -> AsyncIterator[Entry]:
     number = 0
-    async for subscriber, found in store.subscriptions.read_subscriptions(topic):
+    async for subscriber, record in store.subscriptions.read_subscriptions(topic):
         number += 1
         if number % _PAGE_ROWS == 0:
             progress.advance(_PAGE_ROWS, 0)
         if subscriber > start and subscriber.startswith(prefix):
-            yield subscriber, found
+            yield subscriber, record
 
 
-async def _least(found: AsyncIterator[Found], most: int) -> Sequence[Found]:
+async def _least(entries: AsyncIterator[Entry], most: int) -> Sequence[Entry]:
     """Return the first `most` by subscriber. Holds at most twice as many."""
-    least: list[Found] = []
-    async for item in found:
+    least: list[Entry] = []
+    async for item in entries:
         least.append(item)
         if len(least) >= 2 * most:
             least = heapq.nsmallest(most, least, key=lambda each: each[0])
     return heapq.nsmallest(most, least, key=lambda each: each[0])
 
 
-async def _pages(found: AsyncIterator[Found]) -> AsyncIterator[list[Found]]:
-    page: list[Found] = []
-    async for item in found:
+async def _pages(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
+    page: list[Entry] = []
+    async for item in entries:
         page.append(item)
         if len(page) == _PAGE_ROWS:
             yield page

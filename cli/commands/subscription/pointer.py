@@ -69,18 +69,18 @@ def _reset(
     dry_run: bool,
     deployment: Deployment,
 ) -> None:
-    """Move the consume pointer of a subscription, forward or back: message POSITION and all before it do not come
-    again, what is behind it does. `start` is before all that is kept, `end` behind all that was published.
+    """Move the consume pointer of a subscription, forward or back.
 
-    It is done through the hub that owns the topic, if there is one, else in the store. Moving forward asks first, since
-    messages are skipped.
+    Message POSITION and all before it do not come again; all later ones do. `start` is before all kept messages, `end`
+    after all published ones. The hub that owns the topic moves the pointer; without owner, the command moves it in the
+    store. A move forward asks first, since it skips messages.
     """
     output = settings.writer()
     access = SubscriptionAccess(deployment, topic, subscriber)
     stored = access.read()
     if stored is None:
         raise access.missing()
-    check_version(access.name, stored.found, expected_version)
+    check_version(access.name, stored.record, expected_version)
     owner = access.look(offline=offline)
     if owner is None:
         stored = access.read_anew(expected_version)
@@ -88,22 +88,22 @@ def _reset(
     fields: dict[str, Any] = {"was": move.was, "consumed": move.consumed, "next_id": move.next_id}
     if dry_run:
         output.record(
-            name_fields(topic, subscriber) | {"result": "would move"} | fields | {"version": str(stored.found.version)}
+            name_fields(topic, subscriber) | {"result": "would move"} | fields | {"version": str(stored.record.version)}
         )
         return
     skipped = move.consumed - move.was
     if skipped > 0 and not yes:
         confirm(f"This skips {counted(skipped, 'message')} for the {access.name}")
     if owner is not None:
-        told = access.act(
+        answer = access.act(
             owner[0],
             "/seek",
             to=to,
             force="on" if force else None,
             version=None if expected_version is None else str(expected_version),
         )
-        fields = {name: told[name] for name in ("was", "consumed", "next_id")}
-        version = told["version"]
+        fields = {name: answer[name] for name in ("was", "consumed", "next_id")}
+        version = answer["version"]
     else:
         version = str(_write(access, stored, move.consumed))
     output.record(name_fields(topic, subscriber) | {"result": "moved"} | fields | {"version": version})
@@ -132,9 +132,9 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
         assert left_open is not None, "else the end is on record"
         if to == "end" or (isinstance(to, int) and to >= (left_open.start or 1)):
             raise OperationError(
-                f"{access.deployment.command} failed on topic '{show_name(access.topic)}': how many messages it has is "
-                f"not known, since its last hub left ledger {left_open.ledger_id} open; have a hub own the topic, by "
-                "publishing to it or subscribing, then try again"
+                f"{access.deployment.command} failed on topic '{show_name(access.topic)}': its last hub left ledger "
+                f"{left_open.ledger_id} open, so its last message is not known; publish to the topic or subscribe to "
+                "it, so that a hub owns it, then try again"
             )
     first_id = positions.first_id or 1
     match to:
@@ -147,7 +147,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
             consumed = int(to)
             if last_id is not None:
                 _check_published(access, consumed, last_id)
-    return _Move(consumed_of(stored.found), consumed, first_id)
+    return _Move(consumed_of(stored.record), consumed, first_id)
 
 
 def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:
@@ -160,12 +160,12 @@ def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:
 
 
 def _write(access: SubscriptionAccess, stored: StoredSubscription, consumed: int) -> Version:
-    state = stored.found.value.state
+    state = stored.record.value.state
     remote = state.consumed.remote if state is not None and consumed else ()
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))
 
     async def write(store: MetadataStore) -> Version:
-        return await store.subscriptions.update(access.topic, access.subscriber, data, stored.found.version)
+        return await store.subscriptions.update(access.topic, access.subscriber, data, stored.record.version)
 
     return with_store_to_write(access.deployment, write)
 
@@ -188,10 +188,10 @@ def _command(name: str) -> click.Command:
             metavar="VERSION",
             help="Only if the subscription is at this version.",
         ),
-        click.option("--force", is_flag=True, help="Take it from whoever has it open, too."),
+        click.option("--force", is_flag=True, help="Also take it from a client that has it open."),
         offline_option(),
         click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Say where it would stand, and change nothing."),
+        click.option("--dry-run", is_flag=True, help="Say where the pointer would be, and change nothing."),
         deployment_options(admin="the topic's owner"),
     )
     command: Any = pass_settings(_reset)

@@ -32,9 +32,15 @@ class NewSubscription:
 
 _NAMES: Final = ("message_bound", "message_window_size", "message_filter", "option")
 _OPTIONS: Final = (
-    click.option("--message-bound", type=click.IntRange(1, 2**32 - 1), help="Skip all but the newest so many."),
     click.option(
-        "--message-window-size", type=click.IntRange(1, 2**32 - 1), help="Most messages delivered, not consumed."
+        "--message-bound",
+        type=click.IntRange(1, 2**32 - 1),
+        help="N: the hub skips all but the newest N messages.",
+    ),
+    click.option(
+        "--message-window-size",
+        type=click.IntRange(1, 2**32 - 1),
+        help="N: the hub delivers at most N messages that are not consumed.",
     ),
     click.option("--message-filter", type=FILTER, metavar="NAME", help="The filter that its hub applies."),
     click.option("--option", metavar="KEY=VALUE", multiple=True, help="An option for filters; may be repeated."),
@@ -48,7 +54,7 @@ def new_subscription_options() -> Callable[[Callable[..., Any]], Callable[..., A
         type=click.IntRange(0, 2**64 - 1),
         default=0,
         show_default=True,
-        help="The last message that counts as consumed: it starts after that one.",
+        help="The id of the last message that counts as consumed; delivery starts after it.",
     )
     return option_group("new", (consumed, *_OPTIONS), ("consumed", *_NAMES), NewSubscription.of)
 

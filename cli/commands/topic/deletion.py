@@ -102,52 +102,52 @@ def delete_one(
 
     An owner that is alive releases the topic first; the record of one that has ended is deleted without --force too.
     Subscriptions go next and the topic itself last, so that a deletion that was ended can be given again. A standalone
-    hub that is alive deletes the ledgers of the topic, too; else they stay, and nothing refers to them any more: then
-    it says how many, and which command deletes them.
+    hub that is alive also deletes the ledgers of the topic. Else they stay, and no topic refers to them: the command
+    says how many, and which command deletes them.
     """
     output = settings.writer()
-    found = with_store(settings.deployment, lambda store: read_topic(store, name))
-    if if_exists and not found.is_anything_there:
+    records = with_store(settings.deployment, lambda store: read_topic(store, name))
+    if if_exists and not records.is_anything_there:
         output.record(name_fields(name) | {"result": "absent"})
         return
-    check_there(found)
-    _check_version(found, expected_version)
-    owner = None if found.owner is None else _look(settings, name, deployment, offline=offline)
-    _check_unused(found, owner, force)
+    check_there(records)
+    _check_version(records, expected_version)
+    owner = None if records.owner is None else _look(settings, name, deployment, offline=offline)
+    _check_unused(records, owner, force)
     if force and not offline:
         _check_known(owner)
     if not dry_run and not yes:
-        confirm(f"This deletes {_spelled(found, owner)} for good")
+        confirm(f"This deletes {_spelled(records, owner)} for good")
     losses = {
         "owner": None if owner is None else owner.hub,
         "owner_state": str(OwnerState.NONE if owner is None else owner.state),
-        "subscriptions": found.subscriptions,
-        "ledgers": found.ledgers,
+        "subscriptions": records.subscriptions,
+        "ledgers": records.ledgers,
     }
     endpoint = None
-    if found.ledgers and not offline:
+    if records.ledgers and not offline:
         endpoint = OwnerFinder(deployment).standalone_endpoint()
     if not dry_run:
         if not force:
             # While the user thought about the question, others may have begun to use the topic.
             _check_unused(with_store(settings.deployment, lambda store: read_topic(store, name)), owner, force)
-        elif found.owner is not None and not offline and _is_released(settings, name, deployment):
-            found = _released(settings, name)
-        last = LastRecord(found, endpoint)
+        elif records.owner is not None and not offline and _is_released(settings, name, deployment):
+            records = _released(settings, name)
+        last = LastRecord(records, endpoint)
         losses["subscriptions"] = with_store_to_load(
-            settings.deployment, lambda store, watch: delete_topic(store, found, watch, last)
+            settings.deployment, lambda store, watch: delete_topic(store, records, watch, last)
         )
-        losses["ledgers"] = found.ledgers
+        losses["ledgers"] = records.ledgers
         endpoint = last.endpoint
-    losses["ledgers_left"] = 0 if endpoint is not None else found.ledgers
-    version = None if found.persistence is None else found.persistence.version
+    losses["ledgers_left"] = 0 if endpoint is not None else records.ledgers
+    version = None if records.persistence is None else records.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
     if losses["ledgers_left"]:
-        does = "would stay" if dry_run else "stays" if found.ledgers == 1 else "stay"
+        does = "would stay" if dry_run else "stays" if records.ledgers == 1 else "stay"
         click.echo(
-            f"{counted(found.ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to them: "
-            "hedwig-admin ledger delete-orphans deletes such ledgers",
+            f"{counted(records.ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to "
+            "them: hedwig-admin ledger delete-orphans deletes such ledgers",
             err=True,
         )
 
@@ -167,8 +167,8 @@ def _check_known(owner: TopicOwner | None) -> None:
     """Raise OperationError if it is not known whether the owner is alive."""
     if owner is not None and owner.state is OwnerState.UNKNOWN:
         raise OperationError(
-            f"cannot delete topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
-            f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
+            f"cannot delete topic '{show_name(owner.topic)}': it is not known whether its owner {owner.hub} is alive: "
+            f"{owner.why}; if that hub is down, --offline deletes the records alone",
             ExitCode.UNAVAILABLE,
         )
 
@@ -185,14 +185,14 @@ def _is_released(settings: Settings, topic: Topic, deployment: Deployment) -> bo
 
 def _released(settings: Settings, topic: Topic) -> TopicRecords:
     """Return the records of a topic that was released. Raises OperationError if a hub has claimed it since."""
-    found = with_store(settings.deployment, lambda store: read_topic(store, topic))
-    if found.owner is not None:
+    records = with_store(settings.deployment, lambda store: read_topic(store, topic))
+    if records.owner is not None:
         raise OperationError(
-            f"cannot delete topic '{show_name(topic)}': its owner released it, and {found.owner.value.name} has "
-            "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
+            f"cannot delete topic '{show_name(topic)}': its owner released it, and {records.owner.value.name} has "
+            "claimed it since for a client; nothing was deleted: stop its clients, then try again",
             ExitCode.VERSION_CONFLICT,
         )
-    return found
+    return records
 
 
 async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
@@ -205,18 +205,18 @@ async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
 
 
 class LastRecord:
-    """The persistence record of a topic that was `found`. It goes last, deleted by the hub at `endpoint`, if any.
+    """The persistence record among the `records` of a topic. It goes last, deleted by the hub at `endpoint`, if any.
 
     If that hub is of a release that cannot delete it, `endpoint` is None afterwards.
     """
 
-    def __init__(self, found: TopicRecords, endpoint: AdminEndpoint | None) -> None:
-        self._found = found
+    def __init__(self, records: TopicRecords, endpoint: AdminEndpoint | None) -> None:
+        self._records = records
         self.endpoint = endpoint
 
     async def delete(self, store: MetadataStore) -> None:
         """Delete it. Raises: EndpointError - the hub refuses, or does not answer; what the store raises."""
-        topic, persistence = self._found.topic, self._found.persistence
+        topic, persistence = self._records.topic, self._records.persistence
         if persistence is None:
             return
         if self.endpoint is not None:
@@ -233,22 +233,22 @@ class LastRecord:
 
 
 async def delete_topic(
-    store: MetadataStore, found: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
+    store: MetadataStore, records: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
 ) -> int:
-    """Delete the topic that was `found`; return the number of deleted subscriptions. `last` deletes its last record.
+    """Delete a topic by its `records`; return the number of deleted subscriptions. `last` deletes its last record.
 
     Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - another client or hub wrote or deleted
         a record meanwhile: deleted records stay deleted, and the topic stays; OperationError - subscriptions are made
         as fast as they are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
     """
-    deleted = await _delete_subscriptions(store, found.topic, watch)
-    await watch.carry_out(lambda: _delete_records(store, found, last or LastRecord(found, None)))
+    deleted = await _delete_subscriptions(store, records.topic, watch)
+    await watch.carry_out(lambda: _delete_records(store, records, last or LastRecord(records, None)))
     return deleted
 
 
-async def _delete_records(store: MetadataStore, found: TopicRecords, last: LastRecord) -> None:
-    if found.owner is not None:
-        await store.ownership.delete(found.topic, found.owner.version)
+async def _delete_records(store: MetadataStore, records: TopicRecords, last: LastRecord) -> None:
+    if records.owner is not None:
+        await store.ownership.delete(records.topic, records.owner.version)
     await last.delete(store)
 
 
@@ -264,7 +264,7 @@ async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: Freez
         if not seen:
             return deleted
     raise OperationError(
-        f"cannot delete topic '{show_name(topic)}': its subscriptions are changed as fast as they are deleted; "
+        f"cannot delete topic '{show_name(topic)}': clients change its subscriptions as fast as they are deleted; "
         "stop its subscribers, and try again",
         ExitCode.VERSION_CONFLICT,
     )
@@ -283,8 +283,8 @@ async def _batches(
     subscriptions: AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]],
 ) -> AsyncIterator[list[tuple[SubscriberId, Version]]]:
     batch: list[tuple[SubscriberId, Version]] = []
-    async for subscriber, found in subscriptions:
-        batch.append((subscriber, found.version))
+    async for subscriber, record in subscriptions:
+        batch.append((subscriber, record.version))
         if len(batch) == _BATCH:
             yield batch
             batch = []
@@ -292,34 +292,36 @@ async def _batches(
         yield batch
 
 
-def check_there(found: TopicRecords) -> None:
+def check_there(records: TopicRecords) -> None:
     """Raise OperationError if there is no such topic."""
-    if not found.is_anything_there:
-        raise missing_topic(found.topic)
+    if not records.is_anything_there:
+        raise missing_topic(records.topic)
 
 
-def _check_version(found: TopicRecords, expected: Version | None) -> None:
-    current = found.persistence
+def _check_version(records: TopicRecords, expected: Version | None) -> None:
+    current = records.persistence
     if expected is None or (current is not None and current.version == expected):
         return
     if current is None:
-        raise OperationError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"topic '{show_name(found.topic)}' is at version {current.version}, not {expected}", current)
+        raise OperationError(f"topic '{show_name(records.topic)}' has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(
+        f"topic '{show_name(records.topic)}' is at version {current.version}, not {expected}", current
+    )
 
 
-def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
+def _check_unused(records: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
     """Raise OperationError if the topic may be in use. `owner` is what is known of its owner."""
     if force:
         return
     spelt = ""
-    if found.owner is not None and not _is_dead(found.owner, owner):
-        spelt = f"the owner {found.owner.value.name}"
+    if records.owner is not None and not _is_dead(records.owner, owner):
+        spelt = f"the owner {records.owner.value.name}"
         if owner is not None and owner.state is not OwnerState.ALIVE:
             spelt += f" (not known for sure to be down: {owner.why})"
-    obstacles = found.obstacles(spelt)
+    obstacles = records.obstacles(spelt)
     if obstacles:
         raise OperationError(
-            f"cannot delete topic '{show_name(found.topic)}': it has {obstacles}; --force deletes these too"
+            f"cannot delete topic '{show_name(records.topic)}': it has {obstacles}; --force deletes these too"
         )
 
 
@@ -329,9 +331,9 @@ def _is_dead(record: Versioned[HubInfo], owner: TopicOwner | None) -> bool:
     return owner is not None and owner.is_gone_for_good and looked_for is not None and looked_for.value == record.value
 
 
-def _spelled(found: TopicRecords, owner: TopicOwner | None) -> str:
-    obstacles = found.obstacles("" if owner is None else f"the owner {owner.hub}")
+def _spelled(records: TopicRecords, owner: TopicOwner | None) -> str:
+    obstacles = records.obstacles("" if owner is None else f"the owner {owner.hub}")
     belongings = [obstacles] if obstacles else []
-    if found.ledgers:
-        belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
-    return f"topic '{show_name(found.topic)}'" + (f" with {' and '.join(belongings)}" if belongings else "")
+    if records.ledgers:
+        belongings.append(f"the only record of {counted(records.ledgers, 'ledger')}")
+    return f"topic '{show_name(records.topic)}'" + (f" with {' and '.join(belongings)}" if belongings else "")

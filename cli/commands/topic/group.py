@@ -48,8 +48,8 @@ def topic() -> None:
 def create_topics(settings: Settings, /, names: Sequence[Topic], if_not_exists: bool, bulk: BulkOptions | None) -> None:
     """Create topics: those that are named, or those of a FILE with a name in its first column.
 
-    With a file, topics that exist are counted and are no error; a load that was ended goes on when the same command is
-    given again.
+    With a file, topics that exist are counted and are no error. To resume a load that was ended, give the same command
+    again.
     """
     if bool(names) == (bulk is not None):
         raise click.UsageError("give either NAMEs or -f FILE")
@@ -82,15 +82,15 @@ def show_topic(settings: Settings, name: Topic, shown: int) -> None:
     output = settings.writer()
 
     async def show(store: MetadataStore) -> None:
-        found = await read_topic(store, name)
-        check_there(found)
+        records = await read_topic(store, name)
+        check_there(records)
         first: list[Row] = []
         if shown:
             async for subscriber, data in store.subscriptions.read_subscriptions(name):
                 first.append(subscription_fields(subscriber, data))
                 if len(first) == shown:
                     break
-        output.record(_topic_fields(found) | {"subscriptions": first})
+        output.record(_topic_fields(records) | {"subscriptions": first})
 
     with_store(settings.deployment, show)
 
@@ -101,7 +101,7 @@ def show_topic(settings: Settings, name: Topic, shown: int) -> None:
 def list_topics(settings: Settings, /, selection: Selection) -> None:
     """List topics, in the order of the store.
 
-    Listed is every topic with any record. --columns owner,ledgers,version reads the records too.
+    The list has every topic with any record. --columns owner,ledgers,version reads the records too.
     """
     output = settings.writer()
 
@@ -157,14 +157,14 @@ async def _rows(store: MetadataStore, topics: Sequence[Topic], columns: Sequence
     return list(rows)
 
 
-def _topic_fields(found: TopicRecords) -> dict[str, Any]:
-    persistence = found.persistence
+def _topic_fields(records: TopicRecords) -> dict[str, Any]:
+    persistence = records.persistence
     ranges = () if persistence is None else persistence.value.ranges
     return {
-        **name_fields(found.topic),
+        **name_fields(records.topic),
         "version": version_text(None if persistence is None else persistence.version),
-        **owner_fields(found.owner),
-        "ledger_count": found.ledgers,
+        **owner_fields(records.owner),
+        "ledger_count": records.ledgers,
         "ledgers": [ledger_fields(each) for each in islice(ranges, 1000)],
-        "subscription_count": found.subscriptions,
+        "subscription_count": records.subscriptions,
     }

@@ -45,7 +45,7 @@ expected_version_option: Final = click.option(
 @expected_version_option
 @click.option("--dry-run", is_flag=True, help="Look whether it can be done, and change nothing.")
 @deployment_options(admin="the topic's owner")
-@click.option("--target-admin", metavar="HOST:PORT", help="A way to the admin endpoint of HUB.")
+@click.option("--target-admin", metavar="HOST:PORT", help="Reach the admin endpoint of HUB at this address.")
 @pass_settings
 def move_topic(
     settings: Settings,
@@ -57,10 +57,10 @@ def move_topic(
     deployment: Deployment,
     target_admin: str | None,
 ) -> None:
-    """Have the hub of a cluster that clients reach at HUB, host:port, own a topic in place of its owner.
+    """Make the hub of a cluster that clients reach at HUB, host:port, the owner of a topic.
 
-    The owner stores consume pointers, closes the connections that serve subscriptions of the topic, and names HUB as
-    the owner; requests that come meanwhile wait, and are sent to HUB. A topic that nobody owns is claimed by HUB.
+    The old owner stores consume pointers, closes the connections that serve subscriptions of the topic, and names HUB
+    as the owner. Requests that come meanwhile wait, and are sent to HUB. HUB claims a topic that no hub owns.
     """
     output = settings.writer()
     target = _find_target(deployment, hub, target_admin)
@@ -87,8 +87,8 @@ class _Target:
 
     def owns(self, owner: TopicOwner) -> bool:
         """Say whether this start of the hub is the owner."""
-        found = None if owner.record is None else owner.record.value
-        return found is not None and (found.address, found.epoch) == (self.hub.address, self.hub.epoch)
+        current = None if owner.record is None else owner.record.value
+        return current is not None and (current.address, current.epoch) == (self.hub.address, self.hub.epoch)
 
 
 class _OvertakenError(Exception):
@@ -101,19 +101,19 @@ class _OvertakenError(Exception):
 
 def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Target:
     """Return the hub called `name`. Raises OperationError unless it takes topics. Call it before a release."""
-    found = find_hub(deployment, name)
-    hub = found.info.name
+    live = find_hub(deployment, name)
+    hub = live.info.name
     failed = f"{deployment.command} failed on hub {hub}"
-    address = admin or found.admin
+    address = admin or live.admin
     if address is None:
         raise OperationError(
             f"{failed}: it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
         )
     endpoint = AdminEndpoint(deployment.command, hub, address, deployment.timeout_s)
     health = endpoint.get("/health")
-    if health.get("address") != found.info.address:
+    if health.get("address") != live.info.address:
         raise OperationError(
-            f"{failed}: what answers at {endpoint.address} is hub {health.get('address')}; name a way to the right one "
+            f"{failed}: hub {health.get('address')} answers at {endpoint.address}; give the address of the right one "
             "with --target-admin HOST:PORT"
         )
     try:
@@ -123,7 +123,7 @@ def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Targe
         if exc.answer.get("reason") == "drained":
             said = f"it is drained, and takes no topics; hedwig-admin hub undrain {hub} ends that"
         raise OperationError(f"{failed}: {said}") from exc
-    return _Target(found.info, endpoint)
+    return _Target(live.info, endpoint)
 
 
 def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str, Any]:
@@ -156,22 +156,22 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
         version=str(owner.record.version),
     )
     try:
-        told = owner.asked(settings.command).post(path)
+        answer = owner.asked(settings.command).post(path)
     except OperationError as exc:
         reason = exc.answer.get("reason") if isinstance(exc, RefusedError) else None
         if reason in _LOST:
             raise _OvertakenError(exc) from exc
         if reason == "target":
             raise OperationError(
-                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, finds that it has "
-                "ended, or was started again; nothing was changed",
+                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, sees that this "
+                "hub ended, or was started again; nothing was changed",
                 ExitCode.UNAVAILABLE,
             ) from exc
         if exc.code is not ExitCode.OUTCOME_UNKNOWN:
             raise
         _claim_in_doubt(settings, owner, target, exc)
         return True
-    return bool(told["owner"])
+    return bool(answer["owner"])
 
 
 def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, error: OperationError) -> None:
@@ -194,14 +194,14 @@ def _claim(
     except OperationError as exc:
         if isinstance(exc, RefusedError) and exc.answer.get("reason") in _LOST:
             raise _OvertakenError(
-                OperationError(f"{failed}: hub {hub} did not get it: {exc.said}; move it again to try anew", exc.code)
+                OperationError(f"{failed}: hub {hub} did not get it: {exc.said}; move it again", exc.code)
             ) from exc
         if not is_named:
             raise
         said = exc.said if isinstance(exc, RefusedError) else str(exc)
         raise OperationError(
-            f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}; it will "
-            "once it can, and when it ends any other hub can",
+            f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}; that hub will "
+            "serve it once it can, and any other hub can when that hub ends",
             exc.code,
         ) from exc
 
@@ -210,8 +210,8 @@ def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
     """Say whether there is a living owner. Raises OperationError if it is not known whether the owner is alive."""
     if owner.state is OwnerState.UNKNOWN:
         raise OperationError(
-            f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
-            f"known: {owner.why}",
+            f"{command} failed on topic '{show_name(owner.topic)}': it is not known whether its owner {owner.hub} is "
+            f"alive: {owner.why}",
             ExitCode.UNAVAILABLE,
         )
     return owner.state is OwnerState.ALIVE

@@ -37,7 +37,7 @@ _NOT_FOUND: Final = 404
 def show_owners(settings: Settings, /, names: Sequence[Topic], deployment: Deployment) -> None:
     """Show which hub owns each topic, and whether that hub is alive.
 
-    A hub of a cluster is looked for in ZooKeeper; a standalone one is asked itself.
+    The command looks for a hub of a cluster in ZooKeeper, and asks a standalone hub itself.
     """
     output = settings.writer()
     owners = OwnerFinder(deployment).find_all(list(dict.fromkeys(names)))
@@ -79,10 +79,11 @@ def release_topic(
     dry_run: bool,
     deployment: Deployment,
 ) -> None:
-    """Have the owner of a topic give it up; the next hub that is asked for it owns it then.
+    """Have the owner of a topic give it up; the next hub that a client asks for it becomes the owner.
 
-    Consume pointers are stored first, and connections that serve its subscriptions are closed, upon which clients
-    subscribe again. The record of an owner that is gone stays: the next hub that is asked for the topic replaces it.
+    The owner stores consume pointers first, and closes the connections that serve subscriptions of the topic. Clients
+    then subscribe again. The record of an owner that is gone stays: the next hub that is asked for the topic replaces
+    it.
     """
     output = settings.writer()
     owner = OwnerFinder(deployment).find_existing(name)

@@ -35,15 +35,15 @@ _NOT_FOUND: Final = 404
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="For how long the rate of publishes is measured; 0: it is not.",
+    help="Measure the rate of publishes for SECONDS; 0: do not measure it.",
 )
 @deployment_options(admin="the topic's owner")
 @pass_settings
 def show_stats(settings: Settings, /, name: Topic, over_s: float, deployment: Deployment) -> None:
     """Show how many messages and subscriptions a topic has, how far behind they are, and how fast it grows.
 
-    The owner is asked if there is one that can be; of a topic that nobody owns the store knows all but the messages in
-    a ledger that was left open.
+    The command asks the owner, if there is one that can be asked. Of a topic without owner, the store knows all but the
+    messages in a ledger that was left open.
     """
     output = settings.writer()
     owner = OwnerFinder(deployment).find_existing(name)
@@ -79,7 +79,7 @@ def show_stats(settings: Settings, /, name: Topic, over_s: float, deployment: De
 def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str, Any] | None:
     """Return the owner's answer about the topic; None if there is none. Reports an owner that cannot be asked."""
     if owner.state is OwnerState.UNKNOWN:
-        click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
+        click.echo(f"it is not known whether its owner {owner.hub} is alive: {owner.why}", err=True)
     if owner.state is not OwnerState.ALIVE:
         return None
     try:
@@ -123,8 +123,8 @@ def _read_store(
         kept = await store.persistence.read(topic)
         lowest, count = 0, 0
         if with_subscriptions:
-            async for _, found in store.subscriptions.read_subscriptions(topic):
-                state = found.value.state
+            async for _, record in store.subscriptions.read_subscriptions(topic):
+                state = record.value.state
                 consumed = 0 if state is None else state.consumed.local
                 lowest = consumed if not count else min(lowest, consumed)
                 count += 1

@@ -56,8 +56,8 @@ def live_servers(port: int) -> set[HBaseServerName]:
 
 def meta_port(port: int) -> int | None:
     """Ask a master which region server has hbase:meta; None while the region moves."""
-    found = MetaRegionLocations.FromString(_call(port, "ClientMetaService", "GetMetaRegionLocations", Nothing()))
-    ports = [each.server_name.port for each in found.meta_locations if each.HasField("server_name")]
+    locations = MetaRegionLocations.FromString(_call(port, "ClientMetaService", "GetMetaRegionLocations", Nothing()))
+    ports = [each.server_name.port for each in locations.meta_locations if each.HasField("server_name")]
     return ports[0] if ports else None
 
 

@@ -29,10 +29,10 @@ def children_of(port: int, path: str) -> list[str]:
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NoNodeError
 
-    (found,) = answer(_ask(port, methodcaller("get_children_async", path)))
-    if isinstance(found, Exception) and not isinstance(found, NoNodeError):
-        raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(found).__name__}")
-    return found if isinstance(found, list) else []
+    (result,) = answer(_ask(port, methodcaller("get_children_async", path)))
+    if isinstance(result, Exception) and not isinstance(result, NoNodeError):
+        raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(result).__name__}")
+    return result if isinstance(result, list) else []
 
 
 def create_absent(port: int, nodes: Mapping[str, str]) -> None:

@@ -41,17 +41,17 @@ class ClasspathCache:
             raise DevError(f"there is no class path {which!r}: choose one of {', '.join(CLASSPATHS)}")
         pom = importlib.resources.files("hedwig.cli.dev").joinpath("poms", f"{which}.xml").read_bytes()
         kept = self._directory / f"{which}-{hashlib.sha256(pom).hexdigest()[:16]}.txt"
-        found = _usable(kept)
-        if found is not None:
-            return found
+        jars = _usable(kept)
+        if jars is not None:
+            return jars
         with locked(self._directory / f"{which}.lock", _MAVEN_TIMEOUT_S):
-            found = _usable(kept)
-            if found is None:
-                found = _resolve(which, pom, progress)
+            jars = _usable(kept)
+            if jars is None:
+                jars = _resolve(which, pom, progress)
                 partial = kept.with_suffix(".partial")
-                partial.write_text(found)
+                partial.write_text(jars)
                 partial.replace(kept)
-        return found
+        return jars
 
 
 def _usable(kept: Path) -> str | None:
@@ -67,7 +67,7 @@ def _resolve(which: str, pom: bytes, progress: Callable[[str], None]) -> str:
     maven = shutil.which("mvn")
     if maven is None:
         raise DevError(
-            f"cannot fetch the jars of {which}: Maven (mvn) is not installed: run `apt-get install -y maven`"
+            f"cannot fetch the jars of {which}: Maven (mvn) is not installed; run `apt-get install -y maven`"
         )
     progress(f"class path {which}: fetching its jars with Maven (the first time this may take two minutes)")
     with tempfile.TemporaryDirectory() as scratch:
@@ -93,11 +93,11 @@ def _resolve(which: str, pom: bytes, progress: Callable[[str], None]) -> str:
             )
         except subprocess.TimeoutExpired as exc:
             raise DevError(
-                f"cannot fetch the jars of {which}: Maven took over {_MAVEN_TIMEOUT_S} s: check the network and repeat"
+                f"cannot fetch the jars of {which}: Maven took over {_MAVEN_TIMEOUT_S} s; check the network and repeat"
             ) from exc
         if ran.returncode != 0 or not out.exists():
             tail = tuple((ran.stdout + ran.stderr).strip().splitlines()[-15:])
             raise DevError(
-                f"cannot fetch the jars of {which}: Maven failed: check the network and Maven's settings", tail
+                f"cannot fetch the jars of {which}: Maven failed; check the network and Maven's settings", tail
             )
         return out.read_text().strip()

@@ -36,10 +36,10 @@ def find_java() -> str:
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH"
-        raise DevError(f"cannot run Java servers: {where}: {_INSTALL}")
+        raise DevError(f"cannot run Java servers: {where}; {_INSTALL}")
     version = _version(java)
     if version < _OLDEST:
-        raise DevError(f"cannot run Java servers: {java} is Java {version}, they need {_OLDEST}: {_INSTALL}")
+        raise DevError(f"cannot run Java servers: {java} is Java {version}, they need {_OLDEST}; {_INSTALL}")
     return java
 
 
@@ -48,11 +48,11 @@ def _version(java: str) -> int:
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise DevError(f"cannot run Java servers: {java} does not start: {exc}: {_INSTALL}") from exc
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None:
-        raise DevError(f"cannot run Java servers: {java} -version says nothing that we understand: {_INSTALL}")
-    return int(found.group(1))
+        raise DevError(f"cannot run Java servers: {java} does not start ({exc}); {_INSTALL}") from exc
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if match is None:
+        raise DevError(f"cannot run Java servers: {java} -version prints no version that dev reads; {_INSTALL}")
+    return int(match.group(1))
 
 
 def jvm_flags(heap_mb: int, hosts_file: Path | None = None) -> list[str]:

@@ -21,16 +21,16 @@ class BookkeeperLedgerCensus:
 
     async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
         wanted = [ledger_id for ledger_id in dict.fromkeys(ledger_ids) if self._metadata.can_keep(ledger_id)]
-        found: dict[int, LedgerEntry] = {}
+        entries: dict[int, LedgerEntry] = {}
         for start in range(0, len(wanted), _AT_ONCE):
             for glance in await self._metadata.glance(wanted[start : start + _AT_ONCE]):
                 if (entry := _entry(glance)) is not None:
-                    found[entry.ledger_id] = entry
+                    entries[entry.ledger_id] = entry
         for ledger_id in wanted:
             # `glance` asks a ZooKeeper server that may be behind. `_exists` asks one that has caught up.
-            if ledger_id not in found and await self._exists(ledger_id):
-                found[ledger_id] = LedgerEntry(ledger_id=ledger_id)
-        return [found.get(ledger_id) for ledger_id in ledger_ids]
+            if ledger_id not in entries and await self._exists(ledger_id):
+                entries[ledger_id] = LedgerEntry(ledger_id=ledger_id)
+        return [entries.get(ledger_id) for ledger_id in ledger_ids]
 
     async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
         batch: list[int] = []

@@ -12,13 +12,13 @@ class LacTeller:
     def __init__(self, after_s: float, tell: Callable[[int], None], lac: int) -> None:
         self._after_s = after_s
         self._tell = tell
-        self._lac = self._told = lac
+        self._lac = self._sent = lac
         self._timer: asyncio.TimerHandle | None = None
 
     def hear(self, lac: int) -> None:
         """Record a new last add confirmed. More may follow soon, so this starts a timer."""
         self._lac = lac
-        if self._after_s and self._timer is None and lac > self._told:
+        if self._after_s and self._timer is None and lac > self._sent:
             self._wait()
 
     def end(self) -> None:
@@ -37,5 +37,5 @@ class LacTeller:
             # New entries come, and they carry it too.
             self._wait()
             return
-        self._told = seen
+        self._sent = seen
         self._tell(seen)

@@ -62,7 +62,7 @@ async def _ask_all(
             for task in done:
                 answer, position = task.result(), tasks[task]
                 try:
-                    found = _confirmed(digest, ledger_id, answer)
+                    confirmed = _confirmed(digest, ledger_id, answer)
                 except UnverifiedError as exc:
                     if is_fence and metadata.digest is not None:
                         # The bookie is fenced, and its entry is damaged. Recovery looks for the end behind what the
@@ -72,7 +72,7 @@ async def _ask_all(
                     continue
                 if answer.outcome is Outcome.DONE or answer.outcome.is_absence:
                     coverage.add(position)
-                    lac = max(lac, found)
+                    lac = max(lac, confirmed)
                 else:
                     failures.append(f"{metadata.last_ensemble.bookies[position]}: {answer}")
     finally:
@@ -88,7 +88,7 @@ def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> int:
     """Return the last add confirmed that an answer proves. A number without a digest proves nothing."""
     if answer.outcome is not Outcome.DONE:
         return NO_ENTRY_ID
-    told = decode_lac(digest, ledger_id, answer.lac_body) if answer.lac_body else NO_ENTRY_ID
-    if told != NO_ENTRY_ID and not answer.body:
-        return told
-    return max(told, decode_entry(digest, ledger_id, None, answer.body).lac)
+    confirmed = decode_lac(digest, ledger_id, answer.lac_body) if answer.lac_body else NO_ENTRY_ID
+    if confirmed != NO_ENTRY_ID and not answer.body:
+        return confirmed
+    return max(confirmed, decode_entry(digest, ledger_id, None, answer.body).lac)

@@ -61,12 +61,12 @@ async def read_entry(
             done = partial(answers.take, order[asked])
             cluster.bookies.send(order[asked], request, cluster.options.read_timeout_s, done)
             asked += 1
-        found = await answers.next(cluster.options.speculative_read_s if asked < len(order) else None)
-        if found is None:
+        reply = await answers.next(cluster.options.speculative_read_s if asked < len(order) else None)
+        if reply is None:
             # Without this, every entry of a ledger would wait for the same bookie.
             cluster.suspects.add(order[asked - 1])
             continue
-        bookie, answer = found
+        bookie, answer = reply
         answer, entry = _verified(answer, ledger_id, entry_id, digest)
         if entry is not None:
             return entry

@@ -1,7 +1,7 @@
 """Take a ledger over from its writer: fence it, find its end, make every entry up to there safe, and close it.
 
 Recovery keeps every entry that was acknowledged to the writer. It may keep others too: the record that says CLOSED
-decides once which. An entry without a sound copy keeps its place, since it may have been acknowledged.
+decides once which. An entry without a sound copy keeps its id, since it may have been acknowledged.
 """
 
 import asyncio
@@ -126,8 +126,8 @@ async def _read_uncertain(
     quorums = metadata.quorums
     bookies = metadata.ensemble_of(entry_id).bookies
     tasks = {
-        asyncio.create_task(ask_for_entry(cluster, bookies[place], ledger_id, entry_id, digest, key)): bookies[place]
-        for place in quorums.write_set(entry_id)
+        asyncio.create_task(ask_for_entry(cluster, bookies[index], ledger_id, entry_id, digest, key)): bookies[index]
+        for index in quorums.write_set(entry_id)
     }
     waiting = set(tasks)
     absent = damaged = 0
@@ -152,7 +152,7 @@ async def _read_uncertain(
     if absent + damaged == len(tasks) and metadata.digest is not None:
         return _Missing.DAMAGED
     raise LedgerStoreUnavailableError(
-        f"it cannot be told whether ledger {ledger_id} has entry {entry_id}: {'; '.join(failures)}"
+        f"cannot tell whether ledger {ledger_id} has entry {entry_id}: {'; '.join(failures)}"
     )
 
 

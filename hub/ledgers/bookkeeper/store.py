@@ -138,13 +138,13 @@ class BookkeeperLedgerStore:
         self._check_open()
         metadata = self._cluster.metadata
         try:
-            found = await metadata.read(ledger_id)
+            stored = await metadata.read(ledger_id)
         except NoSuchLedgerError:
             return  # ZooKeeper answers a later request later, so the create is not on its way any more.
         except CorruptRecordError as exc:
             _log.warning("ledger %d is left, though it may have been made here: %s", ledger_id, exc)
             return
-        if found.value.creation_token == token and not await metadata.delete_at(ledger_id, found.version):
+        if stored.value.creation_token == token and not await metadata.delete_at(ledger_id, stored.version):
             raise LedgerStoreUnavailableError(f"the metadata of ledger {ledger_id} have just been changed")
 
     async def open_and_fence(self, ledger_id: int) -> int:
@@ -245,7 +245,7 @@ class BookkeeperLedgerStore:
             stored_bytes=None,
             live_bytes=None,
             queued_bytes=self._cluster.pending_bytes,
-            damaged_places=None,
+            damage_count=None,
             is_full=len(self._cluster.registry.writable()) < self._options.quorums.ensemble,
         )
 
@@ -301,7 +301,7 @@ class BookkeeperLedgerStore:
                 held = await recover(self._cluster, ledger_id, held, digest, self._key)
             except (BadVersionError, LedgerWriteError) as exc:
                 # The closed record is decided once, whatever the outcome of this attempt. So report it as not done.
-                text = f"whether ledger {ledger_id} was closed is not known: {exc}: repeat it"
+                text = f"cannot tell whether ledger {ledger_id} was closed: {exc}: repeat it"
                 raise LedgerStoreUnavailableError(text) from exc
         self._keep(ledger_id, held.value)
         return held.value

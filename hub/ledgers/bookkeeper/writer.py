@@ -313,7 +313,7 @@ class LedgerWriter:
         for pending in given_up.values():
             self._cluster.pending_bytes -= pending.size
             if not pending.future.done():
-                text = f"{error}; whether entry {pending.entry_id} is kept is not known"
+                text = f"{error}; it is not known whether entry {pending.entry_id} is kept"
                 pending.future.set_exception(LedgerWriteError(text))
                 pending.future.exception()  # A cancelled caller does not look at it.
         self._wake()
@@ -389,10 +389,10 @@ class LedgerWriter:
     async def _replace(self, suspects: Collection[str]) -> bool:
         """Put spare bookies into the positions of broken ones, if there are any; return whether that was done."""
         writable = self._cluster.registry.writable()
-        found = choose_replacements(writable, suspects, self._ensemble, self._broken, self._cluster.random)
-        if not found:
+        replacements = choose_replacements(writable, suspects, self._ensemble, self._broken, self._cluster.random)
+        if not replacements:
             return False
-        ensemble = tuple(found.get(position, bookie) for position, bookie in enumerate(self._ensemble))
+        ensemble = tuple(replacements.get(position, bookie) for position, bookie in enumerate(self._ensemble))
         self._is_changing = True
         try:
             is_recorded = await self._record(self.lac + 1, ensemble)
@@ -400,10 +400,10 @@ class LedgerWriter:
                 _log.info("ledger %d goes to %s from entry %d on", self._ledger_id, ensemble, self.lac + 1)
                 # Copies on replaced bookies count no more, so clear their bits before anything is acknowledged.
                 self._ensemble = ensemble
-                gone = sum(1 << position for position in found)
+                gone = sum(1 << position for position in replacements)
                 for pending in self._queue.values():
                     pending.stored &= ~gone
-                self._restore(found)
+                self._restore(replacements)
         finally:
             self._is_changing = False
         self._acknowledge()
@@ -459,8 +459,8 @@ class LedgerWriter:
                 self._emptied()
         if self._is_sealed and self._queue and self._lacks_spare:
             head = self._queue[self.lac + 1]
-            places = self._quorums.write_set(head.entry_id)
-            hopeful = sum(not self._is_refused(place) or bool(head.stored >> place & 1) for place in places)
+            positions = self._quorums.write_set(head.entry_id)
+            hopeful = sum(not self._is_refused(position) or bool(head.stored >> position & 1) for position in positions)
             if hopeful < self._quorums.ack:
                 text = f"entry {head.entry_id} of ledger {self._ledger_id} has no quorum ({self._troubles()})"
                 self._fail(LedgerWriteError(text))
@@ -470,8 +470,8 @@ class LedgerWriter:
         if not self._queue:
             return False
         head = self._queue[self.lac + 1]
-        places = self._quorums.write_set(head.entry_id)
-        hopeful = sum(place not in self._broken or bool(head.stored >> place & 1) for place in places)
+        positions = self._quorums.write_set(head.entry_id)
+        hopeful = sum(position not in self._broken or bool(head.stored >> position & 1) for position in positions)
         return hopeful < self._quorums.ack
 
     async def _record(self, first_entry_id: int, ensemble: tuple[str, ...]) -> bool:
@@ -484,11 +484,11 @@ class LedgerWriter:
         def change(stored: LedgerMetadata) -> LedgerMetadata | None:
             if stored.state is not LedgerState.OPEN:
                 raise LedgerFencedError(f"ledger {self._ledger_id} was taken over: it is {stored.state.name}")
-            found = stored.last_ensemble
-            if (found.first_entry_id, found.bookies) == (first_entry_id, ensemble):
+            current = stored.last_ensemble
+            if (current.first_entry_id, current.bookies) == (first_entry_id, ensemble):
                 return None
-            if (found.first_entry_id, found.bookies) != (last.first_entry_id, last.bookies):
-                raise LedgerFencedError(f"somebody else changed the ensemble of ledger {self._ledger_id}")
+            if (current.first_entry_id, current.bookies) != (last.first_entry_id, last.bookies):
+                raise LedgerFencedError(f"another client changed the ensemble of ledger {self._ledger_id}")
             return stored.with_ensemble(first_entry_id, ensemble)
 
         is_uncertain = False
@@ -518,7 +518,7 @@ class LedgerWriter:
         if stored.state is LedgerState.CLOSED:
             if (stored.last_entry_id, stored.length) == (self.lac, self.length):
                 return None
-            raise LedgerFencedError(f"somebody else closed ledger {self._ledger_id} at entry {stored.last_entry_id}")
+            raise LedgerFencedError(f"another client closed ledger {self._ledger_id} at entry {stored.last_entry_id}")
         if stored.state is not LedgerState.OPEN:
             raise LedgerFencedError(f"ledger {self._ledger_id} was taken over: it is {stored.state.name}")
         return stored.closed(self.lac, self.length)

@@ -45,8 +45,8 @@ class Backlog:
         """Remove the later jobs on the ledger of a withdrawn job, but no upkeep jobs, and return them."""
         assert job.record is not None
         jobs = self._by_ledger.pop(job.record.ledger_id)
-        place = jobs.index(job)
-        gone = [other for other in list(jobs)[place + 1 :] if not other.is_upkeep]
+        index = jobs.index(job)
+        gone = [other for other in list(jobs)[index + 1 :] if not other.is_upkeep]
         for other in gone:
             other.withdrawn = True
         kept = deque(other for other in jobs if not other.withdrawn)

@@ -26,12 +26,12 @@ class LocalLedgerCensus:
         return cls(path, await LocalLedgerInspector.open(path))
 
     async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
-        found = await self._find(ledger_ids)
-        if None in found:
+        entries = await self._find(ledger_ids)
+        if None in entries:
             # The ledger may have been made since the last look.
             self._inspector = await LocalLedgerInspector.open(self._path)
-            found = await self._find(ledger_ids)
-        return found
+            entries = await self._find(ledger_ids)
+        return entries
 
     async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
         batch: list[LedgerEntry] = []

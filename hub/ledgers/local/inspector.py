@@ -149,19 +149,19 @@ def _catalog_of(files: StoreFiles) -> Catalog:
             catalog.note_damage(files.segment(number), 0)
             continue
         segment = Segment(number, files.segment(number), header.salt if header is not None else 0)
-        found: SegmentIndex
+        contents: SegmentIndex
         if index is not None:
-            segment.salt, segment.end, found = index.facts.salt, index.facts.end, index
-            catalog.place(segment, index, catalog.group_numbers(share.ledger_id for share in index.shares()))
+            segment.salt, segment.end, contents = index.facts.salt, index.facts.end, index
+            catalog.mark_placed(segment, index, catalog.group_numbers(share.ledger_id for share in index.shares()))
         else:
             end = ends.get(number)
             size = segment.path.stat().st_size if end is None else end
             scan = index_segment(segment.path, segment.salt, size, sealed=end is not None)
-            segment.end, segment.index, found = scan.end, scan.index, scan.index
+            segment.end, segment.index, contents = scan.end, scan.index, scan.index
             for offset in scan.damaged:
                 catalog.note_damage(segment.path, offset)
             catalog.unplaced[number] = segment
-        for share in found.shares():
+        for share in contents.shares():
             if share.deleted:
                 deleted.append(share.ledger_id)
             catalog.add_ledger(share.ledger_id)

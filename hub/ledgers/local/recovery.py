@@ -13,7 +13,7 @@ from hedwig.hub.ledgers.local.segments.disk import Disk
 from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError, DiskIndex
 from hedwig.hub.ledgers.local.segments.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
 from hedwig.hub.ledgers.local.segments.scanning import Scan, index_segment
-from hedwig.hub.ledgers.local.upkeep import place_segment
+from hedwig.hub.ledgers.local.upkeep import save_index
 
 __all__ = ["Recovered", "recover"]
 
@@ -62,7 +62,7 @@ def recover(directory: StoreDirectory, disk: Disk) -> Recovered:
         if index is not None:
             segment.end = index.facts.end
             catalog.next_ledger_id = max(catalog.next_ledger_id, index.facts.next_ledger_id)
-            catalog.place(segment, index, catalog.group_numbers(share.ledger_id for share in index.shares()))
+            catalog.mark_placed(segment, index, catalog.group_numbers(share.ledger_id for share in index.shares()))
         else:
             scan = _scan(segment, ends.get(number), disk, catalog)
             catalog.next_ledger_id = max(catalog.next_ledger_id, scan.ledger_id_max + 1)
@@ -77,7 +77,7 @@ def recover(directory: StoreDirectory, disk: Disk) -> Recovered:
         catalog.delete_ledger(ledger_id)
     recovered.next_number = max([*numbers, *directory.indexes(), 0]) + 1
     for segment in list(catalog.unplaced.values()):
-        _place(directory, disk, recovered, segment)
+        _save_index(directory, disk, recovered, segment)
     _note_lost_segments(directory, catalog, numbers)
     return recovered
 
@@ -149,12 +149,12 @@ def _scan(segment: Segment, end: int | None, disk: Disk, catalog: Catalog) -> Sc
     return scan
 
 
-def _place(directory: StoreDirectory, disk: Disk, recovered: Recovered, segment: Segment) -> None:
+def _save_index(directory: StoreDirectory, disk: Disk, recovered: Recovered, segment: Segment) -> None:
     catalog = recovered.catalog
     index = segment.index
     assert not isinstance(index, DiskIndex)
     try:
-        place_segment(directory, catalog, disk, segment, index)
+        save_index(directory, catalog, disk, segment, index)
     except OSError as exc:
         _log.warning("cannot write the index of %s: %s; it stays in memory", segment.path, exc)
         recovered.unplaced.append(segment)

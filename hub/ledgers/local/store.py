@@ -157,8 +157,8 @@ class LocalLedgerStore:
         try:
             if len(payload) > self._options.entry_bytes_max:
                 raise InvalidArgumentError(
-                    f"an entry of {len(payload)} bytes for ledger {ledger_id}; "
-                    f"{self._options.entry_bytes_max} is the most"
+                    f"an entry of {len(payload)} bytes is too large for ledger {ledger_id}; "
+                    f"the maximum is {self._options.entry_bytes_max}"
                 )
             self._submit(job)
         except HedwigError as exc:
@@ -225,7 +225,7 @@ class LocalLedgerStore:
                 stored_bytes=sum(segment.end for segment in segments),
                 live_bytes=young + sum(segment.live_bytes for segment in self._catalog.placed.values()),
                 queued_bytes=self._queued_bytes,
-                damaged_places=self._catalog.damaged_places,
+                damage_count=self._catalog.damage_count,
                 is_full=self._reserve.is_missing,
             )
 

@@ -29,7 +29,7 @@ from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, Recor
 from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from hedwig.hub.ledgers.local.segments.scanning import index_segment, scan_segment
 
-__all__ = ["Upkeep", "place_segment"]
+__all__ = ["Upkeep", "save_index"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,16 +44,14 @@ _REST: Final = 4.0
 """After it counts a segment, the thread rests N times as long as that took. This leaves the processor to the hub."""
 
 
-def place_segment(
-    directory: StoreDirectory, catalog: Catalog, disk: Disk, segment: Segment, index: MemoryIndex
-) -> None:
+def save_index(directory: StoreDirectory, catalog: Catalog, disk: Disk, segment: Segment, index: MemoryIndex) -> None:
     """Write the index file of a segment and let the catalog use it. Raises: OSError."""
     facts = IndexFacts(number=segment.number, salt=segment.salt, end=segment.end, next_ledger_id=catalog.next_ledger_id)
     placed = write_index(directory.index(segment.number), facts, index, disk)
     groups = catalog.group_numbers(iter(index.ledger_ids()))
     with catalog.lock:
         if segment in (catalog.unplaced.get(segment.number), catalog.placed.get(segment.number)):
-            catalog.place(segment, placed, groups)
+            catalog.mark_placed(segment, placed, groups)
             return
     disk.unlink(directory.index(segment.number))
     raise FileNotFoundError(errno.ENOENT, "the segment was removed", str(segment.path))
@@ -117,7 +115,7 @@ class Upkeep:
             with self._catalog.lock:
                 for offset in scan.damaged:
                     self._catalog.note_damage(segment.path, offset)
-            place_segment(self._directory, self._catalog, self._disk, segment, scan.index)
+            save_index(self._directory, self._catalog, self._disk, segment, scan.index)
 
     def _run(self) -> None:
         pause = self._options.upkeep_interval_s
@@ -171,7 +169,7 @@ class Upkeep:
             segment = self._full[0]
             assert isinstance(segment.index, MemoryIndex)
             try:
-                place_segment(self._directory, self._catalog, self._disk, segment, segment.index)
+                save_index(self._directory, self._catalog, self._disk, segment, segment.index)
             except OSError as exc:
                 _log.warning("cannot write the index of %s: %s; it stays in memory", segment.path, exc)
                 self._note_index(written=False)

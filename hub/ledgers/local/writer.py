@@ -110,7 +110,7 @@ class Writer:
             _log.exception("the writer of %s ends", self._directory.path)
             self.queue.close()
             self._generation += 1
-            text = f"the ledger store ended: {exc!r}; whether it is stored is not known: start it again"
+            text = f"the ledger store ended: {exc!r}; start it again; it is not known whether the entry is stored"
             self._refuse([*self._at_hand, *self.queue.take_all()], lambda: LedgerWriteError(text))
 
     def _serve(self, jobs: list[Job]) -> None:
@@ -281,7 +281,9 @@ class Writer:
         return LedgerStoreUnavailableError(f"nothing was stored in {self._directory.path}: {cause}")
 
     def _not_known(self, cause: OSError) -> HedwigError:
-        return LedgerWriteError(f"cannot write to {self._directory.path}: {cause}; whether it is stored is not known")
+        return LedgerWriteError(
+            f"cannot write to {self._directory.path}: {cause}; it is not known whether it is stored"
+        )
 
     def _remove(self, path: Path) -> bool:
         try:

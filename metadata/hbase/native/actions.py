@@ -132,8 +132,8 @@ class Look:
         _check(result)
         if not result.result_or_exception:
             raise OutcomeUnknownError("HBase answered a batch without one of its results")
-        found = result.result_or_exception[0].result
-        return row_of(found) if found.cell else None
+        row = result.result_or_exception[0].result
+        return row_of(row) if row.cell else None
 
 
 def put_of(row: bytes, values: Mapping[bytes, bytes]) -> bytes:

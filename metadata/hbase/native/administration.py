@@ -123,15 +123,15 @@ class Administration:
         """Return a table as it is. Raises LayoutMissingError - there is none."""
         request = TableDescriptorsRequest(table_names=[table_name(table)])
         answer = await self._cluster.ask_master("GetTableDescriptors", request.SerializeToString(), deadline)
-        found = TableDescriptors.FromString(answer).table_schema
-        if not found:
+        schemas = TableDescriptors.FromString(answer).table_schema
+        if not schemas:
             raise LayoutMissingError(f"HBase has no table {table}")
         regions = await self._cluster.regions(table, deadline)
         return TableDescription(
             name=table,
             families={
                 family.name.decode(): {pair.first.decode(): pair.second.decode() for pair in family.attributes}
-                for family in found[0].column_families
+                for family in schemas[0].column_families
             },
             region_servers=[str(region.server) for region in regions],
         )

@@ -85,8 +85,8 @@ class NativeDriver:
 
     async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
         region = self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline)
-        found: Row | None = await self._carry_out(Look(region, get_of(row, columns), self._expiry(deadline)))
-        return found
+        stored: Row | None = await self._carry_out(Look(region, get_of(row, columns), self._expiry(deadline)))
+        return stored
 
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
         if await self._carry_out(self._change(await self._region_of(put, deadline), put, deadline)):
@@ -105,21 +105,21 @@ class NativeDriver:
             # No put was sent. The caller repeats them one by one, and then only those fail whose region is not found.
             return [exc] * len(puts)
         results = await self._carry_out_all(changes)
-        refused = [place for place, result in enumerate(results) if result is False]
+        refused = [index for index, result in enumerate(results) if result is False]
         looks = [
-            Look(changes[place].region, get_of(puts[place].row, puts[place].show), self._expiry(deadline))
-            for place in refused
+            Look(changes[index].region, get_of(puts[index].row, puts[index].show), self._expiry(deadline))
+            for index in refused
         ]
-        found = await self._carry_out_all(looks)
+        rows = await self._carry_out_all(looks)
         answers: list[Refusal[Row] | Exception | None] = [None if result is True else result for result in results]
-        for place, row in zip(refused, found, strict=True):
+        for index, row in zip(refused, rows, strict=True):
             match row:
                 case OutcomeUnknownError():
-                    answers[place] = _unseen(row)
+                    answers[index] = _unseen(row)
                 case Exception():
-                    answers[place] = row
+                    answers[index] = row
                 case _:
-                    answers[place] = Refusal(row)
+                    answers[index] = Refusal(row)
         return answers
 
     async def delete_if(
@@ -149,12 +149,12 @@ class NativeDriver:
     async def _scan(
         self, table: str, rows: ScanRange, limit: int, deadline: Deadline, make: Callable[[Any], T]
     ) -> list[T]:
-        found: list[T] = []
+        items: list[T] = []
         start, pause_s = rows.start, _PAUSE_FIRST_S
-        while len(found) < limit and (not rows.stop or start < rows.stop):
+        while len(items) < limit and (not rows.stop or start < rows.stop):
             try:
                 region = await self._cluster.locate(table, start, deadline)
-                found += await self._scan_region(region, rows, start, limit - len(found), deadline, make)
+                items += await self._scan_region(region, rows, start, limit - len(items), deadline, make)
             except (NotAppliedError, OutcomeUnknownError):
                 # A caller would begin with the first region again. While regions keep moving it would never end.
                 if start == rows.start or pause_s >= deadline.remaining_s():
@@ -165,7 +165,7 @@ class NativeDriver:
             if not region.end:
                 break
             start, pause_s = region.end, _PAUSE_FIRST_S
-        return found
+        return items
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
         # This raises LayoutMissingError if there is no such table.

@@ -136,8 +136,8 @@ def values_of(columns: Sequence[bytes]) -> Callable[[Any], RowValues]:
         cells = result.cell
         if len(cells) == number:
             return cells[0].row, in_their_order([cell.value for cell in cells])
-        found = {(cell.family, cell.qualifier): cell.value for cell in cells}
-        return cells[0].row, tuple(found.get(name) for name in names)
+        by_name = {(cell.family, cell.qualifier): cell.value for cell in cells}
+        return cells[0].row, tuple(by_name.get(name) for name in names)
 
     return values
 

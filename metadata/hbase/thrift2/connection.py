@@ -66,7 +66,7 @@ class Connection:
         """
         self._open(deadline)
         if self._interrupted:
-            raise NotAppliedError(f"the connection to the gateway at {self.place} is being closed")
+            raise NotAppliedError(f"the connection to the gateway at {self.address} is being closed")
         self._socket.set_timeout(max(1, int(deadline.remaining_s() * 1000)))
         try:
             answer = getattr(self._client, method)(*arguments)
@@ -75,10 +75,10 @@ class Connection:
             raise
         except TApplicationException as exc:
             self.close()
-            raise OutcomeUnknownError(f"the gateway at {self.place} failed in {method}: {exc.message}") from exc
+            raise OutcomeUnknownError(f"the gateway at {self.address} failed in {method}: {exc.message}") from exc
         except (TTransportException, TProtocolException, OSError, EOFError, ValueError) as exc:
             self.close()
-            raise OutcomeUnknownError(f"no answer to {method} from the gateway at {self.place}: {_say(exc)}") from exc
+            raise OutcomeUnknownError(f"no answer to {method} from the gateway at {self.address}: {_say(exc)}") from exc
         except BaseException:
             # Any other error may leave bytes of the answer unread. The next call must not read these.
             self.close()
@@ -102,7 +102,7 @@ class Connection:
                 handle.shutdown(socket.SHUT_RDWR)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Return host:port of the gateway."""
         return f"{self._host}:{self._port}"
 
@@ -110,7 +110,7 @@ class Connection:
         if self._client is not None and time.monotonic() - self._used_at > _IDLE_MAX_S:
             self.close()
         if deadline.expired:
-            raise NotAppliedError(f"no time was left to ask the gateway at {self.place}")
+            raise NotAppliedError(f"no time was left to ask the gateway at {self.address}")
         if self._client is not None:
             return
         timeout_ms = max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()) * 1000))
@@ -120,7 +120,7 @@ class Connection:
             transport.open()
         except (TTransportException, OSError) as exc:
             new_socket.close()
-            raise NotAppliedError(f"cannot connect to the gateway at {self.place}: {_say(exc)}") from exc
+            raise NotAppliedError(f"cannot connect to the gateway at {self.address}: {_say(exc)}") from exc
         self._socket = new_socket
         self._client = TClient(GATEWAY.THBaseService, self._protocols.get_protocol(transport))
 

@@ -73,7 +73,7 @@ class Thrift2Driver:
         durability: Durability = Durability.CLUSTER,
     ) -> None:
         self._durability = durability
-        self._place = f"{host}:{port}"
+        self._address = f"{host}:{port}"
         # A receipt must outlive every attempt that could read it, including those that the gateway makes by itself.
         self._receipt_ttl = struct.pack(">q", int(max(receipt_ttl_s, 2 * options.operation_timeout_s) * 1000))
         self._pool = ConnectionPool(
@@ -95,10 +95,10 @@ class Thrift2Driver:
         def work(call: _Call) -> Refusal[Row] | None:
             if _check_and_mutate(call, put.table, put.row, put.column, put.expected, mutations):
                 return None
-            found = _get(call, put.table, put.row, (*put.show, receipt))
-            if found is not None and found.value(receipt) is not None:
+            row = _get(call, put.table, put.row, (*put.show, receipt))
+            if row is not None and row.value(receipt) is not None:
                 return None
-            return Refusal(found, proven=True)
+            return Refusal(row, proven=True)
 
         return await self._run(put.table, deadline, work)
 
@@ -132,21 +132,23 @@ class Thrift2Driver:
             readType=_READ_POINTWISE if limit <= _FEW_ROWS else _READ_AS_IT_GOES,
             limit=limit,
         )
-        found: list[Any] = await self._run(
+        results: list[Any] = await self._run(
             table, deadline, lambda call: call("getScannerResults", table.encode(), scan, limit)
         )
-        return [_row(result) for result in found]
+        return [_row(result) for result in results]
 
     async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
-        found = await self.scan(table, rows, limit, deadline)
-        return [(row.key, tuple(row.value(column) for column in rows.columns)) for row in found]
+        scanned = await self.scan(table, rows, limit, deadline)
+        return [(row.key, tuple(row.value(column) for column in rows.columns)) for row in scanned]
 
     def stream(self, table: str, rows: ScanRange, page_rows: int) -> None:
         """Return None. A gateway sends cells in its own form, and each page is a call of its own."""
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
-        found: list[Any] = await self._run(table, deadline, lambda call: call("getAllRegionLocations", table.encode()))
-        return sorted(_bytes(at.regionInfo.startKey) or b"" for at in found)
+        locations: list[Any] = await self._run(
+            table, deadline, lambda call: call("getAllRegionLocations", table.encode())
+        )
+        return sorted(_bytes(at.regionInfo.startKey) or b"" for at in locations)
 
     async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
         def work(call: _Call) -> None:
@@ -198,11 +200,11 @@ class Thrift2Driver:
 
     async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
         def work(call: _Call) -> TableDescription:
-            found = call("getTableDescriptor", _table_name(table))
+            descriptor = call("getTableDescriptor", _table_name(table))
             locations = call("getAllRegionLocations", table.encode())
             return TableDescription(
                 name=table,
-                families={_text(family.name): _decoded(family.attributes or {}) for family in found.columns},
+                families={_text(family.name): _decoded(family.attributes or {}) for family in descriptor.columns},
                 region_servers=[f"{at.serverName.hostName}:{at.serverName.port}" for at in locations],
             )
 
@@ -210,7 +212,7 @@ class Thrift2Driver:
 
     async def describe(self, deadline: Deadline) -> Mapping[str, str]:
         cluster = await self._run(None, deadline, lambda call: call("getClusterId"))
-        return {"access": f"Thrift2 gateway at {self._place}", "HBase cluster": cluster}
+        return {"access": f"Thrift2 gateway at {self._address}", "HBase cluster": cluster}
 
     async def close(self) -> None:
         await self._pool.close()
@@ -298,8 +300,8 @@ def _is_missing(call: _Call, table: str) -> bool:
 
 def _get(call: _Call, table: str, row: bytes, columns: Sequence[bytes]) -> Row | None:
     get = GATEWAY.TGet(row=row, columns=[_column(name) for name in columns])
-    found = call("get", table.encode(), get)
-    return _row(found) if found.row is not None else None
+    result = call("get", table.encode(), get)
+    return _row(result) if result.row is not None else None
 
 
 def _check_and_mutate(

@@ -43,9 +43,9 @@ class ConnectionPool:
         except QueueClosedError as exc:
             raise AbortedError(str(exc), sent=False) from exc
         except NotBegunError as exc:
-            raise NotAppliedError(f"the gateway at {self._connections[0].place}: {exc}") from exc
+            raise NotAppliedError(f"the gateway at {self._connections[0].address}: {exc}") from exc
         except UnfinishedError as exc:
-            raise OutcomeUnknownError(f"the gateway at {self._connections[0].place}: {exc}") from exc
+            raise OutcomeUnknownError(f"the gateway at {self._connections[0].address}: {exc}") from exc
 
     async def close(self) -> None:
         """Close all connections and end the threads; calls under way are interrupted. May be called twice."""

@@ -10,7 +10,7 @@ from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call, Door
-from hedwig.metadata.testing.place import Effort, Place
+from hedwig.metadata.testing.subject import Effort, Subject
 from hedwig.versions import ANY, NEW, Version, Versioned
 
 IN_FLIGHT = 64
@@ -82,12 +82,12 @@ async def _for_each(keys: list[RecordKey], work: Callable[[RecordKey], Awaitable
 
 
 async def test_creation_right_after_a_deletion_never_vanishes(
-    effort: Effort, empty_place: Place, clients: Clients
+    effort: Effort, empty_subject: Subject, clients: Clients
 ) -> None:
     """A store that orders writes by the clock's milliseconds loses some quick pairs of a delete and a create."""
     manager = CALLS[0]
-    store = await clients.open(empty_place, StoreOptions(in_flight_max=IN_FLIGHT))
-    probe = await clients.probe(empty_place, store)
+    store = await clients.open(empty_subject, StoreOptions(in_flight_max=IN_FLIGHT))
+    probe = await clients.probe(empty_subject, store)
     keys = [manager.key(b"key-%d" % number) for number in range(effort.quick_pairs)]
     outcomes = await manager.apply(store, [Write(key, manager.value(1), NEW) for key in keys])
     held = {key: outcome.written() for key, outcome in zip(keys, outcomes, strict=True)}

@@ -14,8 +14,8 @@ from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.bulk_contents import PREFIXES, TOPICS, Contents, contents, fill
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS
-from hedwig.metadata.testing.place import Place
 from hedwig.metadata.testing.probe import Probe
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Versioned
 
@@ -93,7 +93,7 @@ async def test_scan_of_some_kinds_meets_those(filled: tuple[MetadataStore, Conte
     store, stored = filled
     for kind in KINDS:
         met = contents(await scanned(store, kinds=(kind,)))
-        assert met == {place: record for place, record in stored.items() if place[0] == kind.name}
+        assert met == {name: record for name, record in stored.items() if name[0] == kind.name}
 
 
 async def test_scan_may_be_left_at_any_page(empty_store: MetadataStore) -> None:
@@ -107,18 +107,18 @@ async def test_scan_may_be_left_at_any_page(empty_store: MetadataStore) -> None:
 
 
 async def test_record_that_cannot_be_read_does_not_end_the_scan(
-    small_pages: MetadataStore, clients: Clients, empty_place: Place
+    small_pages: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     stored = await fill(small_pages, TOPICS[:20])
-    probe: Probe = await clients.probe(empty_place, small_pages)
-    broken = [next(place for place in stored if place[0] == kind.name) for kind in KINDS]
+    probe: Probe = await clients.probe(empty_subject, small_pages)
+    broken = [next(name for name in stored if name[0] == kind.name) for kind in KINDS]
     for kind, (_, key) in zip(_KINDS, broken, strict=True):
         await probe.corrupt(kind, key)
     met = await scanned(small_pages)
     unreadable = [item for item in met if item.error is not None]
     assert {(item.kind.name, item.key) for item in unreadable} == set(broken)
     assert contents(item for item in met if item.error is None) == {
-        place: record for place, record in stored.items() if place not in broken
+        name: record for name, record in stored.items() if name not in broken
     }
     with pytest.raises(CorruptRecordError):
         unreadable[0].read()
@@ -128,8 +128,8 @@ async def test_record_that_cannot_be_read_does_not_end_the_scan(
             outcome.check()
 
 
-async def test_closed_store_ends_the_scan_with_an_error(clients: Clients, empty_place: Place) -> None:
-    store = await clients.open(empty_place, SMALL_PAGES)
+async def test_closed_store_ends_the_scan_with_an_error(clients: Clients, empty_subject: Subject) -> None:
+    store = await clients.open(empty_subject, SMALL_PAGES)
     await fill(store)
     await store.close()
     with pytest.raises(MetadataUnavailableError):
@@ -166,6 +166,6 @@ async def scan_beside_a_large_topic(store: MetadataStore, subscriptions: int, to
     assert peak < 3_000_000 + subscriptions * 600 * 0.8, f"the scan took {peak} bytes"
 
 
-async def test_large_topic_is_met_in_bounded_memory(clients: Clients, empty_place: Place) -> None:
-    store = await clients.open(empty_place, StoreOptions(page_rows=20))
+async def test_large_topic_is_met_in_bounded_memory(clients: Clients, empty_subject: Subject) -> None:
+    store = await clients.open(empty_subject, StoreOptions(page_rows=20))
     await scan_beside_a_large_topic(store, 5_000, 20)

@@ -33,10 +33,10 @@ async def test_changes_at_once_are_each_made_once(
         return await change(_records(manager, client), topic, following, tries=CHANGES)
 
     versions = await asyncio.gather(*(one((store, other)[number % 2]) for number in range(CHANGES)))
-    found = await manager.read(other, manager.key(topic))
-    assert found is not None
-    assert found.value == values[CHANGES - 1]
-    assert found.version in versions
+    record = await manager.read(other, manager.key(topic))
+    assert record is not None
+    assert record.value == values[CHANGES - 1]
+    assert record.version in versions
     assert len(set(versions)) == CHANGES
 
 

@@ -15,7 +15,7 @@ from hedwig.metadata.testing.awkward_names import AWKWARD, LONGEST
 from hedwig.metadata.testing.bulk_contents import PREFIXES, Contents, contents, fill
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 
@@ -132,10 +132,10 @@ async def test_records_that_come_and_go_after_the_cut_do_no_harm(small_pages: Me
 
 
 async def test_record_that_cannot_be_read_is_in_its_range(
-    small_pages: MetadataStore, clients: Clients, empty_place: Place
+    small_pages: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     stored = await fill(small_pages)
-    probe = await clients.probe(empty_place, small_pages)
+    probe = await clients.probe(empty_subject, small_pages)
     _, key = next(iter(of_kind(stored, SUBSCRIPTIONS)))
     await probe.corrupt(SUBSCRIPTIONS, key)
     shares = await partitioned(small_pages, SUBSCRIPTIONS, 4)

@@ -13,9 +13,9 @@ from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.awkward_names import AWKWARD, LONGEST, MOST_COMPONENTS, looks_like
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
 from hedwig.metadata.testing.probe import Probe
 from hedwig.metadata.testing.refusals import refused_at_once
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import NAME_BYTES_MAX
 from hedwig.versions import ANY, NEW, Version, Versioned
@@ -51,9 +51,9 @@ async def _read_all(manager: Call, store: MetadataStore, keys: Iterable[RecordKe
     return {key: outcome.record for key, outcome in zip(asked, outcomes, strict=True)}
 
 
-async def test_any_bytes_name_a_topic(empty_place: Place, clients: Clients) -> None:
-    store = await clients.open(empty_place)
-    probe = await clients.probe(empty_place, store)
+async def test_any_bytes_name_a_topic(empty_subject: Subject, clients: Clients) -> None:
+    store = await clients.open(empty_subject)
+    probe = await clients.probe(empty_subject, store)
     expected = {}
     for manager in CALLS:
         expected[manager.label] = await _create_all(manager, store, (_key(manager, name) for name in AWKWARD))
@@ -79,8 +79,8 @@ async def _delete_every_other(store: MetadataStore, expected: dict[str, dict[Rec
         assert sorted(await _all(manager.topics(store))) == sorted(AWKWARD[1::2])
 
 
-async def test_any_bytes_name_a_subscriber(empty_place: Place, clients: Clients) -> None:
-    store = await clients.open(empty_place)
+async def test_any_bytes_name_a_subscriber(empty_subject: Subject, clients: Clients) -> None:
+    store = await clients.open(empty_subject)
     manager = CALLS[2]
     topics = (b"a", b"a\x00", b"a/subscribers", b"\xff")
     keys = [_key(manager, topic, name) for topic in topics for name in AWKWARD]
@@ -93,10 +93,10 @@ async def test_any_bytes_name_a_subscriber(empty_place: Place, clients: Clients)
     assert sorted(await _all(manager.topics(store))) == sorted(topics)
 
 
-async def test_names_that_look_like_stored_names_are_others(empty_place: Place, clients: Clients) -> None:
+async def test_names_that_look_like_stored_names_are_others(empty_subject: Subject, clients: Clients) -> None:
     """A topic or subscriber may have the very name into which a store encodes another name."""
-    store = await clients.open(empty_place)
-    probe = await clients.probe(empty_place, store)
+    store = await clients.open(empty_subject)
+    probe = await clients.probe(empty_subject, store)
     for manager in CALLS:
         originals = [_key(manager, name, name) for name in SOME]
         created = await _create_all(manager, store, originals)
@@ -112,13 +112,13 @@ async def test_names_that_look_like_stored_names_are_others(empty_place: Place, 
 
 
 @pytest.mark.parametrize("made_of", LONGEST)
-async def test_longest_names_fit_together(made_of: str, empty_place: Place, clients: Clients) -> None:
-    await _fit_together(LONGEST[made_of], await clients.open(empty_place))
+async def test_longest_names_fit_together(made_of: str, empty_subject: Subject, clients: Clients) -> None:
+    await _fit_together(LONGEST[made_of], await clients.open(empty_subject))
 
 
-async def test_longest_names_of_most_components_fit_together(own_place: Place, clients: Clients) -> None:
+async def test_longest_names_of_most_components_fit_together(own_subject: Subject, clients: Clients) -> None:
     """A store that nests components keeps a deep tree, which later listings would have to walk through."""
-    await _fit_together(MOST_COMPONENTS, await clients.open(own_place))
+    await _fit_together(MOST_COMPONENTS, await clients.open(own_subject))
 
 
 async def _fit_together(name: bytes, store: MetadataStore) -> None:

@@ -153,10 +153,10 @@ async def test_newer_fields_survive_a_write(
     key = manager.key(names(b"topic"))
     await manager.write(store, key, manager.value(1), NEW)
     added = await probe.add_unknown_fields(manager.kind, key)
-    found = await manager.read(store, key)
-    assert found is not None
-    assert found.value == manager.value(1)
-    version = await manager.write(other, key, _changed(found.value), found.version)
+    record = await manager.read(store, key)
+    assert record is not None
+    assert record.value == manager.value(1)
+    version = await manager.write(other, key, _changed(record.value), record.version)
     assert await probe.unknown_fields(manager.kind, key) == added
     again = await manager.read(store, key)
     assert again == Versioned(_changed(manager.value(1)), version)
@@ -180,13 +180,13 @@ async def test_newer_fields_survive_a_partial_update(store: MetadataStore, probe
     assert subscriber is not None
     await SUBSCRIPTION.write(store, key, samples.subscription(1), NEW)
     added = await probe.add_unknown_fields(SUBSCRIPTION.kind, key)
-    found = await store.subscriptions.read(key.topic, subscriber)
-    assert found is not None
+    record = await store.subscriptions.read(key.topic, subscriber)
+    assert record is not None
     for part in ("state", "preferences"):
-        update = SubscriptionData(**{part: getattr(found.value, part)})
-        version = await store.subscriptions.update(key.topic, subscriber, update, found.version)
+        update = SubscriptionData(**{part: getattr(record.value, part)})
+        version = await store.subscriptions.update(key.topic, subscriber, update, record.version)
         assert await probe.unknown_fields(SUBSCRIPTION.kind, key) == added
-        found = replace(found, version=version)
+        record = replace(record, version=version)
 
 
 # ------------------------------------------------------------------------------------------------------ corrupt records

@@ -13,7 +13,7 @@ from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Writ
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS, Call
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW
 
@@ -178,8 +178,8 @@ async def scan_one_large_topic(store: MetadataStore, subscriptions: int, topics:
     assert len(await _all(store.subscriptions.topics())) == len(others) + 4
 
 
-async def test_large_topic_is_scanned_in_bounded_memory(clients: Clients, empty_place: Place) -> None:
-    store = await clients.open(empty_place, StoreOptions(page_rows=20))
+async def test_large_topic_is_scanned_in_bounded_memory(clients: Clients, empty_subject: Subject) -> None:
+    store = await clients.open(empty_subject, StoreOptions(page_rows=20))
     await scan_one_large_topic(store, 5_000, 500)
 
 
@@ -235,12 +235,12 @@ async def test_topics_are_listed_exactly(manager: Call, small_pages: MetadataSto
 
 
 async def test_order_is_the_same_for_everybody(
-    manager: Call, small_pages: MetadataStore, clients: Clients, empty_place: Place
+    manager: Call, small_pages: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     await _create(manager, small_pages, map(manager.key, TOPICS))
     listed = await _all(manager.topics(small_pages))
     assert await _all(manager.topics(small_pages)) == listed
-    assert await _all(manager.topics(await clients.open(empty_place))) == listed
+    assert await _all(manager.topics(await clients.open(empty_subject))) == listed
     shuffled = [manager.key(name) for name in TOPICS]
     await _delete(manager, small_pages, shuffled)
     random.Random(1).shuffle(shuffled)
@@ -314,13 +314,13 @@ async def test_listing_may_be_left_at_any_point(manager: Call, small_pages: Meta
 
 
 async def test_listing_is_right_while_topics_come_and_go(
-    manager: Call, small_pages: MetadataStore, clients: Clients, empty_place: Place
+    manager: Call, small_pages: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     """Topics present throughout are listed exactly once, those absent throughout never, the others at most once."""
     lasting = {b"t-%03d" % number for number in range(60)}
     passing = [b"t-%03d%s" % (n, end) for n in range(0, 60, 3) for end in (b"a", b"/a", b"\x00")] + [b"\x01", b"zz"]
     await _create(manager, small_pages, map(manager.key, sorted(lasting)))
-    writer = await clients.open(empty_place, SMALL_PAGES)
+    writer = await clients.open(empty_subject, SMALL_PAGES)
     enough = asyncio.Event()
 
     async def churn(names: list[bytes]) -> int:
@@ -345,13 +345,13 @@ async def test_listing_is_right_while_topics_come_and_go(
 
 
 async def test_scan_is_right_while_subscriptions_come_and_go(
-    small_pages: MetadataStore, clients: Clients, empty_place: Place
+    small_pages: MetadataStore, clients: Clients, empty_subject: Subject
 ) -> None:
     topic = Topic(b"topic")
     lasting = {b"s-%03d" % number for number in range(60)}
     passing = [b"s-%03d%s" % (n, end) for n in range(0, 60, 3) for end in (b"a", b"\x00")]
     await _create(SUBSCRIPTION, small_pages, (_key(topic, name) for name in sorted(lasting)))
-    writer = await clients.open(empty_place, SMALL_PAGES)
+    writer = await clients.open(empty_subject, SMALL_PAGES)
     enough = asyncio.Event()
 
     async def churn() -> int:

@@ -11,18 +11,18 @@ import pytest
 from hedwig.errors import CorruptRecordError, InvalidArgumentError, StandaloneHubExistsError
 from hedwig.metadata import MetadataStore, StandaloneHub
 from hedwig.metadata.testing.clients import Clients
-from hedwig.metadata.testing.place import Place
 from hedwig.metadata.testing.probe import GARBAGE, Probe
+from hedwig.metadata.testing.subject import Subject
 
 NAME = "standalone-hub"
 AT_ONCE = 8
 
 
 @pytest.fixture
-async def without_hub(clients: Clients, place: Place) -> MetadataStore:
+async def without_hub(clients: Clients, subject: Subject) -> MetadataStore:
     """A client of the module's store, in which no hub is registered."""
-    store = await clients.open(place)
-    await (await clients.probe(place, store)).set_named(NAME, None)
+    store = await clients.open(subject)
+    await (await clients.probe(subject, store)).set_named(NAME, None)
     return store
 
 
@@ -46,7 +46,7 @@ async def test_each_start_counts_one_more(without_hub: MetadataStore, other: Met
 
 
 async def test_another_hub_is_refused_and_told_what_to_do(
-    without_hub: MetadataStore, other: MetadataStore, probe: Probe, place: Place
+    without_hub: MetadataStore, other: MetadataStore, probe: Probe, subject: Subject
 ) -> None:
     await without_hub.register_standalone("hub-1", "10.0.0.5:4080")
     stored = await probe.named(NAME)
@@ -55,7 +55,14 @@ async def test_another_hub_is_refused_and_told_what_to_do(
             await client.register_standalone("hub-2", "10.0.0.6:4080")
         assert (refusal.value.hub_id, refusal.value.address) == ("hub-1", "10.0.0.5:4080")
         text = str(refusal.value)
-        for part in (place.url, "hub-1", "10.0.0.5:4080", "hub-2", "data directory", "hedwig-hub --replace-standalone"):
+        for part in (
+            subject.url,
+            "hub-1",
+            "10.0.0.5:4080",
+            "hub-2",
+            "data directory",
+            "hedwig-hub --replace-standalone",
+        ):
             assert part in text
         assert "\n" not in text
     assert await probe.named(NAME) == stored
@@ -77,9 +84,9 @@ async def test_replacement_goes_on_counting_and_shuts_the_old_hub_out(
 
 @pytest.mark.parametrize("ids", [1, AT_ONCE], ids=["one hub", "hubs that replace one another"])
 async def test_starts_at_once_never_share_a_count(
-    ids: int, without_hub: MetadataStore, place: Place, clients: Clients
+    ids: int, without_hub: MetadataStore, subject: Subject, clients: Clients
 ) -> None:
-    stores = [without_hub, *[await clients.open(place) for _ in range(3)]]
+    stores = [without_hub, *[await clients.open(subject) for _ in range(3)]]
 
     async def start(number: int) -> tuple[int, str]:
         hub_id = f"hub-{number % ids}"
@@ -93,8 +100,10 @@ async def test_starts_at_once_never_share_a_count(
     assert (last.starts, last.address) == max(started)
 
 
-async def test_of_different_hubs_at_once_one_wins(without_hub: MetadataStore, place: Place, clients: Clients) -> None:
-    stores = [without_hub, *[await clients.open(place) for _ in range(3)]]
+async def test_of_different_hubs_at_once_one_wins(
+    without_hub: MetadataStore, subject: Subject, clients: Clients
+) -> None:
+    stores = [without_hub, *[await clients.open(subject) for _ in range(3)]]
     outcomes = await asyncio.gather(
         *(stores[n % len(stores)].register_standalone(f"hub-{n}", f"host-{n}:1") for n in range(AT_ONCE)),
         return_exceptions=True,
@@ -106,13 +115,13 @@ async def test_of_different_hubs_at_once_one_wins(without_hub: MetadataStore, pl
     assert await stores[0].standalone_hub() == _hub(f"hub-{winner}", f"host-{winner}:1", 1)
 
 
-async def test_count_outlives_clients_formats_and_wipes(kept_place: Place) -> None:
+async def test_count_outlives_clients_formats_and_wipes(kept_subject: Subject) -> None:
     for starts in (1, 2):
-        async with await kept_place.open() as store:
+        async with await kept_subject.open() as store:
             assert await store.register_standalone("hub-1", "a:1") == starts
     for starts, wipe in ((3, False), (4, True), (5, True)):
-        await kept_place.format(wipe=wipe)
-        async with await kept_place.open() as store:
+        await kept_subject.format(wipe=wipe)
+        async with await kept_subject.open() as store:
             assert await store.standalone_hub() == _hub("hub-1", "a:1", starts - 1)
             with pytest.raises(StandaloneHubExistsError):
                 await store.register_standalone("hub-2", "b:1")
@@ -195,6 +204,6 @@ async def test_cancelled_registration_leaves_the_client_usable(
         assert isinstance(outcome, int | asyncio.CancelledError)
         given.append(await other.register_standalone("hub-1", "a:1"))
     assert given == sorted(set(given))
-    found = await without_hub.standalone_hub()
-    assert found is not None
-    assert found.starts == given[-1]
+    record = await without_hub.standalone_hub()
+    assert record is not None
+    assert record.starts == given[-1]

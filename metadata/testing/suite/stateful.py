@@ -8,22 +8,22 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.model_machine import TwoClients
-from hedwig.metadata.testing.place import Effort, Place
+from hedwig.metadata.testing.subject import Effort, Subject
 
 
-def test_two_clients_see_one_store(effort: Effort, place: Place) -> None:
+def test_two_clients_see_one_store(effort: Effort, subject: Subject) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         clients = Clients(stack)
-        stores = runner.run(clients.open(place)), runner.run(clients.open(place))
+        stores = runner.run(clients.open(subject)), runner.run(clients.open(subject))
 
-        class OverThisPlace(TwoClients):
+        class OverThisSubject(TwoClients):
             def __init__(self) -> None:
                 super().__init__(runner, stores)
 
         try:
             run_state_machine_as_test(
-                OverThisPlace,
+                OverThisSubject,
                 settings=settings(
                     max_examples=effort.examples,
                     stateful_step_count=40,

@@ -344,8 +344,8 @@ async def test_apply_answers_in_order_with_successes_and_failures_mixed(
         invalid,
         invalid,
     ]
-    found = [None if outcome.error is None else type(outcome.error) for outcome in outcomes]
-    assert found[:-1] == expected
+    errors = [None if outcome.error is None else type(outcome.error) for outcome in outcomes]
+    assert errors[:-1] == expected
     assert isinstance(outcomes[-1].error, InvalidArgumentError)
     assert outcomes[2].record is None
     assert outcomes[6].record == was[present]

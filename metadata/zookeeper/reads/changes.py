@@ -44,16 +44,16 @@ class ZookeeperChanges:
         self,
         kinds: Sequence[RecordKind[Any]],
         bridge: Bridge,
-        places: Paths,
+        paths: Paths,
         options: StoreOptions,
         *,
         changes_max: int = _CHANGES_MAX,
     ) -> None:
         self._kinds = frozenset(kind.name for kind in kinds)
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._options = options
-        self._watch = TreeWatch(places.topics, is_record_path, paths_max=changes_max, bytes_max=_CHANGES_BYTES_MAX)
+        self._watch = TreeWatch(paths.topics, is_record_path, paths_max=changes_max, bytes_max=_CHANGES_BYTES_MAX)
 
     async def begin(self) -> None:
         async def attempt(deadline: Deadline) -> None:
@@ -102,7 +102,7 @@ class ZookeeperChanges:
     def _check(self) -> None:
         if self._watch.loss is not None:
             raise ChangesLostError(
-                f"what was changed in ZooKeeper at {self._bridge.hosts} meanwhile is not known: {self._watch.loss}"
+                f"the latest changes in ZooKeeper at {self._bridge.hosts} are unknown: {self._watch.loss}"
             )
 
     def _forget(self, why: str) -> None:
@@ -110,9 +110,9 @@ class ZookeeperChanges:
         self._watch.lose(why)
 
     def _record(self, path: str) -> ChangedRecord | None:
-        found = record_at(path[len(self._places.topics) + 1 :].split("/"))
-        if found is None:
+        parts = record_at(path[len(self._paths.topics) + 1 :].split("/"))
+        if parts is None:
             return None
-        name, topic, subscriber = found
+        name, topic, subscriber = parts
         kind = _KINDS[name]
         return ChangedRecord(kind, RecordKey(topic, subscriber)) if kind.name in self._kinds else None

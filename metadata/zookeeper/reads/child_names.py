@@ -61,7 +61,7 @@ class ChildNames:
 
     def since(self, first: bytes) -> Iterator[str]:
         """Iterate over the names that do not sort before `first`. A binary search skips the others."""
-        ends = [run[_place_of(first, run) :] for run in self._runs] if first else self._runs
+        ends = [run[_offset_of(first, run) :] for run in self._runs] if first else self._runs
         left = [run for run in ends if run]
         if len(left) == 1:
             return iter(left[0].decode().split("\0"))
@@ -97,8 +97,8 @@ async def read_children(
     for path, number in zip(paths, numbers, strict=True):
         if number > options.children_max:
             raise TooManyNamesError(
-                f"{path} has {number:,} children, whose names ZooKeeper tells in one reply only; "
-                f"{options.children_max:,} are taken at most, and nothing was asked; "
+                f"{path} has {number:,} children, whose names ZooKeeper sends in one reply only; "
+                f"the client takes at most {options.children_max:,}, so it asked for none; "
                 f"children_max={number + number // 4} in the URL allows more, if both sides have the memory "
                 "(docs/reference/admin.md, Very many topics)"
             )
@@ -146,7 +146,7 @@ def _names_in(reply: Reply, number: int) -> Iterator[bytes]:
         at = end
 
 
-def _place_of(first: bytes, run: bytes) -> int:
+def _offset_of(first: bytes, run: bytes) -> int:
     """Return the offset in a run of the first name that does not sort before `first`; its end or beyond if none."""
     low, high = 0, len(run)
     while low < high:

@@ -32,10 +32,10 @@ class Shares:
         self._starts = array("q")
         self._records = array("q")
 
-    async def take(self, found: AsyncIterator[tuple[Topic, Mapping[str, int]]]) -> None:
+    async def take(self, topics: AsyncIterator[tuple[Topic, Mapping[str, int]]]) -> None:
         """Add the topics that a listing finds."""
         packer = msgpack.Packer()
-        async for topic, records in found:
+        async for topic, records in topics:
             if number := records.get(self._record_name, 0):
                 self._starts.append(len(self._packed))
                 self._records.append(number)

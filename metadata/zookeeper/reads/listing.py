@@ -53,7 +53,7 @@ class _Range:
             return b""
         return self.start[len(above) :].partition(b"\0")[0]
 
-    def place_of(self, components: Components) -> Components | None:
+    def node_for(self, components: Components) -> Components | None:
         """Return the node to visit for this one: itself, a deeper one if it only leads there, None for neither."""
         topic = topic_of(components)
         if topic is None:
@@ -85,12 +85,12 @@ class _Node:
 class Listing:
     """Lists the topics whose node has one of the children `record_names`; "subscribers" if that has children itself."""
 
-    def __init__(self, bridge: Bridge, places: Paths, options: StoreOptions, record_names: Collection[str]) -> None:
+    def __init__(self, bridge: Bridge, paths: Paths, options: StoreOptions, record_names: Collection[str]) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._options = options
         self._record_names = frozenset(record_names)
-        self._what = f"listing the topics under {places.topics}"
+        self._what = f"listing the topics under {paths.topics}"
 
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
         """Iterate over the topics in the order of `sort_key`. Raises TooManyNamesError, MetadataUnavailableError."""
@@ -101,7 +101,7 @@ class Listing:
                 if topic is not None and wanted.wants(node.components, topic):
                     yield topic
 
-    async def found(
+    async def counted_topics(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[tuple[Topic, Mapping[str, int]], None]:
         """Iterate over the same topics, each with how many records of each name it has."""
@@ -124,7 +124,7 @@ class Listing:
 
     def _walk(self, wanted: _Range, *, is_counting: bool) -> AsyncGenerator[_Node, None]:
         """Iterate over the nodes that have a record."""
-        walk = _Walk(self._bridge, self._places, self._options, self._record_names, wanted, self._what)
+        walk = _Walk(self._bridge, self._paths, self._options, self._record_names, wanted, self._what)
         walk.is_counting = is_counting
         return walk.below(())
 
@@ -138,14 +138,14 @@ class _Walk:
     def __init__(
         self,
         bridge: Bridge,
-        places: Paths,
+        paths: Paths,
         options: StoreOptions,
         record_names: Collection[str],
         wanted: _Range,
         what: str,
     ) -> None:
         self._bridge = bridge
-        self._places = places
+        self._paths = paths
         self._options = options
         self._record_names = record_names
         self._wanted = wanted
@@ -156,11 +156,11 @@ class _Walk:
         """Iterate over the nodes below one that have a record, in order; fetch the next ones meanwhile."""
         (number,) = await self._count([components])
         (names,) = await self._names([components], [number])
-        places = self._places_of(components, names)
+        nodes = self._nodes_to_visit(components, names)
         ahead: deque[asyncio.Task[list[_Node]]] = deque()
         try:
             while True:
-                while len(ahead) < _BATCHES_AHEAD and (batch := list(islice(places, self._neighbours))):
+                while len(ahead) < _BATCHES_AHEAD and (batch := list(islice(nodes, self._neighbours))):
                     ahead.append(asyncio.create_task(self._fetch(batch)))
                 if not ahead:
                     return
@@ -178,15 +178,15 @@ class _Walk:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    def _places_of(self, parent: Components, names: ChildNames) -> Iterator[Components]:
+    def _nodes_to_visit(self, parent: Components, names: ChildNames) -> Iterator[Components]:
         # To read one page of many, the walk must not look at each name before it.
         for name in names.since(self._wanted.first_below(parent)):
-            if name not in RECORD_NAMES and (place := self._wanted.place_of((*parent, name))) is not None:
-                yield place
+            if name not in RECORD_NAMES and (components := self._wanted.node_for((*parent, name))) is not None:
+                yield components
 
-    async def _fetch(self, places: Sequence[Components]) -> list[_Node]:
+    async def _fetch(self, nodes: Sequence[Components]) -> list[_Node]:
         """Return neighbours with the nodes below them, as far as these are few."""
-        first = level = [_Node(place, {}, []) for place in places]
+        first = level = [_Node(components, {}, []) for components in nodes]
         room = _NAMES_AHEAD_MAX
         while level:
             numbers = await self._count([node.components for node in level])
@@ -198,16 +198,16 @@ class _Walk:
                     continue
                 room -= number
                 small.append((node, number))
-            found = await self._names([node.components for node, _ in small], [number for _, number in small])
+            listed = await self._names([node.components for node, _ in small], [number for _, number in small])
             subscribed = []
-            for (node, _), names in zip(small, found, strict=True):
+            for (node, _), names in zip(small, listed, strict=True):
                 assert node.below is not None, "only the others are left for later"
                 here = []
                 for name in names:
                     if name in RECORD_NAMES:
                         here.append(name)
-                    elif (place := self._wanted.place_of((*node.components, name))) is not None:
-                        node.below.append(_Node(place, {}, []))
+                    elif (components := self._wanted.node_for((*node.components, name))) is not None:
+                        node.below.append(_Node(components, {}, []))
                 if self._note(node, here):
                     subscribed.append(node)
             await self._note_large([node for node in level if node.below is None])
@@ -225,9 +225,9 @@ class _Walk:
     async def _note_large(self, nodes: Sequence[_Node]) -> None:
         """Set the records of nodes with too many children to list now, by asking for each record by its name."""
         names = sorted(self._record_names)
-        found = await self._present([(*node.components, name) for node in nodes for name in names])
+        counts = await self._present([(*node.components, name) for node in nodes for name in names])
         for index, node in enumerate(nodes):
-            there = found[index * len(names) : (index + 1) * len(names)]
+            there = counts[index * len(names) : (index + 1) * len(names)]
             has = {name: number for name, number in zip(names, there, strict=True) if number is not None}
             subscriptions = has.pop(_SUBSCRIBERS, 0)
             node.records = dict.fromkeys(has, 1) | ({_SUBSCRIBERS: subscriptions} if subscriptions else {})
@@ -238,27 +238,27 @@ class _Walk:
             if number:
                 node.records[_SUBSCRIBERS] = number
 
-    async def _count(self, places: Sequence[Components]) -> list[int]:
-        return [number or 0 for number in await self._present(places)]
+    async def _count(self, nodes: Sequence[Components]) -> list[int]:
+        return [number or 0 for number in await self._present(nodes)]
 
-    async def _present(self, places: Sequence[Components]) -> list[int | None]:
+    async def _present(self, nodes: Sequence[Components]) -> list[int | None]:
         """Return how many children nodes have, None for absent ones; ask for `_NEIGHBOURS_MAX` at a time."""
-        found: list[int | None] = []
-        for start in range(0, len(places), _NEIGHBOURS_MAX):
-            part = [self._path(place) for place in places[start : start + _NEIGHBOURS_MAX]]
-            found += await count_children(self._bridge, self._options, part, self._what)
-        return found
+        counts: list[int | None] = []
+        for start in range(0, len(nodes), _NEIGHBOURS_MAX):
+            part = [self._path(components) for components in nodes[start : start + _NEIGHBOURS_MAX]]
+            counts += await count_children(self._bridge, self._options, part, self._what)
+        return counts
 
-    async def _names(self, places: Sequence[Components], numbers: Sequence[int]) -> list[ChildNames]:
-        found: list[ChildNames] = []
-        for start in range(0, len(places), _NEIGHBOURS_MAX):
+    async def _names(self, nodes: Sequence[Components], numbers: Sequence[int]) -> list[ChildNames]:
+        names: list[ChildNames] = []
+        for start in range(0, len(nodes), _NEIGHBOURS_MAX):
             end = start + _NEIGHBOURS_MAX
-            part = [self._path(place) for place in places[start:end]]
-            found += await read_children(self._bridge, self._options, part, numbers[start:end], self._what)
-        return found
+            part = [self._path(components) for components in nodes[start:end]]
+            names += await read_children(self._bridge, self._options, part, numbers[start:end], self._what)
+        return names
 
     def _path(self, components: Components) -> str:
-        return "/".join((self._places.topics, *components))
+        return "/".join((self._paths.topics, *components))
 
 
 def _in_order(nodes: Sequence[_Node]) -> Iterator[_Node]:

@@ -9,7 +9,7 @@ from hedwig.metadata.calls.attempts import ListingTime
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.reads.child_names import count_children, read_children
 from hedwig.metadata.zookeeper.records.paths import subscriber_of
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, content_of, reading
 from hedwig.model import SubscriberId
 from hedwig.zookeeper import Bridge, exists, get
 
@@ -21,7 +21,7 @@ _READS_AT_ONCE: Final = 256
 
 async def scan_children(
     bridge: Bridge, options: StoreOptions, parent: str, what: str
-) -> AsyncIterator[tuple[SubscriberId, Found, int | None]]:
+) -> AsyncIterator[tuple[SubscriberId, NodeContent, int | None]]:
     """Iterate over the children of `parent` in the order of their names: the subscriber, its node, and the guard.
 
     Every page reads the parent before its children, so the guard is never newer than what it guards. A child that
@@ -35,15 +35,15 @@ async def scan_children(
     names = iter(known)
     while page := list(islice(names, min(options.page_rows, _READS_AT_ONCE))):
 
-        async def contents(deadline: Deadline, page: list[str] = page) -> tuple[int | None, list[Found | None]]:
+        async def contents(deadline: Deadline, page: list[str] = page) -> tuple[int | None, list[NodeContent | None]]:
             stat, *nodes = await bridge.send(deadline, exists(parent), *(get(f"{parent}/{name}") for name in page))
             guard = None if answer(stat) is None else stat.version
-            return guard, [found_node(node) for node in nodes]
+            return guard, [content_of(node) for node in nodes]
 
         with time.waiting() as deadline:
             guard, nodes = await reading(options, what, contents, deadline)
         time.add(len(page))
-        for name, found in zip(page, nodes, strict=True):
+        for name, content in zip(page, nodes, strict=True):
             subscriber = subscriber_of(name)
-            if found is not None and subscriber is not None:
-                yield subscriber, found, guard
+            if content is not None and subscriber is not None:
+                yield subscriber, content, guard

@@ -20,7 +20,7 @@ from hedwig.metadata.zookeeper.reads.child_names import ChildNames, read_childre
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.metadata.zookeeper.reads.scanning import scan_children
 from hedwig.metadata.zookeeper.records.paths import subscriber_of
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, content_of, reading
 from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.model import Topic
 from hedwig.zookeeper import Request, exists, get
@@ -62,7 +62,7 @@ class _Nodes:
     records: Sequence[tuple[str, TableContext[Any], RecordKey]]
 
 
-_FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
+_CountedTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
 """Topics, each with how many records of each name it has."""
 
 
@@ -74,34 +74,34 @@ class TreeScan:
         self._contexts = contexts
         self._listing = listing
         context = next(iter(contexts.values()))
-        self._bridge, self._places, self._options = context.bridge, context.places, context.options
-        self._what = f"reading the records under {self._places.topics}"
+        self._bridge, self._paths, self._options = context.bridge, context.paths, context.options
+        self._what = f"reading the records under {self._paths.topics}"
 
     async def pages(
         self, prefix: bytes | None, start_after: Topic | None, page_rows: int
     ) -> AsyncGenerator[list[ScannedRecord], None]:
         """Iterate over pages of the records, topic by topic, as `MetadataStore.scan`."""
         async with (
-            aclosing(self._listing.found(prefix, start_after)) as found,
-            aclosing(self._pages(found, page_rows)) as pages,
-        ):
-            async for page in pages:
-                yield page
-
-    async def pages_of(
-        self, found: Iterable[tuple[Topic, Mapping[str, int]]], page_rows: int
-    ) -> AsyncGenerator[list[ScannedRecord], None]:
-        """Iterate over pages of the records of topics that were listed before, each with how many it had."""
-        async with (
-            aclosing(_one_by_one(found)) as topics,
+            aclosing(self._listing.counted_topics(prefix, start_after)) as topics,
             aclosing(self._pages(topics, page_rows)) as pages,
         ):
             async for page in pages:
                 yield page
 
-    async def _pages(self, found: _FoundTopics, page_rows: int) -> AsyncGenerator[list[ScannedRecord], None]:
+    async def pages_of(
+        self, counted: Iterable[tuple[Topic, Mapping[str, int]]], page_rows: int
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the records of topics that were listed before, each with how many it had."""
+        async with (
+            aclosing(_one_by_one(counted)) as topics,
+            aclosing(self._pages(topics, page_rows)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def _pages(self, topics: _CountedTopics, page_rows: int) -> AsyncGenerator[list[ScannedRecord], None]:
         page: list[ScannedRecord] = []
-        async with aclosing(self._runs(found)) as runs:
+        async with aclosing(self._runs(topics)) as runs:
             async for run in runs:
                 page += run
                 run.clear()
@@ -111,10 +111,10 @@ class TreeScan:
         if page:
             yield page
 
-    async def _runs(self, found: _FoundTopics) -> AsyncGenerator[list[ScannedRecord], None]:
+    async def _runs(self, topics: _CountedTopics) -> AsyncGenerator[list[ScannedRecord], None]:
         ahead: deque[tuple[_Parcel, asyncio.Task[list[ScannedRecord]]]] = deque()
         try:
-            async with aclosing(self._parcels(found)) as parcels:
+            async with aclosing(self._parcels(topics)) as parcels:
                 while True:
                     parcel = await anext(parcels, None)
                     if parcel is not None:
@@ -135,10 +135,10 @@ class TreeScan:
                 task.cancel()
             await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
-    async def _parcels(self, found: _FoundTopics) -> AsyncGenerator[_Parcel, None]:
+    async def _parcels(self, topics: _CountedTopics) -> AsyncGenerator[_Parcel, None]:
         most = min(_READS_AT_ONCE, self._options.page_rows)
         parcel = _Parcel()
-        async for topic, records in found:
+        async for topic, records in topics:
             parcel.add(topic, records)
             if parcel.large is not None or parcel.records >= most:
                 yield parcel
@@ -155,29 +155,29 @@ class TreeScan:
             requests.append(exists(nodes.parent))
             requests += (get(f"{nodes.parent}/{name}") for name, _, _ in nodes.records)
 
-        async def attempt(deadline: Deadline) -> list[tuple[int | None, list[Found | None]]]:
+        async def attempt(deadline: Deadline) -> list[tuple[int | None, list[NodeContent | None]]]:
             results = iter(await self._bridge.send(deadline, *requests))
-            found = []
+            reads = []
             for nodes in wanted:
                 stat = answer(next(results))
                 guard = None if stat is None else int(stat.version)
-                found.append((guard, [found_node(next(results)) for _ in nodes.records]))
-            return found
+                reads.append((guard, [content_of(next(results)) for _ in nodes.records]))
+            return reads
 
         met: list[ScannedRecord] = []
         if not wanted:
             return met
-        for nodes, (guard, found) in zip(wanted, await reading(self._options, self._what, attempt), strict=True):
-            for (name, context, key), node in zip(nodes.records, found, strict=True):
+        for nodes, (guard, contents) in zip(wanted, await reading(self._options, self._what, attempt), strict=True):
+            for (name, context, key), content in zip(nodes.records, contents, strict=True):
                 # None: the record vanished after the walk found it.
-                if node is not None:
-                    met.append(_scanned(context, key, f"{nodes.parent}/{name}", node, guard))
+                if content is not None:
+                    met.append(_scanned(context, key, f"{nodes.parent}/{name}", content, guard))
         return met
 
     async def _subscribers(self, parcel: _Parcel) -> Iterator[ChildNames]:
         """Return the names of the subscribers of each topic that has some."""
         having = [(topic, records[_SUBSCRIBERS]) for topic, records in parcel.topics if records.get(_SUBSCRIBERS)]
-        paths = [self._places.subscribers(topic) for topic, _ in having]
+        paths = [self._paths.subscribers(topic) for topic, _ in having]
         numbers = [number for _, number in having]
         return iter(await read_children(self._bridge, self._options, paths, numbers, self._what))
 
@@ -189,32 +189,34 @@ class TreeScan:
             if name in records and name != _SUBSCRIBERS
         ]
         if own:
-            yield _Nodes(self._places.topic(topic), own)
+            yield _Nodes(self._paths.topic(topic), own)
         if records.get(_SUBSCRIBERS):
             context = self._contexts[_SUBSCRIBERS]
             named = ((name, subscriber_of(name)) for name in next(subscribers))
             known = [(name, context, RecordKey(topic, who)) for name, who in named if who is not None]
-            yield _Nodes(self._places.subscribers(topic), known)
+            yield _Nodes(self._paths.subscribers(topic), known)
 
     async def _many(self, topic: Topic) -> AsyncGenerator[list[ScannedRecord], None]:
         """Iterate over the subscriptions of a topic with many of them."""
         context = self._contexts[_SUBSCRIBERS]
-        parent = self._places.subscribers(topic)
+        parent = self._paths.subscribers(topic)
         what = f"reading the subscriptions of {RecordKey(topic)}"
         run: list[ScannedRecord] = []
-        async for subscriber, node, guard in scan_children(self._bridge, self._options, parent, what):
+        async for subscriber, content, guard in scan_children(self._bridge, self._options, parent, what):
             key = RecordKey(topic, subscriber)
-            run.append(_scanned(context, key, self._places.subscription(key).path, node, guard))
+            run.append(_scanned(context, key, self._paths.subscription(key).path, content, guard))
             if len(run) >= _FEW:
                 yield run
                 run = []
         yield run
 
 
-async def _one_by_one(found: Iterable[tuple[Topic, Mapping[str, int]]]) -> _FoundTopics:
-    for each in found:
+async def _one_by_one(topics: Iterable[tuple[Topic, Mapping[str, int]]]) -> _CountedTopics:
+    for each in topics:
         yield each
 
 
-def _scanned(context: TableContext[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
-    return ScannedRecord(context.kind, key, outcome_of(lambda: context.versioned(key, path, node, guard)))
+def _scanned(
+    context: TableContext[Any], key: RecordKey, path: str, content: NodeContent, guard: int | None
+) -> ScannedRecord:
+    return ScannedRecord(context.kind, key, outcome_of(lambda: context.versioned(key, path, content, guard)))

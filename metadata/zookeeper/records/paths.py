@@ -101,13 +101,13 @@ class Paths:
         parent = self.subscribers(key.topic)
         return RecordPath(f"{parent}/{_subscriber_component(key.subscriber)}", parent)
 
-    def above(self, place: RecordPath) -> Iterator[str]:
-        """Iterate over the nodes that must exist before `place` can, from `topics` down to the parent itself."""
+    def above(self, record_path: RecordPath) -> Iterator[str]:
+        """Iterate over the nodes that must exist before `record_path` can, from `topics` down to the parent itself."""
         end = len(self.topics)
         while end != -1:
-            yield place.parent[:end]
-            end = place.parent.find("/", end + 1)
-        yield place.parent
+            yield record_path.parent[:end]
+            end = record_path.parent.find("/", end + 1)
+        yield record_path.parent
 
 
 def legal_component(component: str) -> bool:

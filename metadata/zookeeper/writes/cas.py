@@ -48,7 +48,7 @@ from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
 from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
 from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches, DeleteTicket
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, GuardedRead, answer, look_closely, version_of
+from hedwig.metadata.zookeeper.writes.guarded_read import GuardedRead, NodeContent, answer, look_closely, version_of
 from hedwig.metadata.zookeeper.writes.parents import ParentForecast
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
@@ -71,9 +71,9 @@ class NewNode(NamedTuple):
 
 
 class _Cas(ABC, Generic[R]):
-    def __init__(self, bridge: Bridge, place: RecordPath, codec: Codec[R], token: bytes) -> None:
+    def __init__(self, bridge: Bridge, record_path: RecordPath, codec: Codec[R], token: bytes) -> None:
         self._bridge = bridge
-        self._place = place
+        self._record_path = record_path
         self._codec = codec
         self._token = token
         self._doubt = False
@@ -109,20 +109,20 @@ class _Cas(ABC, Generic[R]):
 
     async def _look(self, deadline: Deadline) -> GuardedRead:
         try:
-            return await look_closely(self._bridge, self._place, deadline)
+            return await look_closely(self._bridge, self._record_path, deadline)
         except OutcomeUnknownError as exc:
             raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
 
     def _note_done(self, identity: Identity, guard: int | None, stored: bytes) -> None:
-        self._done = version_of(self._place.path, Found(stored, *identity), guard, self._codec)
+        self._done = version_of(self._record_path.path, NodeContent(stored, *identity), guard, self._codec)
 
-    def _is_mine(self, found: Found, stored: bytes) -> bool:
-        """Say whether this write made `found`, which is at exactly the version that it would have made."""
+    def _is_mine(self, content: NodeContent, stored: bytes) -> bool:
+        """Say whether this write made `content`, which is at exactly the version that it would have made."""
         token = self._codec.token(stored)
-        return self._codec.token(found.data) == token if token else found.data == stored
+        return self._codec.token(content.data) == token if token else content.data == stored
 
-    def _is_after_mine(self, found: Found) -> bool:
-        return self._codec.previous(found.data) == self._token
+    def _is_after_mine(self, content: NodeContent) -> bool:
+        return self._codec.previous(content.data) == self._token
 
 
 class CreateCas(_Cas[R]):
@@ -131,15 +131,15 @@ class CreateCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        places: Paths,
-        place: RecordPath,
+        paths: Paths,
+        record_path: RecordPath,
         codec: Codec[R],
         token: bytes,
         body: bytes,
         forecast: ParentForecast,
     ) -> None:
-        super().__init__(bridge, place, codec, token)
-        self._places = places
+        super().__init__(bridge, record_path, codec, token)
+        self._paths = paths
         self._forecast = forecast
         self._stored = codec.stamp(body, token, b"")
         self._zxid_before = bridge.zxid_seen
@@ -148,7 +148,7 @@ class CreateCas(_Cas[R]):
     @property
     def node(self) -> NewNode:
         """Return the node that this create makes."""
-        return NewNode(self._place.path, self._stored, self._place.parent, self._token)
+        return NewNode(self._record_path.path, self._stored, self._record_path.parent, self._token)
 
     @property
     def is_done(self) -> bool:
@@ -170,7 +170,7 @@ class CreateCas(_Cas[R]):
         while True:
             if self._doubt:
                 sight = await self._look(deadline)
-                if sight.found is not None:
+                if sight.content is not None:
                     return Refusal(sight)
                 if sight.mark == self._token:
                     self._note_done((sight.mark_zxid, 0), sight.guard, self._stored)
@@ -183,7 +183,7 @@ class CreateCas(_Cas[R]):
                 return None
             if isinstance(refusal, NodeExistsError):
                 sight = await self._look(deadline)
-                if sight.found is not None:
+                if sight.content is not None:
                     return Refusal(sight)
                 # The node was deleted since. This attempt was answered, so repeating it is safe.
 
@@ -193,7 +193,7 @@ class CreateCas(_Cas[R]):
         The parents are no part of the compare-and-set. They are never deleted while the store is in use, and it does
         not matter which writer makes them.
         """
-        parent, node = self._place.parent, (self._place.path, self._stored)
+        parent, node = self._record_path.parent, (self._record_path.path, self._stored)
         request = create_all([node], {parent: self._token})
         refusal: NodeExistsError | NoNodeError | None = None
         if self._forecast.is_missing:
@@ -209,7 +209,7 @@ class CreateCas(_Cas[R]):
             self._forecast.is_missing = isinstance(refusal, NoNodeError)
         if isinstance(refusal, NoNodeError):
             # Mostly only the topic is new. If that is not enough, make every node from the top.
-            above = list(self._places.above(self._place))
+            above = list(self._paths.above(self._record_path))
             new = above[-2:] if above[-1].endswith("/subscribers") else above[-1:]
             *_, results = await self._send(deadline, *map(_create_empty, new), request)
             refusal = self._refusal(results, NoNodeError)
@@ -234,7 +234,7 @@ class CreateCas(_Cas[R]):
             is_forbidden |= any(isinstance(refusal, NoAuthError) for refusal in refusals)
             if start == 0 and isinstance(refusals[0], NoNodeError):
                 raise LayoutMissingError(
-                    f"the metadata under {self._places.prefix} has been removed; make it again with: "
+                    f"the metadata under {self._paths.prefix} has been removed; make it again with: "
                     "hedwig-admin metadata format"
                 )
         return is_forbidden
@@ -248,16 +248,16 @@ class CreateCas(_Cas[R]):
 
     def _judge(self, sight: GuardedRead | None) -> Verdict:
         assert sight is not None
-        found = sight.found
+        content = sight.content
         if not self._doubt:
             return Verdict.REFUSED
-        if found is None:
+        if content is None:
             return Verdict.UNCERTAIN
-        if found.czxid <= self._zxid_before:
+        if content.czxid <= self._zxid_before:
             return Verdict.REFUSED
-        mine = found.data_version == 0 and self._is_mine(found, self._stored)
-        if mine or (found.data_version == 1 and self._is_after_mine(found)):
-            self._note_done((found.czxid, 0), sight.guard, self._stored)
+        mine = content.data_version == 0 and self._is_mine(content, self._stored)
+        if mine or (content.data_version == 1 and self._is_after_mine(content)):
+            self._note_done((content.czxid, 0), sight.guard, self._stored)
             return Verdict.APPLIED
         return Verdict.UNCERTAIN
 
@@ -271,7 +271,7 @@ class UpdateCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        place: RecordPath,
+        record_path: RecordPath,
         codec: Codec[R],
         token: bytes,
         expected: Identity,
@@ -279,7 +279,7 @@ class UpdateCas(_Cas[R]):
         build: Callable[[bytes | None], bytes],
         merges: bool,
     ) -> None:
-        super().__init__(bridge, place, codec, token)
+        super().__init__(bridge, record_path, codec, token)
         self._expected = expected
         self._build = build
         self._guard: int | None = None
@@ -293,15 +293,17 @@ class UpdateCas(_Cas[R]):
         while True:
             if self._guard is None:
                 sight = await self._look(deadline)
-                if sight.found is None or sight.found.identity != self._expected:
+                if sight.content is None or sight.content.identity != self._expected:
                     return Refusal(sight)
                 if sight.guard is None:
                     continue  # Both nodes were created between the reads of the two.
                 if not self._stored:
-                    self._prepare(sight.found.data, self._codec.token(sight.found.data))
+                    self._prepare(sight.content.data, self._codec.token(sight.content.data))
                 self._guard = sight.guard
                 self._doubt = False
-            request = set_guarded(self._place.path, self._stored, data_version, (self._place.parent, self._guard))
+            request = set_guarded(
+                self._record_path.path, self._stored, data_version, (self._record_path.parent, self._guard)
+            )
             (results,) = await self._send(deadline, request)
             if answer(refusal_of(results), BadVersionError, NoNodeError) is None:
                 self._note_done((czxid, data_version + 1), self._guard, self._stored)
@@ -317,7 +319,7 @@ class UpdateCas(_Cas[R]):
         """Catch a writer that deletes and creates without moving the guard: the original hub, or a wiped store."""
         if czxid != self._expected[0]:
             raise UncertainStateError(
-                f"{self._place.path} was deleted and created anew by a program that leaves no trace in its parent; "
+                f"another program deleted {self._record_path.path} and created it anew, without a trace in its parent; "
                 "this write went into the new record; read before deciding"
             )
 
@@ -325,13 +327,13 @@ class UpdateCas(_Cas[R]):
         assert sight is not None
         if not self._doubt:
             return Verdict.REFUSED
-        found = sight.found
+        content = sight.content
         czxid, data_version = self._expected
-        if found is None or found.czxid != czxid:
+        if content is None or content.czxid != czxid:
             return Verdict.UNCERTAIN
-        is_next = found.data_version == data_version + 1
-        mine = is_next and self._is_mine(found, self._stored)
-        if mine or (found.data_version == data_version + 2 and self._is_after_mine(found)):
+        is_next = content.data_version == data_version + 1
+        mine = is_next and self._is_mine(content, self._stored)
+        if mine or (content.data_version == data_version + 2 and self._is_after_mine(content)):
             self._note_done((czxid, data_version + 1), sight.guard, self._stored)
             return Verdict.APPLIED
         return Verdict.REFUSED if is_next else Verdict.UNCERTAIN
@@ -344,13 +346,13 @@ class DeleteCas(_Cas[R]):
         self,
         bridge: Bridge,
         deletes: DeleteBatches,
-        place: RecordPath,
+        record_path: RecordPath,
         codec: Codec[R],
         token: bytes,
         expected: Identity,
         hints: ZnodeVersion | None,
     ) -> None:
-        super().__init__(bridge, place, codec, token)
+        super().__init__(bridge, record_path, codec, token)
         self._deletes = deletes
         self._expected = expected
         self._guard = None if hints is None else hints.guard
@@ -360,13 +362,13 @@ class DeleteCas(_Cas[R]):
         while True:
             if self._guard is None or self._doubt:
                 sight = await self._look(deadline)
-                if sight.found is None or sight.found.identity != self._expected:
+                if sight.content is None or sight.content.identity != self._expected:
                     return Refusal(sight)
                 self._guard = sight.guard
                 self._doubt = False
                 if self._guard is None:
                     continue
-            ticket = DeleteTicket(self._place, self._expected[1], self._guard, deadline)
+            ticket = DeleteTicket(self._record_path, self._expected[1], self._guard, deadline)
             try:
                 if await self._deletes.delete(ticket):
                     return None
@@ -381,8 +383,8 @@ class DeleteCas(_Cas[R]):
         if not self._doubt:
             return Verdict.REFUSED
         assert self._lost is not None
-        if sight.found is not None:
-            return Verdict.REFUSED if sight.found.czxid == self._expected[0] else Verdict.UNCERTAIN
+        if sight.content is not None:
+            return Verdict.REFUSED if sight.content.czxid == self._expected[0] else Verdict.UNCERTAIN
         if sight.mark == self._lost.mark:
             return Verdict.APPLIED
         return Verdict.REFUSED if sight.guard == self._lost.guard + 1 else Verdict.UNCERTAIN

@@ -36,10 +36,10 @@ class DeleteTicket:
     applied; it is None before the delete is sent.
     """
 
-    __slots__ = ("answer", "data_version", "deadline", "guard", "mark", "place")
+    __slots__ = ("answer", "data_version", "deadline", "guard", "mark", "record_path")
 
-    def __init__(self, place: RecordPath, data_version: int, guard: int, deadline: Deadline) -> None:
-        self.place = place
+    def __init__(self, record_path: RecordPath, data_version: int, guard: int, deadline: Deadline) -> None:
+        self.record_path = record_path
         self.data_version = data_version
         self.guard = guard
         self.deadline = deadline
@@ -62,7 +62,7 @@ class DeleteBatches:
         Returns: whether it was deleted; False does not say which condition failed.
         Raises: as Bridge.send.
         """
-        parent = ticket.place.parent
+        parent = ticket.record_path.parent
         queue = self._queues.get(parent)
         if queue is None:
             queue = self._queues[parent] = _Queue(self._bridge, self._tokens)
@@ -76,10 +76,10 @@ class DeleteBatches:
             async with asyncio.timeout(ticket.deadline.remaining_s()):
                 return await ticket.answer
         except TimeoutError as exc:
-            place = f"ZooKeeper at {self._bridge.hosts}"
+            servers = f"ZooKeeper at {self._bridge.hosts}"
             if ticket.mark is None:
-                raise NotAppliedError(f"other deletes under the same node took all the time of {place}") from exc
-            raise OutcomeUnknownError(f"{place} did not answer in time") from exc
+                raise NotAppliedError(f"other deletes under the same node in {servers} used up the time") from exc
+            raise OutcomeUnknownError(f"{servers} did not answer in time") from exc
 
     async def close(self) -> None:
         """Wait for the transactions under way. Close the bridge first, so that they end at once."""
@@ -114,7 +114,10 @@ class _Queue:
             for ticket in batch:
                 ticket.mark = mark
             request = delete_guarded(
-                batch[0].place.parent, mark, guard, [(ticket.place.path, ticket.data_version) for ticket in batch]
+                batch[0].record_path.parent,
+                mark,
+                guard,
+                [(ticket.record_path.path, ticket.data_version) for ticket in batch],
             )
             try:
                 # The latest deadline: if the bridge has no slot or connection by then, no delete of the batch is sent.
@@ -151,7 +154,7 @@ class _Queue:
                 continue  # Given up by its caller before it was sent.
             if self._guard_since is not None and self._guard_since <= ticket.guard:
                 ticket.guard = self._guard
-            path = ticket.place.path
+            path = ticket.record_path.path
             is_full = chars + len(path) > _PATH_CHARS_MAX
             if batch and (is_full or path in paths or ticket.guard != batch[0].guard):
                 later.append(ticket)

@@ -24,7 +24,7 @@ from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError
 from hedwig.zookeeper import Bridge, exists, get, sync
 
-__all__ = ["Found", "GuardedRead", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
+__all__ = ["GuardedRead", "NodeContent", "answer", "content_of", "look", "look_closely", "reading", "version_of"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _STORED_BYTES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeContent:
     """A node's content."""
 
     data: bytes
@@ -54,42 +54,44 @@ class GuardedRead:
     it. Only `look_closely` reads these two.
     """
 
-    found: Found | None
+    content: NodeContent | None
     guard: int | None
     mark: bytes = b""
     mark_zxid: int = 0
 
 
-async def look(bridge: Bridge, place: RecordPath, deadline: Deadline) -> GuardedRead:
+async def look(bridge: Bridge, record_path: RecordPath, deadline: Deadline) -> GuardedRead:
     """Read a record for a caller that only reads. Raises as `Bridge.send`."""
-    stat, node = await bridge.send(deadline, exists(place.parent), get(place.path))
+    stat, node = await bridge.send(deadline, exists(record_path.parent), get(record_path.path))
     parent = answer(stat)
-    return GuardedRead(found_node(node), None if parent is None else parent.version)
+    return GuardedRead(content_of(node), None if parent is None else parent.version)
 
 
-async def look_closely(bridge: Bridge, place: RecordPath, deadline: Deadline) -> GuardedRead:
+async def look_closely(bridge: Bridge, record_path: RecordPath, deadline: Deadline) -> GuardedRead:
     """Read a record to decide a write: as of now at the leader, and with the parent's content."""
-    caught_up, parent, node = await bridge.send(deadline, sync(place.parent), get(place.parent), get(place.path))
+    caught_up, parent, node = await bridge.send(
+        deadline, sync(record_path.parent), get(record_path.parent), get(record_path.path)
+    )
     answer(caught_up)
-    found = found_node(node)
+    content = content_of(node)
     if isinstance(parent, NoNodeError):
-        return GuardedRead(found, None)
+        return GuardedRead(content, None)
     mark, stat = answer(parent)
-    return GuardedRead(found, stat.version, mark, stat.mzxid)
+    return GuardedRead(content, stat.version, mark, stat.mzxid)
 
 
-def version_of(path: str, found: Found, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:
+def version_of(path: str, content: NodeContent, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:
     """Return the version of a node's content, seen while its parent was at `guard` or later."""
-    stored = found.data if len(found.data) <= _STORED_BYTES_MAX else None
-    return ZnodeVersion.of(found.identity, path, guard, codec.token(found.data), stored)
+    stored = content.data if len(content.data) <= _STORED_BYTES_MAX else None
+    return ZnodeVersion.of(content.identity, path, guard, codec.token(content.data), stored)
 
 
-def found_node(node: Any) -> Found | None:
+def content_of(node: Any) -> NodeContent | None:
     """Return the node in the result of a `get`, or None if it is absent. Raises AbortedError for any other error."""
     if isinstance(node, NoNodeError):
         return None
     data, stat = answer(node)
-    return Found(data or b"", stat.czxid, stat.version, bool(stat.ephemeralOwner))
+    return NodeContent(data or b"", stat.czxid, stat.version, bool(stat.ephemeralOwner))
 
 
 async def reading(

@@ -47,13 +47,13 @@ class SharedCreates(Generic[R]):
     def companies(creates: Sequence[CreateCas[R]]) -> Iterator[range]:
         """Yield ranges of indexes into `creates`; one transaction may hold the creates of one range."""
         first = size = 0
-        for place, each in enumerate(creates):
+        for index, each in enumerate(creates):
             node = each.node
             # The transaction also holds the parent's path, with its mark.
             more = len(node.path) + len(node.parent) + len(node.stored)
-            if place > first and (size + more > _BYTES_MAX or place - first == _NODES_MAX):
-                yield range(first, place)
-                first, size = place, 0
+            if index > first and (size + more > _BYTES_MAX or index - first == _NODES_MAX):
+                yield range(first, index)
+                first, size = index, 0
             size += more
         if creates:
             yield range(first, len(creates))
@@ -111,12 +111,12 @@ class _Attempt(Generic[R]):
                 # All changes of a transaction share one zxid, so the node's czxid is that of the change to its parent.
                 each.note_shared(stat.mzxid, stat.version)
             return True
-        error, place = results[refused], refused - len(self.made)
-        if isinstance(error, NodeExistsError) and place < 0:
+        error, position = results[refused], refused - len(self.made)
+        if isinstance(error, NodeExistsError) and position < 0:
             self.there.add(self.made[refused])
-        elif isinstance(error, NodeExistsError) and place < len(self.company):
-            self.company = [*self.company[:place], *self.company[place + 1 :]]
-        elif isinstance(error, NoNodeError) and place >= 0 and not self.makes_parents:
+        elif isinstance(error, NodeExistsError) and position < len(self.company):
+            self.company = [*self.company[:position], *self.company[position + 1 :]]
+        elif isinstance(error, NoNodeError) and position >= 0 and not self.makes_parents:
             self.makes_parents = True
         else:
             self.company = ()

@@ -26,13 +26,15 @@ class _Operation:
     error: str | None = None
 
 
-def _in_java(operations: list[_Operation], place: Path) -> Summary:
+def _in_java(operations: list[_Operation], directory: Path) -> Summary:
     java, *_, classpath, _ = java_command(print)
-    subprocess.run([Path(java).with_name("javac"), "-cp", classpath, "-d", place, _PROGRAM], check=True, timeout=120)
+    subprocess.run(
+        [Path(java).with_name("javac"), "-cp", classpath, "-d", directory, _PROGRAM], check=True, timeout=120
+    )
     lines = [f"{round(_BEGIN_S * _SECOND_NS)} {round(_END_S * _SECOND_NS)}"]
     lines += [f"{each.begun} {each.finished or '-'} {each.error or '-'}" for each in operations]
     ran = subprocess.run(
-        [java, "-cp", f"{place}:{classpath}", "hedwig.benchmarks.SummaryOfGiven"],
+        [java, "-cp", f"{directory}:{classpath}", "hedwig.benchmarks.SummaryOfGiven"],
         input="\n".join(lines),
         stdout=subprocess.PIPE,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 from hedwig.benchmarks.drivers.drivers import ZNODES
 from hedwig.benchmarks.load.arrivals import Arrivals
 from hedwig.benchmarks.runs.results import Result
-from hedwig.benchmarks.suites.hub.sizes import DELIVER, MEASUREMENTS, PLACES, SMOKE, cases
+from hedwig.benchmarks.suites.hub.sizes import DELIVER, HUB_KINDS, MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.support.processes import processes_over
 from tests.support.checkout import CHECKOUT
 
@@ -42,5 +42,5 @@ def test_what_comes_again_or_too_late_is_not_next() -> None:
 
 
 def test_znodes_deliver_and_do_nothing_else() -> None:
-    found = [each for each in cases(MEASUREMENTS, (ZNODES,), SMOKE, 1, PLACES) if each.driver == ZNODES]
-    assert [(each.workload.name, each.on) for each in found] == [(DELIVER, "embedded")] * len(SMOKE.subscribers)
+    planned = [each for each in cases(MEASUREMENTS, (ZNODES,), SMOKE, 1, HUB_KINDS) if each.driver == ZNODES]
+    assert [(each.workload.name, each.on) for each in planned] == [(DELIVER, "embedded")] * len(SMOKE.subscribers)

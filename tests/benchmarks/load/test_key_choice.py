@@ -36,7 +36,7 @@ def test_all_topics_are_as_likely() -> None:
     drawn = Counter(map(_workload(topics=50).topic_chooser(1), range(3 * AHEAD)))
     expected = 3 * AHEAD / 50
     assert set(drawn) == set(range(50))
-    assert all(found == pytest.approx(expected, rel=0.06) for found in drawn.values())
+    assert all(count == pytest.approx(expected, rel=0.06) for count in drawn.values())
 
 
 def test_no_load_and_no_round_goes_where_another_one_went() -> None:
@@ -57,8 +57,8 @@ def test_what_a_round_draws_does_not_depend_on_who_asks_or_for_what_first() -> N
     workload = _workload()
     in_order = list(map(workload.topic_chooser(2), range(2 * AHEAD)))
     other = Workload.from_json(workload.to_json()).topic_chooser(2)
-    places = [2 * AHEAD - 1, 0, AHEAD, AHEAD - 1]
-    assert [other(place) for place in places] == [in_order[place] for place in places]
+    positions = [2 * AHEAD - 1, 0, AHEAD, AHEAD - 1]
+    assert [other(position) for position in positions] == [in_order[position] for position in positions]
     # Another duration or number of operations does not change the choice.
     assert _first(replace(workload, seconds=20.0, operations=50), 2) == in_order[:ASKED]
 

@@ -228,7 +228,7 @@ def test_a_number_of_operations_that_time_cut_short_is_warmed_up_by_a_fifth_of_t
 )
 def test_a_share_to_warm_up_with_is_of_a_number_of_operations(changes: dict[str, float]) -> None:
     given = {"operations": 10, "warmup_share": 0.2, **changes}
-    with pytest.raises(ValueError, match="a share to warm up with"):
+    with pytest.raises(ValueError, match="warmup_share must be"):
         Workload(name="publish", **given)  # type: ignore[arg-type]
 
 

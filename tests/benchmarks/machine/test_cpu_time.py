@@ -43,9 +43,9 @@ def _window(times: CpuTimes) -> tuple[int, int, float]:
 def test_of_a_short_window_what_was_used_before_and_after_is_not_counted() -> None:
     times = CpuTimes(([os.getpid()], []))
     begin_ns, end_ns, used = _window(times)
-    found, nobody = times.between(begin_ns, end_ns)
+    own, nobody = times.between(begin_ns, end_ns)
     assert used >= USED_S
-    assert found == pytest.approx(used, abs=0.01)
+    assert own == pytest.approx(used, abs=0.01)
     assert nobody is None
 
 
@@ -86,8 +86,8 @@ def test_of_who_has_ended_nothing_is_known() -> None:
         process.wait()
     times = CpuTimes(([process.pid, os.getpid()], [os.getpid()]))
     begin_ns, end_ns, _ = _window(times)
-    found, alone = times.between(begin_ns, end_ns)
-    assert found is None
+    together, alone = times.between(begin_ns, end_ns)
+    assert together is None
     assert alone is not None
 
 
@@ -96,8 +96,8 @@ def test_what_is_looked_at_beside_is_known_of_a_long_time() -> None:
         begin_ns, before = time.monotonic_ns(), time.process_time()
         _burn(1.0)
         end_ns, used = time.monotonic_ns(), time.process_time() - before
-    (found,) = times.between(begin_ns, end_ns)
-    assert found == pytest.approx(used, rel=0.1)
+    (measured,) = times.between(begin_ns, end_ns)
+    assert measured == pytest.approx(used, rel=0.1)
 
 
 @pytest.mark.full
@@ -110,6 +110,6 @@ def test_looks_of_hours_take_little_memory_and_lose_nothing_at_the_borders(monke
     held = hours.pass_by(times.look)
     assert held < 3_000_000
     begin_ns, end_ns = hours.moments_ns(0.1, 0.6)
-    found = times.between(begin_ns, end_ns)
-    assert found == pytest.approx([0.4 * hours.all_s] * 2, rel=1e-3)
+    measured = times.between(begin_ns, end_ns)
+    assert measured == pytest.approx([0.4 * hours.all_s] * 2, rel=1e-3)
     assert times.between(*hours.moments_ns(0.001, 0.999)) == pytest.approx([0.499 * hours.all_s] * 2, rel=1e-3)

@@ -26,12 +26,12 @@ HELD = 40
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
-    found = DevServers(tmp_path_factory.mktemp("jvm") / "servers", heap_mb={"zookeeper": HEAP_MB})
+    started = DevServers(tmp_path_factory.mktemp("jvm") / "servers", heap_mb={"zookeeper": HEAP_MB})
     try:
-        found.up(["zookeeper"])
-        yield found
+        started.up(["zookeeper"])
+        yield started
     finally:
-        found.down()
+        started.down()
 
 
 def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServers) -> None:
@@ -56,31 +56,31 @@ def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServ
 
 
 def test_the_flags_of_all_servers_are_told_by_their_kind(servers: DevServers) -> None:
-    found = flags_of_servers(servers)
-    assert list(found) == ["zookeeper"]
-    assert found["zookeeper"][0] == f"-Xmx{HEAP_MB}m"
+    flags = flags_of_servers(servers)
+    assert list(flags) == ["zookeeper"]
+    assert flags["zookeeper"][0] == f"-Xmx{HEAP_MB}m"
     own = flags_of(servers.pid("zookeeper-1"))
     # The path of its error file differs in each run.
-    (where,) = set(own) - set(found["zookeeper"])
+    (where,) = set(own) - set(flags["zookeeper"])
     assert where.startswith("-XX:ErrorFile=")
     environment: dict[str, Any] = {"cpus": 2}
     note_flags(environment, "servers", {"bookie": ["-Xmx1m"], "zookeeper": []})
-    note_flags(environment, "servers", found)
+    note_flags(environment, "servers", flags)
     note_flags(environment, "znodes", {})
-    assert environment == {"cpus": 2, "jvm_flags": {"servers": {"bookie": ["-Xmx1m"], **found}, "znodes": {}}}
+    assert environment == {"cpus": 2, "jvm_flags": {"servers": {"bookie": ["-Xmx1m"], **flags}, "znodes": {}}}
 
 
 def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
     # The output of a ZooKeeper that kept collecting, and did nothing else.
-    told = """15528:
+    heap_info = """15528:
      def new generation   total 1258304K, used 987441K [0x0000000700000000, 0x0000000755550000, 0x0000000755550000)
       eden space 1118528K,  88% used [0x0000000700000000, 0x000000073c44c7f0, 0x0000000744450000)
      tenured generation   total 2796224K, used {used}K [0x0000000755550000, 0x0000000800000000, 0x0000000800000000)
        the space 2796224K,  99% used [0x0000000755550000, 0x00000007fffffff8, 0x0000000800000000)
      Metaspace       used 7872K, committed 8064K, reserved 1114112K
     """
-    assert fullness(told.format(used=2796223)) == "2,730 of 2,730 MiB in its old generation after a collection"
-    assert fullness(told.format(used=2500000)) is None
+    assert fullness(heap_info.format(used=2796223)) == "2,730 of 2,730 MiB in its old generation after a collection"
+    assert fullness(heap_info.format(used=2500000)) is None
     assert fullness("garbage-first heap   total 1000K, used 1000K") is None
 
 
@@ -89,7 +89,7 @@ def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:
     assert flags_of_servers(servers) == {}
     pid = 2**22 + 1  # Beyond the largest possible process id.
     assert heap_max_bytes(pid) is None
-    with pytest.raises(BenchmarkError, match=r"did not do GC\.run"):
+    with pytest.raises(BenchmarkError, match=r"did not run GC\.run"):
         live_heap_bytes(pid)
 
 

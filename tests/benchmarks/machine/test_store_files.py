@@ -75,14 +75,14 @@ def test_a_snapshot_that_was_not_written_to_its_end_makes_nothing_old(tmp_path: 
 
 
 def test_what_hbase_has_discarded_does_not_count(tmp_path: Path) -> None:
-    for place in (
+    for path in (
         "root/data/t/f",
         "root/WALs/s/l",
         "root/oldWALs/l",
         "root/archive/data/f",
         "root/MasterData/oldWALs/l",
     ):
-        file = tmp_path / place
+        file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"x" * 10_000)
     assert [str(file.relative_to(tmp_path)) for file in kept_files(tmp_path)] == ["root/WALs/s/l", "root/data/t/f"]

@@ -38,8 +38,8 @@ def _run(*arguments: str | Path) -> Result:
 def _lines(*arguments: str | Path) -> list[dict[str, Any]]:
     ran = _run(*arguments, "--json")
     assert ran.exit_code == 0, ran.output
-    found: list[dict[str, Any]] = json.loads(ran.output)["lines"]
-    return found
+    lines: list[dict[str, Any]] = json.loads(ran.output)["lines"]
+    return lines
 
 
 def _is_claim(measurement: Measurement) -> bool:
@@ -360,7 +360,7 @@ def test_what_holds_for_other_terms_is_refused_unless_it_is_asked_for(tmp_path: 
     refused = _run(THREE_BACKENDS, tmp_path / "other.json")
     assert refused.exit_code == 1
     (line,) = refused.output.splitlines()
-    for words in ("cannot be compared", "--anyway", "1,024 MiB of heap", "heap_mb: 1,024 | 2,048", "cpus: 2 | 64"):
+    for words in ("cannot be compared without --anyway", "1,024 MiB of heap", "heap_mb: 1,024 | 2,048", "cpus: 2 | 64"):
         assert words in line
     anyway = _run(THREE_BACKENDS, tmp_path / "other.json", "--anyway")
     assert anyway.exit_code == 0, anyway.output
@@ -372,9 +372,9 @@ def test_what_was_measured_longer_or_with_other_versions_is_compared_and_told() 
     other.terms["sizes"] |= {"seconds": 30.0, "rounds": 9}
     other.terms |= {"label": "again", "seed": 2}
     other.environment |= {"commit": "f" * 40, "python": "CPython 3.14.0"}
-    found = term_differences(three_backends(), other)
-    assert {each.name for each in found} == {"label", "seconds", "rounds", "seed", "commit", "python"}
-    assert not any(each.forbids for each in found)
+    differences = term_differences(three_backends(), other)
+    assert {each.name for each in differences} == {"label", "seconds", "rounds", "seed", "commit", "python"}
+    assert not any(each.forbids for each in differences)
     assert compare([three_backends()], [other]).lines
 
 

@@ -39,13 +39,13 @@ def test_a_document_without_marks_is_left_alone(tmp_path: Path, text: str) -> No
     document.write_text(text)
     run = CliRunner().invoke(main, ["show", "--into", str(document), str(SMALLEST)])
     assert run.exit_code == 1
-    assert "has no place for results" in run.output
+    assert "has no marks for results" in run.output
     assert document.read_text() == text
 
 
 def test_documents_show_all_pictures_that_are_kept_and_name_all_runs() -> None:
-    told = "".join(path.read_text() for path in (CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")))
+    text = "".join(path.read_text() for path in (CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")))
     kept = [path.relative_to(CHECKOUT).as_posix() for path in KEPT.glob("*/*")]
     assert kept
     for name in kept:
-        assert name.removesuffix("/result.json.xz") in told, name
+        assert name.removesuffix("/result.json.xz") in text, name

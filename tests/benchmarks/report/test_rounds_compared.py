@@ -48,16 +48,16 @@ def test_known_rounds_have_known_verdicts(first: list[float], second: list[float
 def test_the_interval_is_that_of_a_textbook() -> None:
     """Two rounds a side, a tenth apart in their logarithms: t is 4.303 with two degrees of freedom."""
     low, high = math.exp(-0.05), math.exp(0.05)
-    found = differ([low, high], [2 * low, 2 * high])
+    difference = differ([low, high], [2 * low, 2 * high])
     width = 4.303 * math.sqrt(2 * 0.005 / 2)
-    assert found.ratio == pytest.approx(2)
-    assert found.low == pytest.approx(2 * math.exp(-width), rel=1e-6)
-    assert found.high == pytest.approx(2 * math.exp(width), rel=1e-6)
+    assert difference.ratio == pytest.approx(2)
+    assert difference.low == pytest.approx(2 * math.exp(-width), rel=1e-6)
+    assert difference.high == pytest.approx(2 * math.exp(width), rel=1e-6)
 
 
 def test_a_steady_difference_below_what_clocks_tell_is_noise() -> None:
-    found = differ([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
-    assert (found.verdict, found.how) == (Verdict.NOISE, "less than 2% apart")
+    difference = differ([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
+    assert (difference.verdict, difference.how) == (Verdict.NOISE, "less than 2% apart")
 
 
 def test_one_round_says_why_nothing_is_known() -> None:
@@ -108,10 +108,10 @@ def test_noise_that_both_sides_of_a_round_share_hides_nothing() -> None:
     """The second side is always 1.5 times as fast, though the speed of the machine changes threefold between rounds."""
     first, second = [100.0, 300.0, 180.0, 120.0], [151.0, 448.0, 272.0, 179.0]
     assert differ(first, second).verdict is Verdict.NOISE
-    found = differ_in_rounds(first, second)
-    assert found is not None
-    assert found.verdict is Verdict.MORE
-    assert found.ratio == pytest.approx(1.5, abs=0.01)
+    difference = differ_in_rounds(first, second)
+    assert difference is not None
+    assert difference.verdict is Verdict.MORE
+    assert difference.ratio == pytest.approx(1.5, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -129,31 +129,31 @@ def test_equal_sides_round_by_round_are_called_different_once_in_twenty_at_most(
         machine = [generator.gauss(0, 0.5) for _ in range(rounds)]
         first = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
         second = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
-        found = differ_in_rounds(first, second)
-        wrong += found is not None and found.verdict in (Verdict.MORE, Verdict.LESS)
+        difference = differ_in_rounds(first, second)
+        wrong += difference is not None and difference.verdict in (Verdict.MORE, Verdict.LESS)
     assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
 
 
-@pytest.mark.parametrize(("rounds", "factor", "found_at_least"), [(3, 2.0, 0.9), (5, 1.3, 0.9), (9, 1.2, 0.9)])
-def test_a_difference_beyond_the_noise_is_found(rounds: int, factor: float, found_at_least: float) -> None:
+@pytest.mark.parametrize(("rounds", "factor", "detected_min"), [(3, 2.0, 0.9), (5, 1.3, 0.9), (9, 1.2, 0.9)])
+def test_a_difference_beyond_the_noise_is_found(rounds: int, factor: float, detected_min: float) -> None:
     """With a noise of 8 % from round to round."""
     generator = random.Random(rounds)
-    tries, found = 400, 0
+    tries, detected = 400, 0
     for _ in range(tries):
         first = [math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
         second = [factor * math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
-        found += differ(first, second).verdict is Verdict.MORE
-    assert found / tries > found_at_least
+        detected += differ(first, second).verdict is Verdict.MORE
+    assert detected / tries > detected_min
 
 
 @given(RATES, RATES)
 def test_a_factor_lies_within_those_of_its_rounds(first: list[float], second: list[float]) -> None:
     first, second = _equal_rounds(first, second)
     ratios = [other / one for one, other in zip(first, second, strict=True)]
-    for found in (differ(first, second), differ_in_rounds(first, second)):
-        if found is not None:
-            assert found.ratio is not None
-            assert min(ratios) * (1 - 1e-9) <= found.ratio <= max(ratios) * (1 + 1e-9)
+    for difference in (differ(first, second), differ_in_rounds(first, second)):
+        if difference is not None:
+            assert difference.ratio is not None
+            assert min(ratios) * (1 - 1e-9) <= difference.ratio <= max(ratios) * (1 + 1e-9)
 
 
 # -------------------------------------------------------------------------------------------------------- percentiles
@@ -178,11 +178,15 @@ def test_of_a_percentile_all_times_together_are_told_and_must_say_what_the_round
     first: list[float], second: list[float], ratio: float, verdict: Verdict, words: str
 ) -> None:
     of_rounds = differ(first, second)
-    found = over_all(of_rounds, ratio)
-    assert (found.ratio, found.verdict) == (ratio, verdict)
-    assert words in found.how
-    assert ("outside" in words) == ("outside" in found.how)
-    assert (found.of_rounds, found.low, found.high) == (of_rounds.of_rounds, of_rounds.low, of_rounds.high)
+    difference = over_all(of_rounds, ratio)
+    assert (difference.ratio, difference.verdict) == (ratio, verdict)
+    assert words in difference.how
+    assert ("outside" in words) == ("outside" in difference.how)
+    assert (difference.of_rounds, difference.low, difference.high) == (
+        of_rounds.of_rounds,
+        of_rounds.low,
+        of_rounds.high,
+    )
 
 
 @given(RATES, RATES, st.floats(0.001, 1000))
@@ -190,14 +194,14 @@ def test_all_times_together_make_no_difference_that_rounds_do_not_show(
     first: list[float], second: list[float], ratio: float
 ) -> None:
     of_rounds = differ(first, second)
-    found = over_all(of_rounds, ratio)
-    assert found.ratio == ratio
-    assert found.of_rounds == of_rounds.ratio
-    assert found.verdict in (of_rounds.verdict, Verdict.MIXED)
-    if found.verdict is Verdict.MIXED:
+    difference = over_all(of_rounds, ratio)
+    assert difference.ratio == ratio
+    assert difference.of_rounds == of_rounds.ratio
+    assert difference.verdict in (of_rounds.verdict, Verdict.MIXED)
+    if difference.verdict is Verdict.MIXED:
         assert of_rounds.verdict in (Verdict.MORE, Verdict.LESS)
-    if found.verdict in (Verdict.MORE, Verdict.LESS):
-        assert (ratio > 1) == (found.verdict is Verdict.MORE)
+    if difference.verdict in (Verdict.MORE, Verdict.LESS):
+        assert (ratio > 1) == (difference.verdict is Verdict.MORE)
 
 
 def test_a_percentile_of_nothing_is_told_by_no_ratio() -> None:

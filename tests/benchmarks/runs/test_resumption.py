@@ -39,7 +39,7 @@ def test_on_another_machine_it_does_not_go_on(other: dict[str, Any], why: str) -
     with pytest.raises(BenchmarkError) as caught:
         _gone_on(other)
     assert str(caught.value) == (
-        f"the run to go on with was begun on another machine: {why}: go on with it there, or give another --run"
+        f"the earlier run began on another machine: {why}: resume it there, or give another --run"
     )
 
 

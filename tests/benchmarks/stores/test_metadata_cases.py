@@ -25,7 +25,7 @@ while True:
 """
 
 
-class _Places:
+class _Stores:
     """A store in a file, and a process that stands for its server."""
 
     def __init__(self, directory: Path, servers: list[int]) -> None:
@@ -79,8 +79,8 @@ def _measured(directory: Path, servers: list[int]) -> Measurement:
         warmup_share=0.2,
         seconds=30.0,
     )
-    places = cast(StoreServers, _Places(directory, servers))
-    with MetadataCases(places, sys.executable) as cases:
+    stores = cast(StoreServers, _Stores(directory, servers))
+    with MetadataCases(stores, sys.executable) as cases:
         filled = cases.fill("zookeeper", named("fill", Operation.CREATE), FillTask(first=0, last=TOPICS, subscribers=1))
         assert filled.wall is None, filled.wall
         measured = cases.measure("zookeeper", load, Dataset(topics=TOPICS, subscribers=1, drawn=10), 1)

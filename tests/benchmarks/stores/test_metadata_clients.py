@@ -19,7 +19,7 @@ from hedwig.benchmarks.stores.cases import MetadataCases
 from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.servers import StoreServers
 
-GROUND = Dataset(topics=20, subscribers=1, drawn=20)
+DATASET = Dataset(topics=20, subscribers=1, drawn=20)
 WORKLOAD = Workload(
     name="subscribe", mix={Operation.CREATE_SUBSCRIPTION.value: 1.0}, topics=20, seconds=0.2, warmup_s=0.0
 )
@@ -45,7 +45,7 @@ for line in sys.stdin:
 """
 
 
-class _Places(StoreServers):
+class _Stores(StoreServers):
     """Stores without a server, one of which ends at the `ends`-th question about it."""
 
     def __init__(self, directory: Path, *, ends: int = 0) -> None:
@@ -61,20 +61,23 @@ class _Places(StoreServers):
         return ["sqlite-1 ended"] if 0 < self._ends <= self._asked else []
 
 
-def _client(place: Path, tidied: Mapping[str, Any]) -> str:
+def _client(directory: Path, tidied: Mapping[str, Any]) -> str:
     """Return a program that measures five operations, and reports `tidied` when it has tidied up."""
     now_ns = time.monotonic_ns()
     summary = Summary(begin_ns=now_ns, end_ns=now_ns + 1_000_000_000, count=5, offered=5)
-    program = place / "client"
+    program = directory / "client"
     program.write_text(CLIENT.format(python=sys.executable, summary=summary.to_json(), tidied=dict(tidied)))
     program.chmod(0o755)
     return str(program)
 
 
-def _measured(place: Path, tidied: Mapping[str, Any], *, ends: int = 0) -> list[Measurement]:
+def _measured(directory: Path, tidied: Mapping[str, Any], *, ends: int = 0) -> list[Measurement]:
     """Return two successive measurements of one backend."""
-    with _Places(place / "servers", ends=ends) as places, MetadataCases(places, _client(place, tidied)) as cases:
-        return [cases.measure("sqlite", WORKLOAD, GROUND, number) for number in (1, 2)]
+    with (
+        _Stores(directory / "servers", ends=ends) as stores,
+        MetadataCases(stores, _client(directory, tidied)) as cases,
+    ):
+        return [cases.measure("sqlite", WORKLOAD, DATASET, number) for number in (1, 2)]
 
 
 def test_what_tidies_up_says_nothing_more(tmp_path: Path) -> None:
@@ -85,7 +88,9 @@ def test_what_tidies_up_says_nothing_more(tmp_path: Path) -> None:
 def test_a_measurement_that_cannot_be_tidied_up_is_kept_and_says_so(tmp_path: Path) -> None:
     for each in _measured(tmp_path, {"error": "the disk is full"}):
         assert (each.count, each.wall) == (5, None)
-        assert each.notes() == ["what it made may be in the store still: the load generator failed: the disk is full"]
+        assert each.notes() == [
+            "subscriptions of this load may still be in the store: the load generator failed: the disk is full"
+        ]
 
 
 def test_what_could_not_be_deleted_is_counted(tmp_path: Path) -> None:
@@ -93,7 +98,7 @@ def test_what_could_not_be_deleted_is_counted(tmp_path: Path) -> None:
     for each in _measured(tmp_path, {"tidied": {"left": left}}):
         assert (each.count, each.wall) == (5, None)
         assert each.notes() == [
-            "1,203 subscriptions that it made may be in the store still: BadVersionError, MetadataUnavailableError"
+            "1,203 subscriptions of this load may still be in the store: BadVersionError, MetadataUnavailableError"
         ]
 
 
@@ -113,12 +118,12 @@ def test_after_a_wall_the_next_case_gets_a_new_client(tmp_path: Path) -> None:
 
 
 def test_how_far_a_fill_is_comes_before_what_it_came_to(tmp_path: Path) -> None:
-    told: list[Mapping[str, float]] = []
+    reported: list[Mapping[str, float]] = []
     task = FillTask(first=0, last=20, subscribers=1)
-    with _Places(tmp_path / "servers") as places, MetadataCases(places, _client(tmp_path, {})) as cases:
-        measurement = cases.fill("sqlite", replace(WORKLOAD, name="fill"), task, on_progress=told.append)
+    with _Stores(tmp_path / "servers") as stores, MetadataCases(stores, _client(tmp_path, {})) as cases:
+        measurement = cases.fill("sqlite", replace(WORKLOAD, name="fill"), task, on_progress=reported.append)
     assert (measurement.count, measurement.wall) == (5, None)
-    assert [each["records"] for each in told] == [5, 7]
+    assert [each["records"] for each in reported] == [5, 7]
 
 
 def test_who_waits_does_so_for_all_that_is_said_until_the_deadline() -> None:
@@ -137,7 +142,7 @@ def test_ctrl_c_that_leaves_a_line_untold_is_still_ctrl_c() -> None:
     def interrupted() -> None:
         with GeneratorProcess({}, (sys.executable, "-c", script)) as process:
             process.hear("ready", time.monotonic() + 30.0)
-            with pytest.raises(BenchmarkError, match="ended without a word"):
+            with pytest.raises(BenchmarkError, match="ended without an error message"):
                 process.hear("more", time.monotonic() + 30.0)
             process.tell({"fill": {}})  # Nobody reads it, so it stays in the buffer.
             raise KeyboardInterrupt

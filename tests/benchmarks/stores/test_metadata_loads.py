@@ -26,7 +26,7 @@ MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010
 ONE_PER_CENT = 0.01
 TOPICS, WIDE = 200, 30
-GROUND = Dataset(topics=TOPICS, subscribers=2, drawn=100, first_claim=0, claims=TOPICS // 2, token="t")
+DATASET = Dataset(topics=TOPICS, subscribers=2, drawn=100, first_claim=0, claims=TOPICS // 2, token="t")
 
 
 def _workload(operation: Operation, **changes: Any) -> Workload:
@@ -47,7 +47,7 @@ def _measured(
     workload: Workload,
     store: KnownStore,
     *,
-    ground: Dataset = GROUND,
+    dataset: Dataset = DATASET,
     before: Callable[[], None] = lambda: None,
     number: int = 1,
 ) -> Summary:
@@ -57,7 +57,7 @@ def _measured(
         _, why = await fill(store, FillTask(first=0, last=TOPICS, subscribers=2, wide=[WIDE]), now_ns=clock.now_ns)
         assert why is None
         before()
-        target = MetadataTarget(workload, store, ground, round_number=number)
+        target = MetadataTarget(workload, store, dataset, round_number=number)
         load = Load(workload, target, round_number=number, now_ns=clock.now_ns)
         await target.open(load)
         start_ns = clock.now_ns() + 1_000_000_000
@@ -118,7 +118,7 @@ def test_a_round_goes_to_other_keys_than_the_one_before(operation: Operation, ch
             return False
 
         store = KnownStore(READ_S, WRITE_S, fails=note)
-        summary = _measured(workload, store, ground=replace(GROUND, drawn=40), before=topics.clear, number=number)
+        summary = _measured(workload, store, dataset=replace(DATASET, drawn=40), before=topics.clear, number=number)
         assert not summary.errors
         return topics
 
@@ -159,9 +159,9 @@ def test_who_could_not_begin_in_time_is_not_forgiven() -> None:
 def test_who_waits_for_the_write_before_it_is_counted_from_when_it_should_have_begun() -> None:
     """All consume one subscription, at the highest rate that it takes. After a stall of a second all are that late."""
     workload = _workload(Operation.CONSUME, rate_per_s=100.0, in_flight=1000, warmup_s=0.0, topics=2, subscribers=1)
-    ground = replace(GROUND, drawn=1, subscribers=1)
+    dataset = replace(DATASET, drawn=1, subscribers=1)
     store = KnownStore(READ_S, 0.010, stalls=[(5.0, 6.0)])
-    summary = _measured(workload, store, ground=ground)
+    summary = _measured(workload, store, dataset=dataset)
     assert not summary.errors
     assert summary.refusals == 0
     assert summary.response.count == 1000
@@ -188,7 +188,7 @@ def test_claims_of_the_latest_are_new_topics_and_reads_go_to_the_newest_first() 
     claimed = [key for key, record in store.owners.held.items() if record.value == SUCCESSOR]
     kinds = list(map(workload.operation_chooser(), range(300)))
     assert len(claimed) == kinds.count(Operation.CLAIM), "each claims another topic"
-    assert {key.topic for key in claimed} <= {GROUND.topic(2 * number + 1) for number in range(TOPICS // 2)}
+    assert {key.topic for key in claimed} <= {DATASET.topic(2 * number + 1) for number in range(TOPICS // 2)}
     # A claim itself is a read and a write.
     of_new = sum(key in claimed for key in asked) - 2 * len(claimed)
     reads = len(asked) - 2 * len(claimed)
@@ -198,7 +198,7 @@ def test_claims_of_the_latest_are_new_topics_and_reads_go_to_the_newest_first() 
 
 def test_who_claims_more_of_the_latest_than_there_are_is_told() -> None:
     workload = _workload(Operation.CLAIM, among=Among.LATEST, choice=Choice.ZIPF, operations=20)
-    summary = _measured(workload, KnownStore(READ_S, WRITE_S), ground=replace(GROUND, claims=5))
+    summary = _measured(workload, KnownStore(READ_S, WRITE_S), dataset=replace(DATASET, claims=5))
     assert summary.count == 5
     assert summary.errors == {"no topic without an owner is left": 15}
 
@@ -214,7 +214,7 @@ def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> 
     done = sum(second.finished for second in summary.series.values())
     filled = TOPICS // 2
     assert store.owners.writes == done + filled, "an update got lost, or was counted twice"
-    claimed = [key for key, found in store.owners.held.items() if found.value == SUCCESSOR]
+    claimed = [key for key, stored in store.owners.held.items() if stored.value == SUCCESSOR]
     assert len(claimed) == keys
     # A refused writer repeats only its write. So a writer between its read and its write meets others once or twice
     # more.
@@ -265,7 +265,7 @@ def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is
         await fill(store, FillTask(first=0, last=TOPICS, subscribers=2), now_ns=clock.now_ns)
         before = len(store.subscribers.held)
         workload = _workload(operation, operations=100)
-        target = MetadataTarget(workload, store, GROUND, round_number=1)
+        target = MetadataTarget(workload, store, DATASET, round_number=1)
         load = Load(workload, target, round_number=1, now_ns=clock.now_ns)
         await target.open(load)
         store.delays.fails = lambda key: (key.subscriber or b"").endswith(b"7")
@@ -273,12 +273,12 @@ def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is
         await target.close()
         if operation is Operation.CREATE_SUBSCRIPTION:
             # The answer may get lost although the subscription is there.
-            key = GROUND.new_subscription(recording_topic, 7)
+            key = DATASET.new_subscription(recording_topic, 7)
             store.subscribers.held[key] = Versioned(DATA, Version(b"v"))
         if is_back:
             store.delays.fails = lambda _: False
         left = await target.tidy()
-        assert await target.tidy() == {}, "it is told once"
+        assert await target.tidy() == {}, "it is reported once"
         return len(store.subscribers.held) - before, dict(left), len(recording.errors)
 
     recording_topic = _workload(operation).topic_chooser(1)(7)
@@ -290,7 +290,7 @@ def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is
 
 def test_claims_beyond_the_topics_without_an_owner_are_failures() -> None:
     workload = _workload(Operation.CLAIM, among=Among.UNOWNED, operations=20)
-    summary = _measured(workload, KnownStore(READ_S, WRITE_S), ground=replace(GROUND, claims=15))
+    summary = _measured(workload, KnownStore(READ_S, WRITE_S), dataset=replace(DATASET, claims=15))
     assert summary.count == 15
     assert summary.errors == {"no topic without an owner is left": 5}
 
@@ -434,9 +434,9 @@ def _store_of(topics: Sequence[int], **given: Any) -> KnownStore:
     """Return a store in which these topics have all records that are read after a restart."""
     store = KnownStore(READ_S, WRITE_S, **given)
     for number in topics:
-        store.owners.held[RecordKey(GROUND.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
-        store.ranges.held[RecordKey(GROUND.topic(number))] = Versioned(LedgerRanges(), Version(b"v"))
-        store.subscribers.held[GROUND.subscription(number, 0)] = Versioned(DATA, Version(b"v"))
+        store.owners.held[RecordKey(DATASET.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
+        store.ranges.held[RecordKey(DATASET.topic(number))] = Versioned(LedgerRanges(), Version(b"v"))
+        store.subscribers.held[DATASET.subscription(number, 0)] = Versioned(DATA, Version(b"v"))
     return store
 
 
@@ -446,15 +446,15 @@ def test_a_probe_tells_when_topics_can_be_read_and_a_write_is_done() -> None:
     async def run() -> Any:
         store = _store_of((0, 2, 4), fails=lambda _: clock.seconds < 1_010.0)
         held = dict(store.subscribers.held)
-        found = await probe(store, GROUND, [0, 1, 2], 60.0, now_ns=clock.now_ns)
+        probed = await probe(store, DATASET, [0, 1, 2], 60.0, now_ns=clock.now_ns)
         assert store.subscribers.writes == 1
         assert store.subscribers.held == held, "what was written is deleted again"
-        return found, await probe(store, GROUND, [0, 4], 60.0, now_ns=clock.now_ns)
+        return probed, await probe(store, DATASET, [0, 4], 60.0, now_ns=clock.now_ns)
 
-    found, lost = clock.run(run())
+    probed, lost = clock.run(run())
     for name in ("first_ns", "owners_ns", "ranges_ns", "subscriptions_ns", "all_ns", "written_ns"):
-        assert found[name] == pytest.approx(1_010e9, rel=1e-4), name
-    assert found["written_ns"] - found["all_ns"] >= (READ_S + 2 * WRITE_S) * 1e9
+        assert probed[name] == pytest.approx(1_010e9, rel=1e-4), name
+    assert probed["written_ns"] - probed["all_ns"] >= (READ_S + 2 * WRITE_S) * 1e9
     assert lost["first_ns"] is not None
     assert [lost[name] for name in ("owners_ns", "ranges_ns", "subscriptions_ns", "all_ns", "written_ns")] == [None] * 5
 
@@ -468,16 +468,16 @@ def test_each_kind_of_record_is_asked_for_and_has_its_time(late: str) -> None:
         store = _store_of((0, 2))
         table = getattr(store, late)
         held, table.held = table.held, {}
-        probing = asyncio.create_task(probe(store, GROUND, [0, 1], 60.0, now_ns=clock.now_ns))
+        probing = asyncio.create_task(probe(store, DATASET, [0, 1], 60.0, now_ns=clock.now_ns))
         await asyncio.sleep(30.0)
         table.held = held
         return clock.now_ns(), await probing
 
-    at_ns, found = clock.run(run())
+    at_ns, probed = clock.run(run())
     names = {"owners": "owners_ns", "ranges": "ranges_ns", "subscribers": "subscriptions_ns"}
     for table, name in names.items():
-        assert (found[name] >= at_ns) == (table == late), name
-    assert found["all_ns"] == found[names[late]]
+        assert (probed[name] >= at_ns) == (table == late), name
+    assert probed["all_ns"] == probed[names[late]]
 
 
 def test_a_store_that_can_only_be_read_is_not_whole_again() -> None:
@@ -485,11 +485,11 @@ def test_a_store_that_can_only_be_read_is_not_whole_again() -> None:
 
     async def run() -> Any:
         store = _store_of((0,), fails=lambda key: b"new-" in (key.subscriber or b""))
-        return await probe(store, GROUND, [0], 60.0, now_ns=clock.now_ns)
+        return await probe(store, DATASET, [0], 60.0, now_ns=clock.now_ns)
 
-    found = clock.run(run())
-    assert found["all_ns"] is not None
-    assert found["written_ns"] is None
+    probed = clock.run(run())
+    assert probed["all_ns"] is not None
+    assert probed["written_ns"] is None
 
 
 def test_an_offered_load_that_was_not_reached_is_no_success() -> None:

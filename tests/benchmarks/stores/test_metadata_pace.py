@@ -96,24 +96,24 @@ def test_nothing_is_a_standstill_before_there_is_as_much_before_it() -> None:
 
 def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
     clock = VirtualTime()
-    told: list[tuple[float, dict[str, float]]] = []
+    reported: list[tuple[float, dict[str, float]]] = []
     began = clock.seconds
     task = FillTask(first=0, last=8_000, subscribers=1)
 
     async def run() -> None:
         def tell(progress: dict[str, float]) -> None:
-            told.append((clock.seconds - began, progress))
+            reported.append((clock.seconds - began, progress))
 
         _, why = await fill_aloud(KnownStore(0.1, 1.0), task, tell, now_ns=clock.now_ns)
         assert why is None
 
     clock.run(run())
     # Six batches of 128 topics take three seconds, so 63 batches take 33.
-    assert [seconds for seconds, _ in told] == pytest.approx([10.0, 20.0, 30.0], abs=0.1)
-    assert [progress["of"] for _, progress in told] == [task.records] * 3
-    made = [progress["records"] for _, progress in told]
+    assert [seconds for seconds, _ in reported] == pytest.approx([10.0, 20.0, 30.0], abs=0.1)
+    assert [progress["of"] for _, progress in reported] == [task.records] * 3
+    made = [progress["records"] for _, progress in reported]
     assert 0 < made[0] < made[1] < made[2] < task.records
-    for seconds, progress in told:
+    for seconds, progress in reported:
         assert progress["per_s"] == pytest.approx(progress["records"] / seconds, rel=0.01)
 
 

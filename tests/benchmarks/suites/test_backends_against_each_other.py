@@ -32,19 +32,19 @@ def _claims(hbase_factor: float) -> list[Measurement]:
     ]
 
 
-def _found(measurements: Sequence[Measurement]) -> list[Against]:
+def _compared(measurements: Sequence[Measurement]) -> list[Against]:
     return against(measurements, "zookeeper", "hbase")
 
 
 def _verdicts(measurements: Sequence[Measurement]) -> list[str]:
-    return [line[5].partition(":")[0] for line in against_table("", _found(measurements)).lines]
+    return [line[5].partition(":")[0] for line in against_table("", _compared(measurements)).lines]
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(4.0, "faster"), (0.25, "slower"), (1.0, "within the noise")])
 def test_a_known_factor_is_found_for_whom_it_is(factor: float, verdict: str) -> None:
-    found = _found(_claims(factor))
-    assert len(found) == 2  # One for each number of topics.
-    for each in found:
+    compared = _compared(_claims(factor))
+    assert len(compared) == 2  # One for each number of topics.
+    for each in compared:
         assert each.difference is not None
         assert each.difference.ratio == pytest.approx(factor, rel=0.01)
         assert each.ratios == pytest.approx([factor] * 3, rel=0.01)
@@ -55,7 +55,7 @@ def test_a_known_factor_is_found_for_whom_it_is(factor: float, verdict: str) -> 
 def test_one_round_is_no_verdict() -> None:
     claims = [each for each in _claims(4.0) if each.round == 1]
     assert _verdicts(claims) == ["noise unknown"] * 2
-    assert not any(each.is_sure for each in _found(claims))
+    assert not any(each.is_sure for each in _compared(claims))
 
 
 def test_rounds_that_one_side_has_alone_are_not_in_the_factor() -> None:
@@ -64,7 +64,7 @@ def test_rounds_that_one_side_has_alone_are_not_in_the_factor() -> None:
         for each in _claims(2.0)
         if (each.driver, each.round) != ("zookeeper", 3)
     ]
-    for each in _found(claims):
+    for each in _compared(claims):
         assert each.difference is not None
         assert each.difference.ratio == pytest.approx(2.0, rel=0.01)
 
@@ -72,7 +72,7 @@ def test_rounds_that_one_side_has_alone_are_not_in_the_factor() -> None:
 def test_who_met_a_wall_has_no_figure_and_is_told_of() -> None:
     why = "zookeeper-1 ended: java.lang.OutOfMemoryError"
     claims = [wall(each, why) if each.driver == "zookeeper" else each for each in _claims(0.25)]
-    for line in against_table("", _found(claims)).lines:
+    for line in against_table("", _compared(claims)).lines:
         assert line[1:6] == ["walls", f"wall: {why}", "measured", "–", "–"]
 
 
@@ -84,7 +84,7 @@ def test_what_failed_is_no_speed() -> None:
     assert _verdicts(claims) == ["noise unknown"] * 2
     assert all(
         "of the operations failed" in note or "operations failed" in note
-        for each in _found(claims)
+        for each in _compared(claims)
         for note in each.notes
     )
 
@@ -113,9 +113,9 @@ def _offered(tails: Tails) -> list[Measurement]:
 def test_the_factor_of_a_percentile_is_that_of_all_times_together(
     tails: Tails, better: float | None, verdict: Verdict
 ) -> None:
-    found = _found(_offered(tails))
-    assert found
-    for each in found:
+    compared = _compared(_offered(tails))
+    assert compared
+    for each in compared:
         assert each.figures is not None
         assert each.figures[0].name == "response p99, ms"
         assert [each.better(ratio) for ratio in each.ratios] == pytest.approx([OF_ROUNDS] * 3, rel=0.01)

@@ -88,9 +88,9 @@ async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServe
         assert len(updated) == 20
         assert len(topics) > len(updated), "nothing was created"
         for topic in (*updated, *topics[-5:]):
-            found = await store.subscriptions.read(topic, SUBSCRIBER)
-            assert found is not None
-            assert found.value == DATA
+            stored = await store.subscriptions.read(topic, SUBSCRIBER)
+            assert stored is not None
+            assert stored.value == DATA
 
 
 @pytest.mark.parametrize("driver", ["java", pytest.param("native", marks=pytest.mark.full)])
@@ -108,7 +108,7 @@ async def test_retries_are_told_by_second(servers: RunningServers, driver: str) 
 
 async def _carry_out(case: Case, urls: list[str]) -> Measurement:
     def work() -> Measurement:
-        with given_servers([case.driver], urls) as places, CasCases(places, lambda _: None) as cases:
+        with given_servers([case.driver], urls) as servers, CasCases(servers, lambda _: None) as cases:
             measurement = cases.measure(case, 1)
             assert measurement.wall is None, measurement.wall
             assert not measurement.errors
@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_measured_is_refused_in_one_line() -> None:
 def test_writers_that_do_not_share_the_keys_evenly_are_refused() -> None:
     run = CliRunner().invoke(main, ["cas", "--writers", "1,3"])
     assert run.exit_code == 1
-    assert "writers per key share 64 evenly: 1, 2, 4 and so on, not [1, 3]" in run.output
+    assert "writers per key must divide 64: 1, 2, 4 and so on, not [1, 3]" in run.output
 
 
 def test_the_help_ends_in_an_example_that_the_command_takes() -> None:

@@ -22,22 +22,22 @@ ON = ("cluster-4.3", "original")
 DRIVERS = ("raw", "java", LEDGERS)
 
 
-def _command(place: Path, *arguments: str) -> list[str]:
+def _command(directory: Path, *arguments: str) -> list[str]:
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "--sizes", "smoke", "--rate", "0", "--warm", "0.2"]
-    return [*command, "--output", str(place / "result.json"), "--data", str(place / "data"), *arguments]
+    return [*command, "--output", str(directory / "result.json"), "--data", str(directory / "data"), *arguments]
 
 
-def _bench(place: Path, *arguments: str) -> tuple[Result, str]:
+def _bench(directory: Path, *arguments: str) -> tuple[Result, str]:
     run = subprocess.run(
-        _command(place, *arguments), cwd=CHECKOUT, capture_output=True, text=True, timeout=420, check=False
+        _command(directory, *arguments), cwd=CHECKOUT, capture_output=True, text=True, timeout=420, check=False
     )
     assert run.returncode == 0, run.stderr
-    result = Result.read(place / "result.json")
+    result = Result.read(directory / "result.json")
     assert result.is_complete
     for each in result.measurements:
         _check(each)
-    assert list((place / "data").iterdir()) == []
-    assert not processes_over(place / "data")
+    assert list((directory / "data").iterdir()) == []
+    assert not processes_over(directory / "data")
     return result, run.stdout
 
 
@@ -53,8 +53,8 @@ def _check(measurement: Measurement) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -> None:
-    places = [word for place in ON for word in ("--on", place)]
-    result, said = _bench(tmp_path, *places, *(word for driver in DRIVERS for word in ("--driver", driver)))
+    hub_kinds = [word for hub_kind in ON for word in ("--on", hub_kind)]
+    result, said = _bench(tmp_path, *hub_kinds, *(word for driver in DRIVERS for word in ("--driver", driver)))
     planned = [
         (case.on, case.driver, case.workload) for case in cases(MEASUREMENTS, DRIVERS, replace(SMOKE, rates=()), 1, ON)
     ]
@@ -76,9 +76,9 @@ def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -
     }
 
 
-def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
+def _end_at(directory: Path, case: str, arguments: list[str]) -> Result:
     """End a run once it reaches a case, and return its result, which is not whole. Check that no server is left."""
-    command = _command(place, *arguments)
+    command = _command(directory, *arguments)
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
@@ -86,13 +86,13 @@ def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
             said.append(line)
             if line.startswith(case):
                 break
-        assert processes_over(place / "data"), "no server of the run's own"
+        assert processes_over(directory / "data"), "no server of the run's own"
         run.send_signal(signal.SIGTERM)
         out, err = run.communicate(timeout=120)
     assert run.returncode == INTERRUPTED, (said, err)
     assert "Traceback" not in err
-    assert not processes_over(place / "data")
-    result = Result.read(place / "result.json")
+    assert not processes_over(directory / "data")
+    result = Result.read(directory / "result.json")
     assert not result.is_complete
     assert "the run was not finished" in out
     return result
@@ -125,10 +125,10 @@ def test_a_run_that_was_ended_goes_on_later(metadata: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--on", "cluster", "--address", "127.0.0.1:1"], "--on says which to start"),
-        (["--resume"], "--resume goes on with the file that --output names"),
+        (["--on", "cluster", "--address", "127.0.0.1:1"], "--on a hub to start: give only one"),
+        (["--resume"], "--resume continues the file that --output names"),
         (["--quorums", "2,3,1"], "is not ensemble, write and ack quorum, like 3,2,2"),
-        (["idle-topics", "--on", "original"], "nothing to measure: no driver of"),
+        (["idle-topics", "--on", "original"], "nothing to measure: none of"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(arguments: list[str], reason: str, tmp_path: Path) -> None:
@@ -144,4 +144,4 @@ def test_a_run_with_other_terms_is_not_gone_on_with(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, arguments).exit_code == 0
     run = CliRunner().invoke(main, [*arguments, "--resume", "--seed", "2"])
     assert run.exit_code == 1
-    assert "the run to go on with had other terms" in run.output
+    assert "the earlier run had other terms" in run.output

@@ -18,12 +18,12 @@ TOPICS = 50
 MIB = 1 << 20
 
 
-def _measured(place: Path, *arguments: str) -> Result:
-    path = place / "result.json"
-    given = ("--topics", str(TOPICS), "--data", str(place / "data"), "--result", str(path))
+def _measured(directory: Path, *arguments: str) -> Result:
+    path = directory / "result.json"
+    given = ("--topics", str(TOPICS), "--data", str(directory / "data"), "--result", str(path))
     run = CliRunner().invoke(main, ["listing", *given, *arguments])
     assert run.exit_code == 0, run.output
-    assert not list((place / "data").iterdir())
+    assert not list((directory / "data").iterdir())
     return Result.read(path)
 
 
@@ -48,7 +48,7 @@ def test_what_a_command_did_not_tell_is_the_wall_of_its_measurement(tmp_path: Pa
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("DELETE FROM persistence WHERE topic = ?", (b"company-topic-00000007",))
     measured = _measured(tmp_path, *arguments).measurements[0]
-    assert (measured.count, measured.wall) == (0, "it told 49 topics of 50")
+    assert (measured.count, measured.wall) == (0, "it reported 49 topics of 50")
 
 
 def test_command_that_fails_is_told_with_its_error(tmp_path: Path) -> None:

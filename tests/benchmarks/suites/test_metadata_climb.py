@@ -32,7 +32,7 @@ class _Cases:
     walls: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     unmendable: frozenset[str] = frozenset()
-    told: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
 
     def idle(self, backend: str) -> list[int]:
@@ -47,10 +47,10 @@ class _Cases:
         self.dead.discard(backend)
 
     def end(self, backend: str) -> None:
-        self.told.append(f"end {backend}")
+        self.calls.append(f"end {backend}")
 
     def settle(self, *, beside: str | None = None) -> dict[str, float]:
-        self.told.append("settle" if beside is None else f"settle beside {beside}")
+        self.calls.append("settle" if beside is None else f"settle beside {beside}")
         return {"settling_s": 1.0}
 
     def fill(
@@ -61,18 +61,18 @@ class _Cases:
         measurement.values["from_topics"] = task.first
         return measurement
 
-    def measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
-        what = f"{workload.name} {backend} {ground.topics} round {number}"
+    def measure(self, backend: str, workload: Workload, dataset: Dataset, number: int) -> Measurement:
+        what = f"{workload.name} {backend} {dataset.topics} round {number}"
         measurement = self._done(what, backend, workload, number)
         if what in self.left:
             measurement.reported[LEFT_BEHIND] = self.left[what]
         return measurement
 
-    def restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
-        return self._done(f"restart {backend} {ground.topics}", backend, workload, 1)
+    def restart(self, backend: str, workload: Workload, dataset: Dataset) -> Measurement:
+        return self._done(f"restart {backend} {dataset.topics}", backend, workload, 1)
 
     def _done(self, what: str, backend: str, workload: Workload, number: int) -> Measurement:
-        self.told.append(what)
+        self.calls.append(what)
         if what in self.walls:
             self.dead.add(backend)
         return Measurement(
@@ -94,7 +94,7 @@ def _climbed(
         backends=BACKENDS,
         sizes=SMOKE,
         seed=1,
-        places=cast(StoreServers, cases),
+        stores=cast(StoreServers, cases),
         cases=cast(MetadataCases, cases),
         progress=Progress([STAGE], BACKENDS, SMOKE, 1, result),
         times=StartTimes(),
@@ -119,11 +119,11 @@ def _words(measurement: Measurement) -> tuple[Any, ...]:
 def test_each_store_is_filled_beside_servers_at_rest() -> None:
     cases = _Cases()
     measured, _ = _climbed(cases)
-    fills = [(index, words) for index, words in enumerate(cases.told) if words.startswith("fill ")]
+    fills = [(index, words) for index, words in enumerate(cases.calls) if words.startswith("fill ")]
     order = [words.split()[1] for _, words in fills]
     assert order == ["zookeeper", "hbase", "hbase", "zookeeper", "zookeeper", "hbase"]
     for index, words in fills:
-        assert cases.told[index - 1] == f"settle beside {words.split()[1]}"
+        assert cases.calls[index - 1] == f"settle beside {words.split()[1]}"
     assert all("settling_s" in each.values for each in measured if each.workload.name == FILL)
     started = [each.started_s for each in measured]
     assert None not in started
@@ -148,24 +148,24 @@ def test_a_backend_without_a_server_has_a_wall_and_the_other_all_its_cases() -> 
     assert _words(wall) == (FILL, 20, "it did not come up: no")
     assert (wall.on, wall.started is not None) == ("synced", True)
     assert len(_of(measured, "zookeeper")) == sum(2 + len(step.workloads) for step in STAGE.steps)
-    assert cases.told[0] == "end hbase"
-    assert not any(words.startswith("fill hbase") for words in cases.told)
+    assert cases.calls[0] == "end hbase"
+    assert not any(words.startswith("fill hbase") for words in cases.calls)
 
 
 def test_nobody_left_is_the_end_of_the_stage() -> None:
     cases = _Cases()
     measured, _ = _climbed(cases, absent=dict.fromkeys(BACKENDS, "no"))
     assert [_words(each) for each in measured] == [(FILL, 20, "no")] * 2
-    assert cases.told == ["end zookeeper", "end hbase"]
+    assert cases.calls == ["end zookeeper", "end hbase"]
 
 
 def test_a_wall_in_filling_ends_the_servers_of_that_backend() -> None:
     cases = _Cases(walls={"fill hbase 20 40": "no memory is left"})
     measured, said = _climbed(cases)
     assert _words(_of(measured, "hbase")[-1]) == (FILL, 40, "no memory is left")
-    assert cases.told[cases.told.index("fill hbase 20 40") + 1] == "end hbase"
+    assert cases.calls[cases.calls.index("fill hbase 20 40") + 1] == "end hbase"
     assert "    hbase has no further cases on these servers: no memory is left" in said
-    after = cases.told[cases.told.index("end hbase") + 1 :]
+    after = cases.calls[cases.calls.index("end hbase") + 1 :]
     assert after
     assert not any("hbase" in words for words in after)
 
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_come_up_after_the_warm_up_is_a_wall() -> None:
     why = "in the warm-up: read-owner: hbase-1 ended; it does not come up"
     assert _words(wall) == (FIRST.workloads[0].name, 20, why)
     assert wall.workload == FIRST.workloads[0]
-    assert "end hbase" in cases.told
+    assert "end hbase" in cases.calls
 
 
 def test_a_store_that_is_filled_again_says_from_where() -> None:
@@ -204,8 +204,8 @@ def test_a_store_that_is_filled_again_says_from_where() -> None:
     assert [(each.workload.topics, each.values["from_topics"]) for each in fills] == [(40, 0)] * 2 + [(60, 40)] * 2
     for each in fills:
         is_anew = each.workload.topics == 40
-        told = ["made from 0 topics on, since the run was gone on with"]
-        assert each.notes() == (told if is_anew else [])
+        notes_anew = ["made from 0 topics on, because the run was resumed"]
+        assert each.notes() == (notes_anew if is_anew else [])
 
 
 def test_a_store_that_cannot_be_filled_again_is_a_wall_of_what_it_had_to_do() -> None:
@@ -223,4 +223,4 @@ def test_what_was_lost_before_stays_so() -> None:
     measured, _ = _climbed(cases, before)
     assert _of(measured, "hbase") == []
     assert len(_of(measured, "zookeeper")) == sum(2 + len(step.workloads) for step in STAGE.steps)
-    assert cases.told.index("end hbase") < cases.told.index("settle")
+    assert cases.calls.index("end hbase") < cases.calls.index("settle")

@@ -93,12 +93,12 @@ def _step_of(measurement: Measurement, stage: Stage) -> Step:
     return next(step for step in stage.steps if step.topics == measurement.workload.topics)
 
 
-def _assert_reported(directory: Path, told: str) -> None:
+def _assert_reported(directory: Path, output: str) -> None:
     """Check that a run left its result and its report, and nothing else."""
     names = {each.name for each in directory.iterdir()}
     assert {"result.json", "report.html"} < names
     assert all(name.endswith(".png") for name in names - {"result.json", "report.html"})
-    assert f"report: {directory / 'report.html'}" in told
+    assert f"report: {directory / 'report.html'}" in output
 
 
 def test_the_embedded_store_does_every_workload_once(tmp_path: Path) -> None:
@@ -127,15 +127,15 @@ def test_a_run_that_is_done_is_not_done_again_and_may_have_more_rounds(tmp_path:
     # A later run may add rounds.
     more = _run(tmp_path / "run", *FEW, "--backend", "sqlite", "--rounds", "2")
     assert more.returncode == 0, more.stderr
-    found = Result.read(tmp_path / "run" / "result.json")
-    assert found.terms["sizes"]["rounds"] == 2
-    loads = [each for each in found.measurements if each.workload.name in ORDER]
+    extended = Result.read(tmp_path / "run" / "result.json")
+    assert extended.terms["sizes"]["rounds"] == 2
+    loads = [each for each in extended.measurements if each.workload.name in ORDER]
     assert Counter(each.round for each in loads) == {1: len(loads) / 2, 2: len(loads) / 2}
-    first = [each.to_json() for each in found.measurements if each.round == 1]
+    first = [each.to_json() for each in extended.measurements if each.round == 1]
     assert first == [each.to_json() for each in result.measurements]
     other = _run(tmp_path / "run", *FEW, "--backend", "sqlite", "--seed", "2")
     assert other.returncode == 1
-    assert "the run to go on with had other options: give the same ones, or another --run" in other.stderr
+    assert "the earlier run had other options: give the same ones, or another --run" in other.stderr
 
 
 def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) -> None:
@@ -143,16 +143,16 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     command = _command(directory, *FEW, "--backend", "sqlite")
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
-        told: list[str] = []
+        printed: list[str] = []
         for line in run.stderr:
-            told.append(line)
+            printed.append(line)
             if "sqlite, consume" in line:
                 break
         else:
-            pytest.fail(f"it ended by itself: {''.join(told)}")
+            pytest.fail(f"it ended by itself: {''.join(printed)}")
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=120)
-    assert run.returncode == INTERRUPTED, "".join([*told, err])
+    assert run.returncode == INTERRUPTED, "".join([*printed, err])
     assert "Traceback" not in err
     assert "the run was not finished" in out
     assert not processes_over(directory)
@@ -298,7 +298,7 @@ def test_a_run_may_have_unsynced_stages_alone_but_must_have_one(tmp_path: Path) 
     refused = _run(tmp_path / "none", *arguments, "--unsynced-topics", "0")
     assert (refused.returncode, refused.stderr) == (
         1,
-        "Error: without topics in either ladder there is nothing to measure\n",
+        "Error: nothing to measure: give --topics or --unsynced-topics above 0\n",
     )
 
 
@@ -320,7 +320,7 @@ def test_a_listing_may_bring_all_topics_and_the_wide_ones_beside_them(topics: in
     assert children_max(topics) == names
 
 
-async def test_a_place_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Path) -> None:
+async def test_a_store_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Path) -> None:
     with StoreServers(
         tmp_path / "servers",
         ["sqlite", "zookeeper"],
@@ -328,17 +328,17 @@ async def test_a_place_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Pa
         durability="synced",
         topics_max=1_000_000,
         progress=lambda _: None,
-    ) as places:
-        await asyncio.to_thread(places.up)
-        url = places.url("zookeeper")
+    ) as stores:
+        await asyncio.to_thread(stores.up)
+        url = stores.url("zookeeper")
         assert url.endswith("?children_max=2000000")
         async with await open_metadata(url) as store:
             assert [topic async for topic in store.topics()] == []
-        (server,) = places.servers()
-        assert places.roles("zookeeper") == {"zookeeper": [server]}
-        assert places.idle("zookeeper") == []
-        assert places.idle("sqlite") == [server]
-        assert places.out_of_memory("zookeeper") == []
+        (server,) = stores.servers()
+        assert stores.roles("zookeeper") == {"zookeeper": [server]}
+        assert stores.idle("zookeeper") == []
+        assert stores.idle("sqlite") == [server]
+        assert stores.out_of_memory("zookeeper") == []
 
 
 def test_the_terms_say_through_what_each_store_is_reached() -> None:
@@ -351,13 +351,13 @@ def test_the_terms_say_through_what_each_store_is_reached() -> None:
 def _kill_zookeeper(directory: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                command = place.read_bytes()
+                command = path.read_bytes()
             except OSError:
                 continue
             if str(directory).encode() in command and b"QuorumPeerMain" in command:
-                os.kill(int(place.parent.name), signal.SIGKILL)
+                os.kill(int(path.parent.name), signal.SIGKILL)
                 return
     raise AssertionError("the run has no ZooKeeper")
 
@@ -365,8 +365,8 @@ def _kill_zookeeper(directory: Path) -> None:
 def test_what_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
     for arguments, why in (
         (["metadata", "no-such"], "there is no workload 'no-such': choose from claim, consume"),
-        (["metadata", "--topics", "50,20"], "a ladder climbs from at least 20 topics, not [50, 20]"),
-        (["metadata", "--seconds", "1", "--warmup", "1"], "leaves nothing of loads of 1 s"),
+        (["metadata", "--topics", "50,20"], "a ladder must rise from at least 20 topics, not [50, 20]"),
+        (["metadata", "--seconds", "1", "--warmup", "1"], "must be shorter than loads of 1 s"),
     ):
         run = CliRunner().invoke(main, [*arguments, "--run", str(tmp_path / "run")])
         assert run.exit_code == 1

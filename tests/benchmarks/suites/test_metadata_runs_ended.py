@@ -107,7 +107,7 @@ def test_a_run_that_was_killed_leaves_nothing_that_is_measured_later(tmp_path: P
         run.send_signal(signal.SIGCONT)
         out, err = run.communicate(timeout=280)
     assert run.returncode == 0, (out, err)
-    assert any("removing what a run before has left in" in line for line in said), said
+    assert any("removing what an earlier run left in" in line for line in said), said
     assert PLANTED not in topics
     assert len(topics) == STAGE.steps[0].topics + sum(map(wide_count, STAGE.wide))
     result = Result.read(directory / "result.json")
@@ -222,7 +222,7 @@ def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Pa
 # ------------------------------------------------------------------------------------------------------- servers
 
 
-def _places(directory: Path) -> StoreServers:
+def _stores(directory: Path) -> StoreServers:
     return StoreServers(
         directory,
         ["zookeeper", "hbase"],
@@ -253,7 +253,7 @@ def test_servers_that_do_not_end_keep_no_others_alive(tmp_path: Path, monkeypatc
     ended = _note_ends(monkeypatch, fail)
     directory = tmp_path / "servers"
     directory.mkdir()
-    with pytest.raises(DevError, match="it did not end"), _places(directory):
+    with pytest.raises(DevError, match="it did not end"), _stores(directory):
         pass
     assert sorted(ended) == ["hbase", "zookeeper"]
     assert directory.exists(), "by what is in it they are found the next time"
@@ -266,7 +266,7 @@ def test_ctrl_c_waits_until_all_servers_have_ended(tmp_path: Path, monkeypatch: 
     # Spark, for example, leaves a handler of its own in the process.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), _places(directory):
+        with pytest.raises(KeyboardInterrupt), _stores(directory):
             pass
     finally:
         signal.signal(signal.SIGINT, before)
@@ -276,7 +276,7 @@ def test_ctrl_c_waits_until_all_servers_have_ended(tmp_path: Path, monkeypatch: 
 
 def test_servers_that_another_backend_needs_are_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = _note_ends(monkeypatch, lambda: None)
-    places = StoreServers(
+    stores = StoreServers(
         tmp_path / "servers",
         ["sqlite", "hbase", "hbase+thrift"],
         heap_mb=1024,
@@ -284,8 +284,8 @@ def test_servers_that_another_backend_needs_are_not_ended(tmp_path: Path, monkey
         topics_max=20,
         progress=lambda _: None,
     )
-    places.end("sqlite")
-    places.end("hbase")
+    stores.end("sqlite")
+    stores.end("hbase")
     assert ended == []
-    places.end("hbase+thrift")
+    stores.end("hbase+thrift")
     assert ended == ["hbase"]

@@ -12,12 +12,12 @@ TOPICS = 40
 MIB = 1 << 20
 
 
-def _measured(place: Path, *arguments: str) -> Result:
-    path = place / "result.json"
-    given = ("--topics", str(TOPICS), "--data", str(place / "data"), "--result", str(path))
+def _measured(directory: Path, *arguments: str) -> Result:
+    path = directory / "result.json"
+    given = ("--topics", str(TOPICS), "--data", str(directory / "data"), "--result", str(path))
     run = CliRunner().invoke(main, ["migrate", *given, *arguments])
     assert run.exit_code == 0, run.output
-    assert not list((place / "data").iterdir())
+    assert not list((directory / "data").iterdir())
     return Result.read(path)
 
 

@@ -19,14 +19,14 @@ MIB = 1 << 20
 SIZE = ("--topics", "300", "--subscriptions", "900", "--row-by-row", "50")
 
 
-def _measured(place: Path, *arguments: str) -> Result:
-    path = place / "result.json"
-    given = ("--data", str(place / "data"), "--result", str(path))
+def _measured(directory: Path, *arguments: str) -> Result:
+    path = directory / "result.json"
+    given = ("--data", str(directory / "data"), "--result", str(path))
     run = CliRunner().invoke(main, ["pipeline", *SIZE, *given, *arguments])
     assert run.exit_code == 0, run.output
-    assert not list((place / "data").iterdir())
+    assert not list((directory / "data").iterdir())
     deadline = time.monotonic() + 10
-    while processes_over(place / "data"):
+    while processes_over(directory / "data"):
         assert time.monotonic() < deadline, "what was killed takes a moment to go, and no more"
         time.sleep(0.1)
     return Result.read(path)

@@ -17,12 +17,12 @@ from tests.support.checkout import CHECKOUT
 LATENCIES = ("service", "response")
 
 
-def _bench(place: Path, *arguments: str) -> Result:
+def _bench(directory: Path, *arguments: str) -> Result:
     """Run the command as its users do, at tiny sizes."""
-    output = place / "result.json"
+    output = directory / "result.json"
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "--sizes", "smoke", "--output", str(output)]
     run = subprocess.run(
-        [*command, "--data", str(place / "data"), *arguments],
+        [*command, "--data", str(directory / "data"), *arguments],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -36,7 +36,7 @@ def _bench(place: Path, *arguments: str) -> Result:
     for measurement in result.measurements:
         assert measurement.wall is None, measurement.wall
         assert not measurement.errors, (measurement.workload.name, measurement.errors)
-    assert not list((place / "data").iterdir())
+    assert not list((directory / "data").iterdir())
     return result
 
 
@@ -124,7 +124,7 @@ def test_a_hub_that_runs_already_is_measured_again_and_again(tmp_path: Path) -> 
     [
         (Case(Workload(name="publish"), "raw"), ["frame_bytes_max=1"], "the hub ended while it started: "),
         (Case(Workload(name="publish"), "raw"), ["read_only=true"], "preparing 50 topics by publish failed: "),
-        (Case(Workload(name="x", mix={"deliver": 1}), "java"), [], "the Java client's program does not do deliver"),
+        (Case(Workload(name="x", mix={"deliver": 1}), "java"), [], "the Java client's program cannot run deliver"),
     ],
     ids=["the hub does not start", "the hub refuses", "the driver cannot"],
 )

@@ -20,7 +20,7 @@ SIZES = STORED_SIZES["smoke"]
 (TOPICS,) = SIZES.topics
 
 
-def _bench(place: Path, *arguments: str) -> Result:
+def _bench(directory: Path, *arguments: str) -> Result:
     command = [
         sys.executable,
         "-m",
@@ -29,10 +29,10 @@ def _bench(place: Path, *arguments: str) -> Result:
         "--sizes",
         "smoke",
         "--output",
-        str(place / "result.json"),
+        str(directory / "result.json"),
     ]
     run = subprocess.run(
-        [*command, "--data", str(place / "data"), *arguments],
+        [*command, "--data", str(directory / "data"), *arguments],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -40,14 +40,14 @@ def _bench(place: Path, *arguments: str) -> Result:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert list((place / "data").iterdir()) == []
-    assert not processes_over(place / "data")
-    return Result.read(place / "result.json")
+    assert list((directory / "data").iterdir()) == []
+    assert not processes_over(directory / "data")
+    return Result.read(directory / "result.json")
 
 
-def _check(result: Result, places: tuple[str, ...]) -> None:
+def _check(result: Result, backends: tuple[str, ...]) -> None:
     assert result.is_complete
-    planned = [(case.workload, case.on) for case in stored_cases(STORED_MEASUREMENTS, ["raw"], SIZES, 1, places)]
+    planned = [(case.workload, case.on) for case in stored_cases(STORED_MEASUREMENTS, ["raw"], SIZES, 1, backends)]
     assert [(each.workload, each.on) for each in result.measurements] == planned
     for each in result.measurements:
         what = (each.on, each.workload.name, each.wall, each.errors)
@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_filled_is_a_result(tmp_path: Path) -> None:
 
 def test_cases_share_no_topic_and_a_sample_is_the_same_for_the_same_seed() -> None:
     for preset in STORED_SIZES.values():
-        found: dict[int, dict[int, set[int]]] = {}
+        samples: dict[int, dict[int, set[int]]] = {}
         for case in stored_cases(STORED_MEASUREMENTS, ["raw"], preset, 1, ["hbase"]):
             workload = case.workload
             if workload.topics > 10_000 or not workload.sample:
@@ -122,13 +122,13 @@ def test_cases_share_no_topic_and_a_sample_is_the_same_for_the_same_seed() -> No
             chosen = _chosen(workload)
             assert len(chosen) == workload.sample
             assert chosen == _chosen(Workload.from_json(workload.to_json()))
-            of_step = found.setdefault(workload.topics, {})
+            of_step = samples.setdefault(workload.topics, {})
             assert of_step.setdefault(workload.first, chosen) == chosen
             warm = warming(workload)
             assert warm.operations == len(_chosen(warm))
             of_step.setdefault(warm.first, _chosen(warm))
-        assert found
-        for parts in found.values():
+        assert samples
+        for parts in samples.values():
             assert len(parts) == 8, "four samples, and what warms them up"
             assert len(set.union(*parts.values())) == sum(map(len, parts.values()))
 
@@ -139,14 +139,14 @@ def _chosen(workload: Workload) -> set[int]:
 
 
 def test_a_sample_is_of_topics_that_there_are() -> None:
-    with pytest.raises(ValueError, match="a sample is of the topics that there are"):
+    with pytest.raises(ValueError, match="nor exceed the topics together"):
         Workload(name="x", topics=10, sample=6, first=5)
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--on", "hbase", "--on", "cluster"], "are compared with each other, in a run of their own"),
+        (["--on", "hbase", "--on", "cluster"], "need a run of their own, without another --on"),
         (["deliver", "--on", "hbase"], "deliver cannot be measured --on hbase"),
         (["own"], "own cannot be measured --on embedded"),
         (["--on", "hbase", "--driver", "java"], "on stores there are the drivers raw, client"),

@@ -49,7 +49,7 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
         assert values[f"regionserver_cores_{phase}"] >= 0, phase
     assert measurement.errors, "nobody felt it"
     assert measurement.errors.total() == sum(second.get("failed", 0) for second in measurement.series.values()), (
-        "attempts that failed are told by phase and by second"
+        "failed attempts are reported by phase and by second"
     )
     counters = [second["counters"] for second in measurement.series.values() if "counters" in second]
     claims = [each["claims"] for each in counters if "claims" in each]
@@ -127,8 +127,8 @@ def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path
     run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=450, check=False)
     assert run.returncode == 0, run.stderr
     result = Result.read(output)
-    found = [(each.on, each.workload.topics) for each in result.measurements]
-    assert found == [("zookeeper", 60), ("hbase", 60), ("zookeeper", 120), ("hbase", 120)]
+    measured = [(each.on, each.workload.topics) for each in result.measurements]
+    assert measured == [("zookeeper", 60), ("hbase", 60), ("zookeeper", 120), ("hbase", 120)]
     for each in result.measurements:
         assert each.wall is None, each.wall
         assert ("regionserver_cores_before" in each.values) == (each.on == "hbase")
@@ -139,12 +139,12 @@ def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path
     assert "metadata ZooKeeper, synced to the disk; HBase 2.6.1-hadoop3, one region server" in text
     assert "metadata in ZooKeeper: 2,048 MiB in all" in text
     assert "topics 60, 10 of them published to, 5 with a subscriber; 120, 10 of them" in text
-    for on, topics in found:
+    for on, topics in measured:
         assert f"{on}, {topics} topics: topics of the killed hub, session timeout 2 s" in run.stdout
     beside, *charts = [chart.title for chart in report_page([("x", result)]).charts()]
     assert beside == "A hub is killed: seconds until all its topics are served again"
     names = {"zookeeper": "ZooKeeper", "hbase": "HBase 2.6.1-hadoop3"}
-    assert charts == [f"A hub is killed: {topics} topics, 2 hubs, metadata in {names[on]}" for on, topics in found]
+    assert charts == [f"A hub is killed: {topics} topics, 2 hubs, metadata in {names[on]}" for on, topics in measured]
     assert list(data.iterdir()) == []
     assert not processes_over(data)
     again = subprocess.run(
@@ -174,7 +174,7 @@ def test_both_stores_have_the_same_heap_in_all_and_are_synced(heap_mb: int) -> N
 def test_sizes_that_make_no_sense_are_refused_in_one_line() -> None:
     run = CliRunner().invoke(main, ["takeover", "--topics", "10", "--used", "11"])
     assert run.exit_code == 2
-    assert "of all topics some must be used" in run.output
+    assert "the used topics must be from 1 to all" in run.output
 
 
 def test_the_topics_of_a_storm_are_in_the_store_before() -> None:
@@ -185,7 +185,7 @@ def test_the_topics_of_a_storm_are_in_the_store_before() -> None:
 def test_going_on_needs_the_file_of_the_run() -> None:
     run = CliRunner().invoke(main, ["takeover", "--resume"])
     assert run.exit_code == 2
-    assert "--resume goes on with the file that --result names: give that too" in run.output
+    assert "--resume continues the file that --result names: give --result too" in run.output
 
 
 def test_the_help_ends_in_an_example_that_the_command_takes() -> None:

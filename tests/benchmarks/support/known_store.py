@@ -105,9 +105,9 @@ class _KnownTable(Generic[R]):
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         await self._wait(RecordKey(topic), self._read_s)
-        for key, found in list(self.held.items()):
+        for key, stored in list(self.held.items()):
             if key.topic == topic and key.subscriber is not None:
-                yield key.subscriber, found
+                yield key.subscriber, stored
 
     async def count_of(self, topic: Topic) -> int:
         return len([each async for each in self.scan(topic)])

@@ -7,12 +7,12 @@ __all__ = ["processes_over"]
 
 def processes_over(directory: Path) -> list[str]:
     """Return the command lines of processes that were started with this directory."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            command = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if str(directory) in command:
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands

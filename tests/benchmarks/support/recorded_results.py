@@ -25,8 +25,8 @@ def three_backends() -> Result:
 def changed(path: Path, into: Path, change: Callable[[Measurement], Measurement | None]) -> Path:
     """Write a result again with changed measurements. If `change` returns None, the measurement is left out."""
     result = Result.read(path)
-    found = [change(each) for each in result.measurements]
-    result.measurements = [each for each in found if each is not None]
+    measurements = [change(each) for each in result.measurements]
+    result.measurements = [each for each in measurements if each is not None]
     result.write(into)
     return into
 

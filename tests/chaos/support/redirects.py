@@ -58,17 +58,17 @@ def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> li
     for call in calls:
         if isinstance(call.input, cas.Write):
             lived[call.input.value] = max(lived[call.input.value], call.start * _NS - _LOOKUP_S)
-    found = []
+    glances = []
     for call in calls:
         record: cas.Record | None = None
         is_shown = True
         match call.output:
-            case cas.Found(record) | cas.Exists(record) | cas.Stale(record):
+            case cas.Returned(record) | cas.Exists(record) | cas.Stale(record):
                 pass
             case _:
                 is_shown = False
         assert isinstance(call.key, bytes)
-        found.append(
+        glances.append(
             Glance(
                 call.key,
                 _spelt(hubs[call.process]),
@@ -80,7 +80,7 @@ def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> li
                 isinstance(call.input, cas.Delete),
             )
         )
-    return found
+    return glances
 
 
 def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], hubs: Iterable[str]) -> list[str]:

@@ -15,14 +15,14 @@ def waits_s(pids: Iterable[int]) -> Mapping[int, float]:
 
     It leaves out processes that have ended. It is empty on systems that do not report this.
     """
-    found = {}
+    waits = {}
     for pid in pids:
         try:
             # The three numbers: time on a processor and time waiting for one, both in ns, and how often it ran.
-            found[pid] = int((_PROC / str(pid) / "schedstat").read_text().split()[1]) * _NS
+            waits[pid] = int((_PROC / str(pid) / "schedstat").read_text().split()[1]) * _NS
         except (OSError, ValueError, IndexError):
             continue
-    return found
+    return waits
 
 
 def waited_most_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:

@@ -98,9 +98,9 @@ def _interleavings(given: Sequence[Acknowledgement], terms: Sequence[Term]) -> I
     ways = {_Way(None, frozenset(), -math.inf)}
     before: Acknowledgement | None = None
     for each in given:
-        found = {further for way in ways for further in _further(way, each, terms)}
-        if found:
-            ways = found
+        following = {further for way in ways for further in _further(way, each, terms)}
+        if following:
+            ways = following
         else:
             after = f" after {before.hub} acknowledged {before.local}" if before is not None else ""
             yield f"hub {each.hub} acknowledged {each.local}{after}, without a claim of its own in between"

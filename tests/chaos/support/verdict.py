@@ -44,11 +44,10 @@ def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: S
     """
     calls = hubs.calls()
     glances = glances_of(calls, hubs.processes)
-    found = [*more, *breaches(history, terms_of(calls), glances, hubs.addresses)]
-    if found:
-        raise AssertionError(
-            "\n".join([f"{len(found)} breaches:", *found[:_SHOWN], _keep(history, hubs, seed, directory, found)])
-        )
+    findings = [*more, *breaches(history, terms_of(calls), glances, hubs.addresses)]
+    if findings:
+        evidence = _keep(history, hubs, seed, directory, findings)
+        raise AssertionError("\n".join([f"{len(findings)} breaches:", *findings[:_SHOWN], evidence]))
     try:
         require_linearizable(calls)
     except AssertionError as exc:
@@ -61,7 +60,7 @@ def require_linearizable(calls: Sequence[CasOperation]) -> None:
     check(as_ownership(calls), Ownership()).require()
 
 
-def _keep(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, found: Sequence[str]) -> str:
+def _keep(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, findings: Sequence[str]) -> str:
     """Keep the evidence, and say where it is."""
     kept = directory / "evidence"
     kept.mkdir(exist_ok=True)
@@ -69,8 +68,8 @@ def _keep(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, found: 
     faults = [each.line(origin) for each in history.faults]
     (kept / "faults.log").write_text("".join(f"{each}\n" for each in faults))
     (kept / "seed").write_text(f"{seed}\n")
-    (kept / "breaches").write_text("".join(f"{each}\n" for each in found))
-    topics = dict.fromkeys(named[1].encode() for each in found if (named := _TOPIC.match(each)))
+    (kept / "breaches").write_text("".join(f"{each}\n" for each in findings))
+    topics = dict.fromkeys(named[1].encode() for each in findings if (named := _TOPIC.match(each)))
     topics |= {name.encode(): None for fault in history.faults for name in (fault.slowest, *fault.late[:1]) if name}
     for topic in list(topics)[:_SHOWN]:
         history.write(kept / f"{topic.decode()}.history", [topic])

@@ -15,7 +15,7 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.wire import CreateOrAttach
 from tests.chaos.support.history import ChaosHistory
 from tests.chaos.support.recorded_client import RecordedClient
-from tests.chaos.support.visits import Do, Told, Visit, Visits, acknowledged_of, missing
+from tests.chaos.support.visits import Do, Reply, Visit, Visits, acknowledged_of, missing
 from tests.chaos.support.workload import options_of
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN
 from tests.hub.support.delivery_history import Session
@@ -81,13 +81,13 @@ class Visitors:
                     await self._look(visit, self._source, lambda: not missing(visit, acknowledged), end)
 
             await asyncio.gather(*(look(visit) for visit in self.visits))
-        lasting = {(each.topic, each.name) for each in self.visits if each.is_to_last and each.is_found} & self._made
+        lasting = {(each.topic, each.name) for each in self.visits if each.is_to_last and each.is_seen} & self._made
         self._history.sessions += (each for each in self._seen.sessions if (each.topic, each.subscriber) in lasting)
         return self.visits.wrong(self._history.publishes)
 
     def __str__(self) -> str:
-        told = [(call.input, call.output) for visit in self.visits for call in visit.calls]
-        counts = ", ".join(f"{do} {came}: {told.count((do, came))}" for do, came in sorted(set(told), key=str))
+        outcomes = [(call.input, call.output) for visit in self.visits for call in visit.calls]
+        counts = ", ".join(f"{do} {came}: {outcomes.count((do, came))}" for do, came in sorted(set(outcomes), key=str))
         return f"{sum(1 for _ in self.visits)} visits: {counts}"
 
     def _delivered(self, session: Session, local: int) -> None:
@@ -115,7 +115,7 @@ class Visitors:
             # answer.
             visit.add(Do.SUBSCRIBE, sent, UNKNOWN)
         else:
-            visit.add(Do.SUBSCRIBE, sent, Told.DONE)
+            visit.add(Do.SUBSCRIBE, sent, Reply.DONE)
             self._made.add((visit.topic, visit.name))
             await self._read(visit, subscription, source.uniform(*_STAY_S), self._enough.is_set)
         if source.random() > _LASTING:
@@ -130,13 +130,13 @@ class Visitors:
             try:
                 await self._client(source).unsubscribe(Topic(visit.topic), SubscriberId(visit.name.encode()))
             except ClientNotSubscribedError:
-                visit.add(Do.UNSUBSCRIBE, sent, Told.NOT_SUBSCRIBED)
+                visit.add(Do.UNSUBSCRIBE, sent, Reply.NOT_SUBSCRIBED)
                 return
             except ServiceError as exc:
                 visit.add(Do.UNSUBSCRIBE, sent, NOT_APPLIED if exc.definite else UNKNOWN)
                 await asyncio.sleep(source.uniform(0.5, 1.5) * _RETRY_S)
             else:
-                visit.add(Do.UNSUBSCRIBE, sent, Told.DONE)
+                visit.add(Do.UNSUBSCRIBE, sent, Reply.DONE)
                 return
 
     async def _look(
@@ -148,7 +148,7 @@ class Visitors:
             try:
                 subscription = await self._open(visit, source, CreateOrAttach.ATTACH)
             except ClientNotSubscribedError:
-                visit.add(Do.ATTACH, sent, Told.NOT_SUBSCRIBED)
+                visit.add(Do.ATTACH, sent, Reply.NOT_SUBSCRIBED)
                 return
             except ServiceError:
                 visit.add(Do.ATTACH, sent, NOT_APPLIED)
@@ -156,7 +156,7 @@ class Visitors:
                     return
                 await asyncio.sleep(source.uniform(0.5, 1.5) * _RETRY_S)
             else:
-                visit.add(Do.ATTACH, sent, Told.DONE)
+                visit.add(Do.ATTACH, sent, Reply.DONE)
                 await self._read(visit, subscription, 0.0 if end is None else end - sent, is_enough)
                 return
 
@@ -177,6 +177,6 @@ class Visitors:
             except TimeoutError:
                 return
             except ClientNotSubscribedError:
-                visit.add(Do.ATTACH, sent, Told.NOT_SUBSCRIBED)
+                visit.add(Do.ATTACH, sent, Reply.NOT_SUBSCRIBED)
             except HedwigError:
                 return

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tests.faults.linearizability import REFUSED, Model, Operation, Refused, Unanswered, check
 from tests.hub.support.delivery_history import Acknowledged, Publish
 
-__all__ = ["Do", "Existence", "Told", "Visit", "Visits"]
+__all__ = ["Do", "Existence", "Reply", "Visit", "Visits"]
 
 
 class Do(StrEnum):
@@ -27,33 +27,33 @@ class Do(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
 
 
-class Told(StrEnum):
+class Reply(StrEnum):
     """The hub's answer to a visitor."""
 
     DONE = "done"
     NOT_SUBSCRIBED = "not subscribed"
 
 
-Call: TypeAlias = Operation[Do, Told]
+Call: TypeAlias = Operation[Do, Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Existence(Model[bool, Do, Told]):
+class Existence(Model[bool, Do, Reply]):
     """Whether a subscription exists; at first it does not."""
 
     @property
     def initial(self) -> bool:
         return False
 
-    def step(self, state: bool, input: Do, output: Told) -> bool | Refused:
+    def step(self, state: bool, input: Do, output: Reply) -> bool | Refused:
         match input, output:
-            case Do.SUBSCRIBE, Told.DONE:
+            case Do.SUBSCRIBE, Reply.DONE:
                 return REFUSED if state else True
-            case Do.UNSUBSCRIBE, Told.DONE:
+            case Do.UNSUBSCRIBE, Reply.DONE:
                 return False if state else REFUSED
-            case Do.ATTACH, Told.DONE:
+            case Do.ATTACH, Reply.DONE:
                 return state or REFUSED
-            case ((Do.ATTACH | Do.UNSUBSCRIBE), Told.NOT_SUBSCRIBED):
+            case ((Do.ATTACH | Do.UNSUBSCRIBE), Reply.NOT_SUBSCRIBED):
                 return REFUSED if state else state
         return REFUSED
 
@@ -79,10 +79,10 @@ class Visit:
     since: float | None = None
     got: set[int] = field(default_factory=set)
 
-    def add(self, do: Do, sent: float, told: Told | Unanswered, ended: float | None = None) -> None:
+    def add(self, do: Do, sent: float, reply: Reply | Unanswered, ended: float | None = None) -> None:
         """Record a call that ended at `ended`; None: now."""
         ended = time.monotonic() if ended is None else ended
-        if do is Do.SUBSCRIBE and told is Told.DONE:
+        if do is Do.SUBSCRIBE and reply is Reply.DONE:
             self.since = ended
         self.calls.append(
             Operation(
@@ -91,7 +91,7 @@ class Visit:
                 start=int(sent * 1e9),
                 end=int(ended * 1e9),
                 input=do,
-                output=told,
+                output=reply,
             )
         )
 
@@ -101,9 +101,9 @@ class Visit:
         return self.since is not None and all(each.input is not Do.UNSUBSCRIBE for each in self.calls)
 
     @property
-    def is_found(self) -> bool:
-        """Whether the last call found it."""
-        return bool(self.calls) and (self.calls[-1].input, self.calls[-1].output) == (Do.ATTACH, Told.DONE)
+    def is_seen(self) -> bool:
+        """Whether the last call attached to it."""
+        return bool(self.calls) and (self.calls[-1].input, self.calls[-1].output) == (Do.ATTACH, Reply.DONE)
 
 
 class Visits:
@@ -129,7 +129,7 @@ class Visits:
         report = check([call for each in self for call in each.calls], Existence(), all_keys=True)
         if report.undecided:
             report.require()
-        found = [
+        findings = [
             f"topic {_topic(refusal.key)}: a subscription came or went by itself: {refusal}"
             for refusal in report.refusals
         ]
@@ -137,11 +137,11 @@ class Visits:
         for each in self:
             lost = missing(each, acknowledged)
             if each.is_to_last and lost:
-                found.append(
+                findings.append(
                     f"topic {each.topic.decode()}: subscriber {each.name}: never got {len(lost)} messages that were "
                     f"sent after its subscription was acknowledged, the first with id {min(lost)}"
                 )
-        return found
+        return findings
 
 
 Published: TypeAlias = dict[bytes, list[tuple[float, int]]]
@@ -149,11 +149,11 @@ Published: TypeAlias = dict[bytes, list[tuple[float, int]]]
 
 def acknowledged_of(publishes: Iterable[Publish]) -> Published:
     """Return the send times and ids of the acknowledged messages of each topic."""
-    found: Published = defaultdict(list)
+    acknowledged: Published = defaultdict(list)
     for each in publishes:
         if isinstance(each.outcome, Acknowledged):
-            found[each.topic].append((each.sent, each.outcome.local))
-    return found
+            acknowledged[each.topic].append((each.sent, each.outcome.local))
+    return acknowledged
 
 
 def missing(visit: Visit, acknowledged: Published) -> set[int]:

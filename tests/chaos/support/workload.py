@@ -108,23 +108,23 @@ class Workload:
 
     def served(self, since: float) -> dict[bytes, float]:
         """Return when each topic was first served since a moment: when it acknowledged a publish sent since then."""
-        found = {}
+        served = {}
         for topic, acknowledged in self._acknowledged.items():
             for sent, ended in reversed(acknowledged):
                 # Publishes are in the order of their answers, so all earlier ones were sent before the moment too.
                 if ended < since:
                     break
                 if sent >= since:
-                    found[topic] = ended
-        return found
+                    served[topic] = ended
+        return served
 
     def owners(self) -> dict[bytes, str]:
         """Return the hub that last acknowledged a publish of each topic, as far as recent attempts show it."""
-        found: dict[bytes, str] = {}
+        owners: dict[bytes, str] = {}
         for attempt in self.history.attempts[-_ATTEMPTS_BACK:]:
             if attempt.local is not None:
-                found[attempt.topic] = attempt.hub
-        return found
+                owners[attempt.topic] = attempt.hub
+        return owners
 
     def last_id(self, topic: bytes) -> int:
         """Return the greatest id of a topic that was acknowledged."""

@@ -180,9 +180,9 @@ def test_a_hub_that_dies_leaves_no_doubt_about_the_lines_before(tmp_path: Path, 
         assert out == b""
         [said] = err.decode().splitlines()
         assert "at line 201: " in said
-        found = re.search(r"of (\d+) messages sent 200 are published, among them all before that line", said)
-        assert found is not None, said
-        assert 200 < int(found[1]) <= 208, "after the first that failed, no more are sent"
+        match = re.search(r"of (\d+) messages sent 200 are published, among them all before that line", said)
+        assert match is not None, said
+        assert 200 < int(match[1]) <= 208, "after the first that failed, no more are sent"
         hub.start()
         assert ids == list(range(1, 201))
         assert _bodies(admin, topic)[:200] == _lines(0, 200).splitlines()

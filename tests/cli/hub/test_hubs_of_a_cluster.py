@@ -150,8 +150,8 @@ def test_drain_empties_a_hub_and_undrain_lets_it_take_topics_again(pair: Pair) -
     wait_until(lambda: _rows(pair)[one.address]["state"] == "draining", "it announces that it is drained")
     assert _rows(pair)[one.address]["topics"] is None
     assert pair.admin.done("hub", "show", one.address, "-o", "json").json["state"] == "drained"
-    told = AdminClient(other.admin).get("/drain")
-    assert (told["draining"], told["topics"]) == (False, 3)
+    drain = AdminClient(other.admin).get("/drain")
+    assert (drain["draining"], drain["topics"]) == (False, 3)
     # A second drain changes nothing.
     assert pair.admin.done("hub", "drain", one.address, "-o", "json").json == drained
     assert pair.admin.done("hub", "undrain", one.address, "-o", "json").json == drained | {"state": "serving"}

@@ -237,9 +237,9 @@ def test_a_hub_names_its_busy_topics(standalone: HubAndAdmin) -> None:
     client.get("/busy")
     standalone.publish("seldom", b"x")
     standalone.publish("often", *(b"x" for _ in range(10)))
-    told = client.get("/busy?limit=1")
-    assert [row["topic"] for row in told["topics"]] == ["often"]
-    assert told["topics"][0]["publishes_per_s"] == pytest.approx(10 / told["rates_over_s"], rel=0.1)
+    answer = client.get("/busy?limit=1")
+    assert [row["topic"] for row in answer["topics"]] == ["often"]
+    assert answer["topics"][0]["publishes_per_s"] == pytest.approx(10 / answer["rates_over_s"], rel=0.1)
     assert {row["topic"] for row in client.get("/busy")["topics"]} >= {"often", "seldom"}
     assert client.ask("GET", "/busy?limit=none").status == 400
 

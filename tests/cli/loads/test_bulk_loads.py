@@ -59,8 +59,8 @@ def test_first_two_columns_are_the_subscription(admin: Admin) -> None:
     source.write_text("".join(f"t{n % 30}\ts{n}\tignored\t\t\n" for n in range(1000)))
     summary = admin.done("subscription", "create", "-f", str(source), "--message-bound", "7", "-o", "json").json
     assert (summary["created"], summary["topics_created"]) == (1000, 30)
-    found = admin.query("SELECT topic, subscriber FROM subscriptions")
-    assert set(found) == {(b"t%d" % (n % 30), b"s%d" % n) for n in range(1000)}
+    stored = admin.query("SELECT topic, subscriber FROM subscriptions")
+    assert set(stored) == {(b"t%d" % (n % 30), b"s%d" % n) for n in range(1000)}
     assert admin.done("subscription", "show", "t1", "s1", "-o", "json").json["message_bound"] == 7
 
 

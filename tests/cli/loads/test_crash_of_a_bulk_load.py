@@ -171,7 +171,8 @@ def test_changed_input_is_refused(admin: Admin, stopped: tuple[str, ...], change
     before = Path(stopped[5]).read_bytes()
     ran = admin.run(*stopped)
     assert ran.code == ExitCode.FAILED
-    assert "its first 500 lines changed; put them back, or begin anew with --restart" in ran.err
+    assert f"the first 500 lines of {source} changed since the load" in ran.err
+    assert "put them back, or begin anew with --restart" in ran.err
     # The refused attempt loses nothing.
     assert Path(stopped[5]).read_bytes() == before
     assert admin.count("persistence") == 500

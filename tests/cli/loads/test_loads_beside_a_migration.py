@@ -129,15 +129,15 @@ def _endless_load(admin: Admin, result: Path) -> Iterator["subprocess.Popen[byte
             feeding.join()
 
 
-def _told_as_done(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
+def _reported_as_done(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
     """Return how many rows an ended load reports as done, and its error."""
     assert process.stderr is not None
     said = process.stderr.read()
     assert process.wait(DEADLINE_S) == ExitCode.OUTCOME_UNKNOWN, said
-    found = _STOPPED.search(said)
-    assert found is not None, said
+    match = _STOPPED.search(said)
+    assert match is not None, said
     (line,) = [line for line in said.decode().splitlines() if line.startswith("error: ")]
-    return int(found[1]), line
+    return int(match[1]), line
 
 
 def test_rows_that_were_told_as_done_are_in_the_new_store(admin: Admin, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_rows_that_were_told_as_done_are_in_the_new_store(admin: Admin, tmp_path
         )
         assert ran.code == 0, ran
         assert ran.json["verified"]
-        done, line = _told_as_done(load)
+        done, line = _reported_as_done(load)
     assert done > 0
     assert f"the metadata were moved to {target.url}" in line or f"for their migration to {target.url}" in line
     assert f"--metadata {target.url}" in line
@@ -174,7 +174,7 @@ def test_load_that_was_ended_by_a_migration_that_failed_goes_on(admin: Admin, tm
         try:
             wait_until(lambda: admin.count("persistence") > 500, "the load is at work")
             _with_store(admin.url, lambda store: _become(store, FreezeState.FROZEN))
-            done, line = _told_as_done(load)
+            done, line = _reported_as_done(load)
         finally:
             load.kill()
     assert "are frozen for their migration" in line
@@ -218,7 +218,7 @@ def test_single_change_that_a_freeze_overtook_is_not_told_as_done(
         await store.persistence.write(Topic(b"news"), LedgerRanges(), NEW)
         await _become(store, FreezeState.FROZEN)
 
-    with pytest.raises(OperationError, match="of what was under way that is not known") as refusal:
+    with pytest.raises(OperationError, match="may lack the writes under way") as refusal:
         with_store_to_write(Deployment(command="topic create", timeout_s=10.0, metadata=url), change)
     assert refusal.value.code == ExitCode.OUTCOME_UNKNOWN
     assert f"thaw --metadata {url}" in str(refusal.value)

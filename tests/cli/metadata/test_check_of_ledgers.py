@@ -92,8 +92,8 @@ class Shelf:
         async def read(ledgers: ZookeeperLedgerMetadata) -> set[int]:
             return {ledger_id async for ledger_id in ledgers.ledgers()}
 
-        found: set[int] = asyncio.run(self.with_ledgers(read))
-        return found
+        ledger_ids: set[int] = asyncio.run(self.with_ledgers(read))
+        return ledger_ids
 
     async def with_ledgers(self, work: Any) -> Any:
         """Return what `work` returns, given the metadata of the ledgers."""
@@ -137,11 +137,11 @@ def check(shelf: Shelf, *more: str) -> list[Any]:
 
 
 async def _orphans(around: Surroundings) -> list[Reported]:
-    found: list[Reported] = []
+    findings: list[Reported] = []
     async with aclosing(around.check([FindingKind.ORPHAN_LEDGER], None, lambda _: None).findings()) as pages:
         async for page in pages:
-            found += page
-    return found
+            findings += page
+    return findings
 
 
 # -------------------------------------------------------------------------------------------------------------- orphans
@@ -286,10 +286,10 @@ async def test_ledger_that_came_on_record_after_the_look_is_kept(shelf: Shelf) -
     await asyncio.to_thread(set_ranges, shelf.admin.url, "other", ranges((1 << 40, 1, 5)))
     ledger_id = await asyncio.to_thread(shelf.put, "news")
     async with shelf.around() as around:
-        (found,) = await _orphans(around)
+        (finding,) = await _orphans(around)
         await around.store.persistence.write(Topic(b"news"), ranges((ledger_id, 1, 5)), NEW)
         repair = StoreRepair(around.store, around.verdicts, around.known)
-        assert await repair.carry_out(found) is RepairResult.CHANGED
+        assert await repair.carry_out(finding) is RepairResult.CHANGED
     assert await asyncio.to_thread(shelf.ids) == {ledger_id}
 
 
@@ -297,7 +297,7 @@ async def test_ledger_that_somebody_changed_after_the_look_is_kept(shelf: Shelf)
     await asyncio.to_thread(set_ranges, shelf.admin.url, "other", ranges((1 << 40, 1, 5)))
     ledger_id = await asyncio.to_thread(shelf.put, "news", entries=None)
     async with shelf.around() as around:
-        (found,) = await _orphans(around)
+        (finding,) = await _orphans(around)
 
         async def close(ledgers: ZookeeperLedgerMetadata) -> None:
             held = await ledgers.read(ledger_id)
@@ -305,7 +305,7 @@ async def test_ledger_that_somebody_changed_after_the_look_is_kept(shelf: Shelf)
 
         await shelf.with_ledgers(close)
         repair = StoreRepair(around.store, around.verdicts, around.known)
-        assert await repair.carry_out(found) is RepairResult.CHANGED
+        assert await repair.carry_out(finding) is RepairResult.CHANGED
     assert await asyncio.to_thread(shelf.ids) == {ledger_id}
 
 
@@ -320,9 +320,9 @@ async def test_hub_that_slept_since_it_made_a_ledger_cannot_put_it_on_record_any
         known_to_the_sleeper = await store.persistence.write(Topic(b"news"), ranges(), NEW)
         if owner is not None:
             await store.ownership.write(Topic(b"news"), owner, NEW)
-        (found,) = await _orphans(around)
+        (finding,) = await _orphans(around)
         repair = StoreRepair(store, around.verdicts, around.known)
-        assert await repair.carry_out(found) is RepairResult.REPAIRED
+        assert await repair.carry_out(finding) is RepairResult.REPAIRED
         with pytest.raises(BadVersionError):
             await store.persistence.write(Topic(b"news"), ranges((orphan, 1, None)), known_to_the_sleeper)
     assert await asyncio.to_thread(shelf.ids) == set()

@@ -55,12 +55,12 @@ def test_store_comes_back_from_its_export(admin: Admin, file: Path, other: str) 
     assert contents(other) == stored
 
 
-@pytest.mark.parametrize("place", BACKENDS, ids=lambda place: place.__name__.strip("_"))
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.__name__.strip("_"))
 def test_export_moves_between_backends(
-    place: Callable[[RunningServers], str], servers: RunningServers, admin: Admin, file: Path, other: str
+    backend: Callable[[RunningServers], str], servers: RunningServers, admin: Admin, file: Path, other: str
 ) -> None:
     fill(admin.url, 120)
-    remote = place(servers)
+    remote = backend(servers)
     admin.done("metadata", "export", str(file))
     admin.done("metadata", "format", "--regions", "3", "--metadata", remote, "--timeout", "120")
     admin.done("metadata", "import", str(file), "--metadata", remote, "--with-owners")
@@ -86,7 +86,7 @@ def test_prefix_chooses_on_both_ways(admin: Admin, file: Path, tmp_path: Path) -
         admin.done("metadata", "export", str(file), "--prefix", export, "--overwrite")
         admin.done("metadata", "import", str(file), "--prefix", take, "--metadata", url)
         wanted = max(export, take).encode()
-        assert contents(url) == {place: value for place, value in stored.items() if place[1].startswith(wanted)}
+        assert contents(url) == {key: value for key, value in stored.items() if key[1].startswith(wanted)}
 
 
 # --------------------------------------------------------------------------------------------------- records that exist
@@ -121,14 +121,14 @@ def test_different_records_end_an_import_unless_told_otherwise(
     assert "--if-exists skip" in ran.err
     assert "records were created" in ran.err
     left = contents(admin.url)
-    assert {place: left[place] for place in changed} == changed
+    assert {key: left[key] for key in changed} == changed
 
 
 def test_different_records_are_kept(admin: Admin, file: Path, changed: dict[object, object]) -> None:
     ran = admin.done("metadata", "import", str(file), "--if-exists", "skip", "-o", "json").json
     assert (ran["kept"], ran["replaced"]) == (4, 0)
     left = contents(admin.url)
-    assert {place: left[place] for place in changed} == changed
+    assert {key: left[key] for key in changed} == changed
 
 
 def test_different_records_are_replaced_after_asking(

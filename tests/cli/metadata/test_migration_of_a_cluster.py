@@ -61,8 +61,8 @@ def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) 
     )
     moved.start()
     try:
-        told = admin.run("subscribe", "news", "reader", "--count", "2", "-o", "ndjson", HEDWIG_HUB=moved.address)
-        assert [row["body"] for row in told.rows] == ["one", "two"], told
+        received = admin.run("subscribe", "news", "reader", "--count", "2", "-o", "ndjson", HEDWIG_HUB=moved.address)
+        assert [row["body"] for row in received.rows] == ["one", "two"], received
         _publish(moved, b"three")
     finally:
         moved.kill()

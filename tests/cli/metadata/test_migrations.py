@@ -168,7 +168,7 @@ def test_target_of_a_finished_migration_is_refused_until_it_is_emptied(admin: Ad
     fill(admin.url, 10, first=100)
     ran = migrate(admin, admin.url, target.url)
     assert ran.code == ExitCode.FAILED
-    assert "come to its end" in ran.err
+    assert "has ended; to repeat it" in ran.err
     assert contents(target.url) == before
     target.done("metadata", "format", "--wipe", "--yes")
     migrated(admin, admin.url, target.url)
@@ -286,11 +286,11 @@ def test_running_hub_must_be_named(running: HubAndAdmin, target: Admin) -> None:
 def test_running_hub_is_frozen_from_the_pause_on(running: HubAndAdmin, target: Admin) -> None:
     running.publish("news", b"one", b"two")
     running.subscribe("news", "reader")
-    told = ("--hub-admin", running.hub.admin)
-    refused = target.run("metadata", "migrate", "--from", running.admin.url, "--to", target.url, *told, text="n\n")
+    options = ("--hub-admin", running.hub.admin)
+    refused = target.run("metadata", "migrate", "--from", running.admin.url, "--to", target.url, *options, text="n\n")
     assert refused.code == ExitCode.FAILED
     assert not _frozen(running)["frozen"]
-    ran = migrate(target, running.admin.url, target.url, *told, "--yes")
+    ran = migrate(target, running.admin.url, target.url, *options, "--yes")
     assert ran.code == 0, ran
     assert ran.json["verified"]
     assert len(ran.json["hubs"]) == 1
@@ -299,10 +299,10 @@ def test_running_hub_is_frozen_from_the_pause_on(running: HubAndAdmin, target: A
     wait_until(lambda: _frozen(running)["state"] == "moved", "the hub knows that its store was moved")
     assert contents(target.url) == contents(running.admin.url, owners=False)
     running.hub.stop()
-    with pytest.raises(HubNotServingError) as told_why:
+    with pytest.raises(HubNotServingError) as raised:
         running.start()
-    assert told_why.value.returncode == ExitCode.USAGE
-    assert target.url in str(told_why.value)
+    assert raised.value.returncode == ExitCode.USAGE
+    assert target.url in str(raised.value)
     # The operator may thaw the old store on purpose.
     show = ("metadata", "thaw", "-o", "json")
     assert running.admin.done(*show, "--dry-run").json["would_thaw"]
@@ -369,15 +369,15 @@ def _writing(admin: Admin) -> Iterator[None]:
 
 def test_hub_is_thawed_when_the_pause_fails(running: HubAndAdmin, target: Admin) -> None:
     running.publish("news", b"one")
-    told = ("--hub-admin", running.hub.admin, "--yes")
+    options = ("--hub-admin", running.hub.admin, "--yes")
     with _writing(running.admin):
-        ran = migrate(target, running.admin.url, target.url, *told)
+        ran = migrate(target, running.admin.url, target.url, *options)
     assert ran.code == ExitCode.FAILED
     assert "something still changes" in ran.err
     assert not _frozen(running)["frozen"]
     running.publish("news", b"two")
     # Once nobody writes there any more, the migration finishes.
-    assert migrated(target, running.admin.url, target.url, *told)["verified"]
+    assert migrated(target, running.admin.url, target.url, *options)["verified"]
     assert contents(target.url) == contents(running.admin.url, owners=False)
 
 

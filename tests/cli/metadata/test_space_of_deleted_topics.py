@@ -24,9 +24,9 @@ def pair(tmp_path: Path) -> Iterator[HubAndAdmin]:
 def _stored(pair: HubAndAdmin) -> int:
     """Return how many bytes the hub's ledgers take on disk."""
     metrics = AdminClient(pair.hub.admin).ask("GET", "/metrics").text
-    found = re.search(r"^hedwig_hub_ledger_store_stored_bytes (\S+)$", metrics, re.MULTILINE)
-    assert found is not None, metrics
-    return int(float(found[1]))
+    match = re.search(r"^hedwig_hub_ledger_store_stored_bytes (\S+)$", metrics, re.MULTILINE)
+    assert match is not None, metrics
+    return int(float(match[1]))
 
 
 def _fill(pair: HubAndAdmin, topic: str) -> None:
@@ -83,7 +83,7 @@ def test_orphans_are_deleted_by_the_hub_that_runs(pair: HubAndAdmin) -> None:
     (planned,) = pair.admin.done("ledger", "delete-orphans", "--dry-run", "-o", "ndjson").rows
     assert (planned["result"], planned["ledger_ids"]) == ("would be repaired", orphan[0])
     refused = pair.admin.run("ledger", "delete-orphans", "--yes", "--admin", "127.0.0.1:1")
-    assert (refused.code, "--admin HOST:PORT, or stop it" in refused.err) == (ExitCode.UNAVAILABLE, True), refused
+    assert (refused.code, "--admin HOST:PORT, or stop the hub" in refused.err) == (ExitCode.UNAVAILABLE, True), refused
     assert _results(pair) == ["repaired"]
     assert _orphans(pair) == []
     wait_until(lambda: _stored(pair) < MIB, "the space")
@@ -120,6 +120,6 @@ def test_messages_that_wiped_or_foreign_metadata_do_not_know_are_kept(pair: HubA
         path.unlink()
     pair.start()
     assert [is_repairable for _, is_repairable in _orphans(pair)] == [False]
-    assert "it was wiped" in pair.admin.run("metadata", "check", "-o", "ndjson").out
+    assert "the store was wiped" in pair.admin.run("metadata", "check", "-o", "ndjson").out
     pair.admin.done("ledger", "delete-orphans", "--yes")
     assert _stored(pair) > 4 * MIB

@@ -91,9 +91,9 @@ def test_context_is_chosen_by_flag_then_environment_then_use(admin: Admin) -> No
     admin.done("config", "context", "use", "one")
     assert _settings(admin)["context"] == ("one", "config context use")
     assert _settings(admin, HEDWIG_CONTEXT="two")["context"] == ("two", "environment HEDWIG_CONTEXT")
-    found = _settings(admin, "--context", "three", HEDWIG_CONTEXT="two")
-    assert found["context"] == ("three", "flag")
-    assert found["timeout"] == (50.0, "context three")
+    settings = _settings(admin, "--context", "three", HEDWIG_CONTEXT="two")
+    assert settings["context"] == ("three", "flag")
+    assert settings["timeout"] == (50.0, "context three")
 
 
 def test_commands_go_by_the_context(admin: Admin, tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_settings_of_tls_that_stand_nearer_overrule_those_further_away(
     monkeypatch.chdir(admin.directory)
     (admin.directory / "ca.pem").write_text("")
     _save(admin, "one", *saved, "--use")
-    found = _settings(admin, **environment)
-    authority = found["tls_ca"][0]
+    settings = _settings(admin, **environment)
+    authority = settings["tls_ca"][0]
     if wanted[1] == "ca.pem":
         assert authority == str(admin.directory / "ca.pem")
         authority = "ca.pem"
-    assert (found["tls"][0], authority, found["tls_insecure"][0]) == wanted
+    assert (settings["tls"][0], authority, settings["tls_insecure"][0]) == wanted
 
 
 def test_settings_of_tls_that_contradict_each_other_are_refused(admin: Admin) -> None:
@@ -264,8 +264,8 @@ def test_contexts_are_saved_listed_used_switched_back_shown_and_deleted(admin: A
 
 
 def _use(admin: Admin, name: str) -> tuple[Any, Any]:
-    told = admin.done("config", "context", "use", name, "-o", "json").json
-    return told["context"], told["previous"]
+    result = admin.done("config", "context", "use", name, "-o", "json").json
+    return result["context"], result["previous"]
 
 
 def test_switching_back_from_the_first_context_leaves_none_in_use(admin: Admin) -> None:

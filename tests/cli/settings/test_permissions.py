@@ -59,7 +59,7 @@ def _check_refused(ran: Ran, *words: str) -> None:
     "arguments", [("topic", "create", "weather"), ("topic", "delete", "news", "--yes")], ids=" ".join
 )
 def test_directory_that_may_not_be_written_is_named(kept: Admin, arguments: tuple[str, ...]) -> None:
-    _check_refused(_run_as_anybody(kept, *arguments), kept.url, "have whoever keeps")
+    _check_refused(_run_as_anybody(kept, *arguments), kept.url, "ask the owner of")
     assert [row["topic"] for row in kept.done("topic", "list", "-o", "ndjson").rows] == ["news"]
 
 
@@ -111,7 +111,7 @@ def test_store_that_others_have_open_can_be_looked_at(kept: Admin) -> None:
         _look(kept)
         index = kept.directory / "kept" / "store.db-shm"
         index.chmod(0)
-        _check_refused(_run_as_anybody(kept, "topic", "list"), f"{index}", "have whoever keeps")
+        _check_refused(_run_as_anybody(kept, "topic", "list"), f"{index}", "ask the owner of")
 
 
 def test_health_of_a_store_that_may_not_be_written_fails_on_writing(kept: Admin) -> None:
@@ -192,7 +192,7 @@ def test_input_that_may_not_be_read_is_named_and_is_no_mistake_of_the_command_li
         ran = _run_as_anybody(admin, *(str(path) if word == "INPUT" else word for word in command))
     finally:
         directory.chmod(0o755)
-    _check_refused(ran, f"failed on the file {path}: Permission denied", "have whoever keeps it let you")
+    _check_refused(ran, f"failed on the file {path}: Permission denied", "ask its owner for permission")
     mistaken = admin.run(*(str(directory / "nothing") if word == "INPUT" else word for word in command))
     assert (mistaken.code, "does not exist" in mistaken.err) == (ExitCode.USAGE, True)
 
@@ -203,7 +203,7 @@ def test_result_file_that_may_not_be_written_says_so(admin: Admin) -> None:
     result.write_text("")
     result.chmod(0o444)
     ran = _run_as_anybody(admin, "topic", "create", "-f", str(admin.directory / "names"), "--result", str(result))
-    _check_refused(ran, str(result), "Permission denied", "have whoever keeps it let you")
+    _check_refused(ran, str(result), "Permission denied", "ask its owner for permission")
 
 
 def test_contexts_and_servers_that_may_not_be_read_say_so(admin: Admin) -> None:
@@ -211,14 +211,16 @@ def test_contexts_and_servers_that_may_not_be_read_say_so(admin: Admin) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("")
     file.chmod(0)
-    _check_refused(_run_as_anybody(admin, "topic", "list"), str(file), "Permission denied", "have whoever keeps it")
+    _check_refused(
+        _run_as_anybody(admin, "topic", "list"), str(file), "Permission denied", "ask its owner for permission"
+    )
     file.unlink()
     state = admin.directory / "servers" / "state.json"
     state.parent.mkdir()
     state.write_text("{}")
     state.chmod(0)
     ran = _run_as_anybody(admin, "dev", "status", "--dir", str(state.parent))
-    _check_refused(ran, f"cannot read {state}: Permission denied: have whoever keeps it let you")
+    _check_refused(ran, f"cannot read {state}: Permission denied; ask its owner for permission")
 
 
 def test_disk_is_not_to_blame_for_what_is_not_permitted(kept: Admin) -> None:
@@ -226,9 +228,9 @@ def test_disk_is_not_to_blame_for_what_is_not_permitted(kept: Admin) -> None:
     ran = _run_as_anybody(
         kept, "metadata", "export", f"{kept.directory}/kept/it.gz", HEDWIG_METADATA="sqlite://:memory:"
     )
-    _check_refused(ran, "Permission denied; have whoever keeps it let you, or give another place")
+    _check_refused(ran, "Permission denied; ask its owner for permission, or give another path")
     ran = kept.run("metadata", "export", f"{kept.directory}/nowhere/it.gz")
-    _check_refused(ran, "No such file or directory; make its directory, or give another place")
+    _check_refused(ran, "No such file or directory; make its directory, or give another path")
 
 
 @pytest.fixture

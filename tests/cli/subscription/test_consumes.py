@@ -29,9 +29,9 @@ def topic(pair: HubAndAdmin) -> str:
 
 
 def _pointer(pair: HubAndAdmin, topic: str) -> int:
-    found = pair.admin.done("subscription", "show", topic, "reader", "-o", "json").json["consumed"]
-    assert isinstance(found, int)
-    return found
+    consumed = pair.admin.done("subscription", "show", topic, "reader", "-o", "json").json["consumed"]
+    assert isinstance(consumed, int)
+    return consumed
 
 
 def test_consume_says_where_the_pointer_stands(pair: HubAndAdmin, topic: str) -> None:

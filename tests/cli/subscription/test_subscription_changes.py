@@ -278,8 +278,8 @@ def test_lag_comes_page_by_page_with_a_prefix_and_a_token(pair: HubAndAdmin, top
         pair.publish(topic, b"m")
 
     def page(*arguments: str) -> tuple[list[str], str | None]:
-        told = pair.admin.done("subscription", "lag", topic, "-o", "json", *arguments).json
-        return [row["subscriber"] for row in told["subscriptions"]], told["next_page_token"]
+        listing = pair.admin.done("subscription", "lag", topic, "-o", "json", *arguments).json
+        return [row["subscriber"] for row in listing["subscriptions"]], listing["next_page_token"]
 
     assert page() == ([*names, "c"], None)
     assert page("--prefix", "b") == (names[4:], None)

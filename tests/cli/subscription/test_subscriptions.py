@@ -51,7 +51,7 @@ def test_list_takes_a_part(admin: Admin, chosen: Sequence[str]) -> None:
         admin.done("subscription", "create", "news", "".join(f"\\x{byte:02x}" for byte in name))
     admin.done("subscription", "create", "news\\x00b", "neighbour")
     rows = admin.done("subscription", "list", "news", "-o", "ndjson", *chosen).rows
-    found = [base64.b64decode(row["subscriber_base64"]) if "subscriber_base64" in row else _name(row) for row in rows]
+    listed = [base64.b64decode(row["subscriber_base64"]) if "subscriber_base64" in row else _name(row) for row in rows]
     wanted = {
         (): sorted(names),
         ("--prefix", "b"): [b"b\x00", b"b1", b"b2"],
@@ -59,7 +59,7 @@ def test_list_takes_a_part(admin: Admin, chosen: Sequence[str]) -> None:
         ("--prefix", "\\xff"): [b"\xff", b"\xff\xff"],
         ("--prefix", "zz"): [],
     }
-    assert found == wanted[tuple(chosen)]
+    assert listed == wanted[tuple(chosen)]
 
 
 def _name(row: dict[str, str]) -> bytes:

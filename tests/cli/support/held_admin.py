@@ -56,13 +56,13 @@ class HeldAdmin:
 
     def pass_on(self, request: BaseHTTPRequestHandler) -> None:
         """Pass one request on to the hub, and its answer back."""
-        told = self._client.ask(request.command, request.path)
+        answer = self._client.ask(request.command, request.path)
         if request.command == "POST" and request.path == "/freeze":
             self.is_held.set()
             self._released.wait(DEADLINE_S)
-        body = told.text.encode()
+        body = answer.text.encode()
         try:
-            request.send_response(told.status)
+            request.send_response(answer.status)
             request.send_header("Content-Length", str(len(body)))
             request.end_headers()
             request.wfile.write(body)

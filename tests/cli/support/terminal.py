@@ -44,8 +44,8 @@ class Terminal:
         given = {**admin.environment, "PYTHONPATH": str(CHECKOUT), **environment}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
         # Left open, so that the screen shows how the command ended.
-        place = "" if into is None else f" > {shlex.quote(str(into))}"
-        self._script = f"env {settings} {shlex.join((*program, *arguments))}{place}; echo ended $?; sleep 600"
+        redirection = "" if into is None else f" > {shlex.quote(str(into))}"
+        self._script = f"env {settings} {shlex.join((*program, *arguments))}{redirection}; echo ended $?; sleep 600"
 
     def __enter__(self) -> Self:
         environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "COLUMNS", "LINES")}

@@ -187,8 +187,8 @@ def test_stats_of_an_owned_topic_are_those_of_its_owner(pair: HubAndAdmin, topic
     assert pair.read(topic, "reader", 3) == [1, 2, 3]
     stats = pair.admin.done("topic", "stats", topic, "--over", "0.1", "-o", "json").json
     assert stats["rate_over_s"] >= 0.1
-    found = {key: stats[key] for key in ("owner", "owner_state", "durable", "first_id", "last_id", "subscriptions")}
-    assert found == {
+    shown = {key: stats[key] for key in ("owner", "owner_state", "durable", "first_id", "last_id", "subscriptions")}
+    assert shown == {
         "owner": pair.hub.address,
         "owner_state": "alive",
         "durable": True,

@@ -54,9 +54,9 @@ async def _populate(store: MetadataStore) -> None:
 
 def test_create_writes_an_empty_persistence_record_and_prints_its_version(admin: Admin) -> None:
     (row,) = admin.done("topic", "create", "news", "-o", "json").json["topics"]
-    found = _store(admin, lambda store: store.persistence.read(NEWS))
-    assert found.value == LedgerRanges()
-    assert row == {"topic": "news", "result": "created", "version": str(found.version)}
+    stored = _store(admin, lambda store: store.persistence.read(NEWS))
+    assert stored.value == LedgerRanges()
+    assert row == {"topic": "news", "result": "created", "version": str(stored.version)}
 
 
 def test_create_of_several_reports_each(admin: Admin) -> None:
@@ -75,8 +75,8 @@ def test_show_names_everything_a_topic_has(admin: Admin) -> None:
     _store(admin, _populate)
     shown = admin.done("topic", "show", "news", "-o", "json", "--subscriptions", "2").json
     assert (shown["owner"], shown["owner_ssl_port"], shown["owner_epoch"]) == ("hub.example:4080", 9876, 7)
-    found = _store(admin, lambda store: store.ownership.read(NEWS))
-    assert shown["owner_version"] == str(found.version)
+    stored = _store(admin, lambda store: store.ownership.read(NEWS))
+    assert shown["owner_version"] == str(stored.version)
     assert shown["ledgers"] == [{"ledger_id": 3, "start": 1, "end": 10}, {"ledger_id": 4, "start": 11, "end": None}]
     assert (shown["ledger_count"], shown["subscription_count"]) == (2, 600)
     assert [each["subscriber"] for each in shown["subscriptions"]] == ["s000", "s001"]
@@ -225,13 +225,13 @@ def test_deletion_that_ended_early_leaves_a_topic_that_can_be_deleted(admin: Adm
 def test_hub_that_claims_the_topic_meanwhile_keeps_it(admin: Admin, change: str) -> None:
     async def race(store: MetadataStore) -> None:
         await _populate(store)
-        found = await read_topic(store, NEWS)
+        records = await read_topic(store, NEWS)
         if change == "claim":
             await store.ownership.write(NEWS, HUB, ANY)
         else:
             await store.persistence.write(NEWS, LedgerRanges(), ANY)
         with pytest.raises(BadVersionError):
-            await delete_topic(store, found, _watch(store))
+            await delete_topic(store, records, _watch(store))
         assert await store.persistence.read(NEWS) is not None
 
     _store(admin, race)
@@ -240,8 +240,8 @@ def test_hub_that_claims_the_topic_meanwhile_keeps_it(admin: Admin, change: str)
 def test_subscription_that_moves_meanwhile_is_deleted_where_it_stands(admin: Admin) -> None:
     async def race(store: MetadataStore) -> None:
         await _populate(store)
-        found = await read_topic(store, NEWS)
-        deletion = asyncio.create_task(delete_topic(store, found, _watch(store)))
+        records = await read_topic(store, NEWS)
+        deletion = asyncio.create_task(delete_topic(store, records, _watch(store)))
         moved = SubscriptionData(state=SubscriptionState(MessageSeqId(10_000)))
         moves = 0
         for subscriber in [SubscriberId(b"s%03d" % number) for number in range(599, -1, -1)]:

@@ -112,8 +112,8 @@ def test_move_of_what_its_owner_has_not_taken_up_yet_goes_by_the_record(pair: Pa
     """As if the command was killed after one hub named the other the owner, and before the other was asked."""
     one, other = pair.hubs
     _claim(pair, topic, one)
-    told = AdminClient(one.admin).post(f"/release?topic={topic}&{_to(other)}")
-    assert told["owner"] == f"{other.address}:-1"
+    answer = AdminClient(one.admin).post(f"/release?topic={topic}&{_to(other)}")
+    assert answer["owner"] == f"{other.address}:-1"
     assert _owner(pair, topic) == (other.address, "alive")
     assert AdminClient(other.admin).ask("GET", f"/topics/{topic}").status == 404
     moved = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
@@ -151,8 +151,8 @@ def test_hub_hands_nothing_over_to_one_that_does_not_live(pair: Pair, topic: str
     _claim(pair, topic, one)
     admin = AdminClient(one.admin)
     for to in (f"to={other.address}:-1&epoch=1", "to=127.0.0.1:1:-1&epoch=7", _to(one)):
-        told = admin.ask("POST", f"/release?topic={topic}&{to}")
-        assert (told.status, told.json["reason"]) == (409, "target"), told
+        answer = admin.ask("POST", f"/release?topic={topic}&{to}")
+        assert (answer.status, answer.json["reason"]) == (409, "target"), answer
     assert admin.ask("POST", f"/release?topic={topic}&to={other.address}:-1").status == 400
     assert admin.get(f"/topics/{topic}")["state"] == "serving"
 
@@ -168,8 +168,8 @@ def test_claim_and_release_go_by_the_version_they_are_given(pair: Pair, topic: s
         (other, f"/claim?topic={topic}&version={stale}"),
     )
     for hub, request in requests:
-        told = AdminClient(hub.admin).ask("POST", request)
-        assert (told.status, told.json["reason"]) == (409, "version"), told
+        answer = AdminClient(hub.admin).ask("POST", request)
+        assert (answer.status, answer.json["reason"]) == (409, "version"), answer
     assert _owner(pair, topic) == (one.address, "alive")
 
 
@@ -211,8 +211,8 @@ def test_move_to_a_read_only_hub_is_refused_before_anything_is_released(pair: Pa
 def test_claim_of_what_another_hub_owns_says_who_that_is(pair: Pair, topic: str) -> None:
     one, other = pair.hubs
     _claim(pair, topic, one)
-    told = AdminClient(other.admin).ask("POST", f"/claim?topic={topic}")
-    assert (told.status, told.json["reason"], told.json["owner"]) == (409, "owned", f"{one.address}:-1")
+    answer = AdminClient(other.admin).ask("POST", f"/claim?topic={topic}")
+    assert (answer.status, answer.json["reason"], answer.json["owner"]) == (409, "owned", f"{one.address}:-1")
 
 
 def test_move_goes_by_the_version_of_the_owner_record(pair: Pair, topic: str) -> None:

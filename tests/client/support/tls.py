@@ -23,9 +23,9 @@ class TlsHub(RunningHub):
     @property
     def tls_address(self) -> str:
         """Return host:port:TLSport."""
-        found = _LISTENING.search(self.log)
-        assert found is not None, self.log
-        return f"{self.address}:{found[1]}"
+        match = _LISTENING.search(self.log)
+        assert match is not None, self.log
+        return f"{self.address}:{match[1]}"
 
 
 def make_certificate(directory: Path, name: str, alternative_name: str) -> tuple[Path, Path]:

@@ -12,7 +12,7 @@ _LISTEN = "0A"
 def processes_naming(directory: Path) -> list[int]:
     """Return the processes with `directory` anywhere in their command line."""
     wanted = str(directory).encode()
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -20,21 +20,21 @@ def processes_naming(directory: Path) -> list[int]:
             except OSError:
                 continue
             if wanted in command:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def listening_addresses(pids: Iterable[int]) -> set[tuple[str, int]]:
     """Return the address, in the kernel's hexadecimal form, and the port of every listening socket of `pids`."""
     sockets = {target for pid in pids for target in _open_files(pid)}
-    found = set()
+    addresses = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()
             address, _, port = fields[1].partition(":")
             if fields[3] == _LISTEN and f"socket:[{fields[9]}]" in sockets:
-                found.add((address, int(port, 16)))
-    return found
+                addresses.add((address, int(port, 16)))
+    return addresses
 
 
 def _open_files(pid: int) -> list[str]:

@@ -19,8 +19,8 @@ def read_compose_file(environment: Mapping[str, str] | None = None) -> Mapping[s
     """Return the compose file with each `${NAME:-default}` replaced as Compose does it, also a default in a default."""
     given = environment or {}
     text = (DOCKER / "compose.yaml").read_text()
-    while (found := _VARIABLE.search(text)) is not None:
-        text = text[: found.start()] + (given.get(found[1]) or found[2]) + text[found.end() :]
+    while (match := _VARIABLE.search(text)) is not None:
+        text = text[: match.start()] + (given.get(match[1]) or match[2]) + text[match.end() :]
     assert "${" not in text, "a variable is written in a way that is not understood here"
     content = yaml.safe_load(text)
     assert isinstance(content, dict)

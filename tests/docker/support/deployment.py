@@ -83,9 +83,9 @@ class Deployment:
 
     def load(self, hub: str) -> Mapping[str, Any]:
         """Return the load that the admin endpoint of a hub reports."""
-        found = json.loads(self.run(hub, ["python", "-c", _LOAD]))
-        assert isinstance(found, dict)
-        return found
+        load = json.loads(self.run(hub, ["python", "-c", _LOAD]))
+        assert isinstance(load, dict)
+        return load
 
     def _run(self, *arguments: str) -> None:
         command = [*self._compose.docker_compose_command(), *arguments]

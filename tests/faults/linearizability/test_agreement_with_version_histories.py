@@ -26,17 +26,17 @@ def _from_older(call: older.Call) -> cas.CasOperation:
         given = cas.Write(asked.number, cas.NEW if asked.expected is None else str(asked.expected))
     elif isinstance(asked, older.Delete):
         given = cas.Delete(str(asked.expected))
-    told: cas.CasOutput | Unanswered = UNKNOWN
+    answer: cas.CasOutput | Unanswered = UNKNOWN
     if isinstance(output, older.Done):
-        told = cas.Written(str(asked.number)) if isinstance(asked, older.Put) else cas.Deleted()
+        answer = cas.Written(str(asked.number)) if isinstance(asked, older.Put) else cas.Deleted()
     elif isinstance(output, older.Saw):
         if isinstance(given, cas.Read):
-            told = cas.Found(shown)
+            answer = cas.Returned(shown)
         elif shown is None:
-            told = cas.Gone()
+            answer = cas.Gone()
         else:
-            told = cas.Exists(shown) if given.at is cas.NEW else cas.Stale(shown)
-    return Operation(process=call.client, key=call.key, start=call.start, end=call.end, input=given, output=told)
+            answer = cas.Exists(shown) if given.at is cas.NEW else cas.Stale(shown)
+    return Operation(process=call.client, key=call.key, start=call.start, end=call.end, input=given, output=answer)
 
 
 @pytest.mark.parametrize("calls", GOOD.values(), ids=GOOD)
@@ -81,15 +81,15 @@ def test_random_histories_get_the_same_verdict() -> None:
         if expected is None:
             continue
         verdicts[expected] += 1
-        found = check(history, cas.VersionedRegister()).verdict
-        assert found is (Verdict.LINEARIZABLE if expected else Verdict.NOT_LINEARIZABLE), f"seed {seed}: {history}"
+        verdict = check(history, cas.VersionedRegister()).verdict
+        assert verdict is (Verdict.LINEARIZABLE if expected else Verdict.NOT_LINEARIZABLE), f"seed {seed}: {history}"
     assert min(verdicts[True], verdicts[False]) > 300, verdicts
 
 
 def _answers(one: Operation[Any, Any]) -> bool:
     """Say whether such an input can have this output: the older checker cannot express others."""
     match one.input, one.output:
-        case (cas.Read(), cas.Found()) | (cas.Write(), cas.Written()) | (cas.Delete(), cas.Deleted()):
+        case (cas.Read(), cas.Returned()) | (cas.Write(), cas.Written()) | (cas.Delete(), cas.Deleted()):
             return True
         case cas.Write(at=at), cas.Exists():
             return at is cas.NEW
@@ -141,7 +141,7 @@ def _shown(one: Operation[Any, Any]) -> list[tuple[str, int]]:
         case cas.Written(version):
             assert isinstance(one.input.value, int)
             return [(version, one.input.value)]
-        case cas.Found(record) | cas.Exists(record) | cas.Stale(record) if record is not None:
+        case cas.Returned(record) | cas.Exists(record) | cas.Stale(record) if record is not None:
             assert isinstance(record.value, int)
             return [(record.version, record.value)]
     return []

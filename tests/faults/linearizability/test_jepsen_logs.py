@@ -57,8 +57,8 @@ KV = """\
 
 
 def test_a_log_of_a_register_is_read() -> None:
-    found = read_etcd(ETCD.splitlines())
-    assert [(one.process, one.input, one.output) for one in sorted(found, key=lambda one: one.start)] == [
+    operations = read_etcd(ETCD.splitlines())
+    assert [(one.process, one.input, one.output) for one in sorted(operations, key=lambda one: one.start)] == [
         ("0", Get(), Got(None)),
         ("1", Put(3), Applied()),
         ("2", Swap(3, 4), Compared(True)),
@@ -67,7 +67,7 @@ def test_a_log_of_a_register_is_read() -> None:
         ("2", Put(1), UNKNOWN),
         ("0", Get(), Got(4)),
     ]
-    assert check(found, CasRegister()).verdict is Verdict.LINEARIZABLE
+    assert check(operations, CasRegister()).verdict is Verdict.LINEARIZABLE
     wrong = read_etcd([*ETCD.splitlines()[:-1], ETCD.splitlines()[-1].replace("\t4", "\t3")])
     assert check(wrong, CasRegister()).verdict is Verdict.NOT_LINEARIZABLE
     with pytest.raises(ValueError, match="cannot come to"):
@@ -75,15 +75,15 @@ def test_a_log_of_a_register_is_read() -> None:
 
 
 def test_a_log_of_a_store_of_strings_is_read() -> None:
-    found = read_kv(KV.splitlines())
-    assert [(one.process, one.key, one.input, one.output) for one in sorted(found, key=lambda one: one.start)] == [
+    operations = read_kv(KV.splitlines())
+    assert [(one.process, one.key, one.input, one.output) for one in sorted(operations, key=lambda one: one.start)] == [
         ("0", "a", Put("x"), Applied()),
         ("1", "a", Append("y z"), Applied()),
         ("1", "a", Get(), Got("xy z")),
         ("0", "b", Get(), Got("")),
         ("1", "b", Append("q"), UNKNOWN),
     ]
-    assert check(found, KeyValue()).verdict is Verdict.LINEARIZABLE
+    assert check(operations, KeyValue()).verdict is Verdict.LINEARIZABLE
     wrong = read_kv(KV.replace('"xy z"', '"y zx"').splitlines())
     assert check(wrong, KeyValue()).verdict is Verdict.NOT_LINEARIZABLE
     with pytest.raises(ValueError, match="line 1 is no event"):
@@ -103,9 +103,9 @@ def test_a_history_written_as_a_log_and_read_again_has_the_same_verdict(seed: in
         named = [_renamed(one, number) for number, one in enumerate(history)]
         named = [one for one in named if isinstance(one.output, Unanswered) or _is_of(one.input, one.output)]
         log = _as_log(named, is_text=kind is text)
-        found = read_kv(log) if kind is text else read_etcd(log)
-        assert len(found) == len([one for one in named if one.output is not NOT_APPLIED])
-        assert check(found, kind.model).verdict is check(named, kind.model).verdict
+        operations = read_kv(log) if kind is text else read_etcd(log)
+        assert len(operations) == len([one for one in named if one.output is not NOT_APPLIED])
+        assert check(operations, kind.model).verdict is check(named, kind.model).verdict
 
 
 def _renamed(one: Operation[RegisterInput, RegisterOutput], number: int) -> Operation[RegisterInput, RegisterOutput]:

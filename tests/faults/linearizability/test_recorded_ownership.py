@@ -28,7 +28,7 @@ from hedwig.metadata import (
     format_metadata,
     open_metadata,
 )
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, Topic
 from hedwig.names import as_topic
 from hedwig.versions import ANY, NEW, Version, Versioned
@@ -46,8 +46,8 @@ from tests.faults.linearizability.support.recorder import RecordedOwnership, rea
 from tests.faults.linearizability.support.versioned_register import (
     Deleted,
     Exists,
-    Found,
     Gone,
+    Returned,
     Stale,
     VersionedRegister,
     Written,
@@ -64,11 +64,11 @@ TIMEOUT_S: Final = 240.0
 
 
 def test_ownership_among_processes_is_linearizable_though_one_is_killed(
-    place: Place, seed: int, tmp_path: Path
+    subject: Subject, seed: int, tmp_path: Path
 ) -> None:
     print(f"who does what comes from seed {seed}")
     records = [tmp_path / f"{worker}.record" for worker in range(PROCESSES)]
-    shared = {"url": place.url, "seed": seed, "topics": [f"owned-{n}" for n in range(TOPICS)], "rounds": ROUNDS}
+    shared = {"url": subject.url, "seed": seed, "topics": [f"owned-{n}" for n in range(TOPICS)], "rounds": ROUNDS}
     settings = [{**shared, "worker": worker, "record": str(path)} for worker, path in enumerate(records)]
     # The process to be killed has more rounds than it can finish before.
     settings[0]["rounds"] = 1_000_000
@@ -81,12 +81,12 @@ def test_ownership_among_processes_is_linearizable_though_one_is_killed(
     history = read_recorded(records)
     check(history, VersionedRegister()).require()
     check(as_ownership(history), Ownership()).require()
-    told = Counter("open" if isinstance(one.output, Unanswered) else type(one.output).__name__ for one in history)
-    print(dict(told))
+    kinds = Counter("open" if isinstance(one.output, Unanswered) else type(one.output).__name__ for one in history)
+    print(dict(kinds))
     assert {one.process for one in history} == {f"hub-{worker}" for worker in range(PROCESSES)}
     # There must be every kind of refusal and of success: otherwise the processes did not contend.
-    assert set(told) >= {"Found", "Written", "Deleted", "Stale", "Gone"}
-    assert sum(told.values()) >= (PROCESSES - 1) * ROUNDS
+    assert set(kinds) >= {"Returned", "Written", "Deleted", "Stale", "Gone"}
+    assert sum(kinds.values()) >= (PROCESSES - 1) * ROUNDS
 
 
 def _calls_in(record: Path) -> int:
@@ -137,10 +137,10 @@ class ReadsOfOld(PassedOn):
         self._before: dict[Topic, Versioned[HubInfo] | None] = {}
 
     async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
-        found = await self._manager.read(topic)
-        before = self._before.setdefault(topic, found)
-        self._before[topic] = found
-        return before if self._errs() else found
+        record = await self._manager.read(topic)
+        before = self._before.setdefault(topic, record)
+        self._before[topic] = record
+        return before if self._errs() else record
 
 
 class DeniesWhatItDid(PassedOn):
@@ -259,14 +259,14 @@ async def test_every_answer_is_written_down_as_what_it_was(store: MetadataStore,
     owner = Owner("other:2:5", 0)
     history = read_recorded([path])
     seen = [one.output for one in history]
-    assert [type(output) for output in seen[:8]] == [Written, Exists, Written, Found, Stale, Stale, Deleted, Gone]
+    assert [type(output) for output in seen[:8]] == [Written, Exists, Written, Returned, Stale, Stale, Deleted, Gone]
     assert [getattr(output, "record", None) or getattr(output, "current", None) for output in seen[3:6]] == [
-        next(output.record for output in seen if isinstance(output, Found))
+        next(output.record for output in seen if isinstance(output, Returned))
     ] * 3
-    assert isinstance(seen[3], Found)
+    assert isinstance(seen[3], Returned)
     assert seen[3].record is not None
     assert (seen[3].record.value, seen[3].record.version) == (owner, str(second))
-    assert seen[8:] == [Found(None), NOT_APPLIED, UNKNOWN, UNKNOWN]
+    assert seen[8:] == [Returned(None), NOT_APPLIED, UNKNOWN, UNKNOWN]
     assert {one.key for one in history} == {topic}
     assert all(one.start <= one.end for one in history)
     check(history, VersionedRegister()).require()

@@ -35,11 +35,11 @@ def test_what_a_true_object_did_is_accepted_in_an_order_that_holds(
     history = simulate(kind, script, keys=keys, lost=lost)
     assert check(history, kind.model).verdict is Verdict.LINEARIZABLE
     for part in by_key(history).values():
-        found = search(part, kind.model, Budget(Limits()))
-        assert isinstance(found, Explained)
-        assert Counter(map(id, found.order)).most_common(1)[0][1] == 1 if found.order else True
-        assert {id(one) for one in part if one.output is not UNKNOWN} <= {id(one) for one in found.order}
-        assert explains(found.order, prepared(part, kind.model))
+        result = search(part, kind.model, Budget(Limits()))
+        assert isinstance(result, Explained)
+        assert Counter(map(id, result.order)).most_common(1)[0][1] == 1 if result.order else True
+        assert {id(one) for one in part if one.output is not UNKNOWN} <= {id(one) for one in result.order}
+        assert explains(result.order, prepared(part, kind.model))
 
 
 @settings(max_examples=400, deadline=None)
@@ -65,8 +65,8 @@ def test_the_verdict_is_that_of_the_bare_definition_on_many_small_histories(kind
         expected = some_order_explains(history, kind.model)
         has_open = any(one.output is UNKNOWN for one in history)
         verdicts[expected, has_open] += 1
-        found = check(history, kind.model).verdict
-        assert found is (Verdict.LINEARIZABLE if expected else Verdict.NOT_LINEARIZABLE), f"seed {seed}: {history}"
+        verdict = check(history, kind.model).verdict
+        assert verdict is (Verdict.LINEARIZABLE if expected else Verdict.NOT_LINEARIZABLE), f"seed {seed}: {history}"
     assert min(verdicts[case] for case in ((True, True), (True, False), (False, True), (False, False))) >= 30, verdicts
 
 
@@ -77,16 +77,16 @@ def test_a_refusal_explains_all_that_ended_before(
 ) -> None:
     history = _changed(simulate(kind, script, lost=lost), changes)
     for refusal in check(history, kind.model).refusals:
-        found = refusal.found
+        result = refusal.result
         models = {refusal.key: refusal.model}
-        assert explains(found.order, models)
-        ended = [one for one in history if not isinstance(one.output, Unanswered) and one.end < found.blocked.end]
-        assert {id(one) for one in ended} <= {id(one) for one in found.order}
-        assert not explains([*found.order, found.blocked], models)
-        assert id(found.blocked) not in {id(one) for one in found.order}
-        assert all(one.start <= found.blocked.end for one in found.waiting)
+        assert explains(result.order, models)
+        ended = [one for one in history if not isinstance(one.output, Unanswered) and one.end < result.blocked.end]
+        assert {id(one) for one in ended} <= {id(one) for one in result.order}
+        assert not explains([*result.order, result.blocked], models)
+        assert id(result.blocked) not in {id(one) for one in result.order}
+        assert all(one.start <= result.blocked.end for one in result.waiting)
         # The history up to that end is linearizable if the calls that end then or later have no answers.
-        until = [one for one in history if one.start < found.blocked.end]
+        until = [one for one in history if one.start < result.blocked.end]
         cut = [one if one in ended else _left_open(one) for one in until]
         assert check(cut, kind.model).verdict is Verdict.LINEARIZABLE
         assert repr(refusal.key) in str(refusal)

@@ -24,9 +24,9 @@ from tests.faults.linearizability.support.versioned_register import (
     CasOutput,
     Delete,
     Deleted,
-    Found,
     Read,
     Record,
+    Returned,
     VersionedRegister,
     Write,
     Written,
@@ -39,14 +39,14 @@ def _call(process: str, start: int, end: int, asked: CasInput, output: CasOutput
     return Operation(process=process, key=key, start=start * MS, end=end * MS, input=asked, output=output)
 
 
-GOOD = [_call("hub-1", 0, 1, Write("hub-1", NEW), Written("v1")), _call("hub-2", 2, 3, Read(), Found(None), key="u")]
+GOOD = [_call("hub-1", 0, 1, Write("hub-1", NEW), Written("v1")), _call("hub-2", 2, 3, Read(), Returned(None), key="u")]
 BAD = [
     _call("hub-1", 0, 2, Write("hub-1", NEW), Written("v1")),
     _call("hub-1", 3, 9, Write("hub-1", "v1"), Written("v2")),
     _call("hub-2", 4, 8, Write("hub-2", "v1"), Written("v3")),
-    _call("hub-3", 5, 20, Read(), Found(Record("hub-2", "v3"))),
+    _call("hub-3", 5, 20, Read(), Returned(Record("hub-2", "v3"))),
     _call("hub-4", 6, 30, Delete("v9"), Deleted()),
-    _call("hub-3", 21, 22, Read(), Found(Record("hub-1", "v2"))),
+    _call("hub-3", 21, 22, Read(), Returned(Record("hub-1", "v2"))),
 ]
 
 
@@ -115,7 +115,7 @@ def test_a_refused_key_decides_though_another_is_undecided() -> None:
 
 def test_an_operation_cannot_end_before_it_starts() -> None:
     with pytest.raises(ValueError, match="ends before it starts"):
-        _call("p", 2, 1, Read(), Found(None))
+        _call("p", 2, 1, Read(), Returned(None))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.label)

@@ -84,7 +84,7 @@ def unexplained(calls: Iterable[Call]) -> list[list[Call]]:
     by_key: defaultdict[Hashable, list[Call]] = defaultdict(list)
     for call in calls:
         by_key[call.key].append(call)
-    return [sorted(found, key=lambda call: call.start) for found in by_key.values() if explain(found) is None]
+    return [sorted(part, key=lambda call: call.start) for part in by_key.values() if explain(part) is None]
 
 
 def explain(calls: Sequence[Call]) -> list[Call] | None:
@@ -122,7 +122,7 @@ class _Event:
 
 class _Search:
     def __init__(self, calls: Sequence[Call]) -> None:
-        self._to_place = sum(not isinstance(call.outcome, Unknown) for call in calls)
+        self._unplaced = sum(not isinstance(call.outcome, Unknown) for call in calls)
         self._head = _Event(None)
         # At the same moment a start comes before an end: calls that touch count as concurrent.
         moments: list[tuple[int, int, _Event]] = []
@@ -142,7 +142,7 @@ class _Search:
         placed = 0
         tried: set[tuple[int, State]] = set()
         way: list[tuple[_Event, State]] = []
-        left = self._to_place
+        left = self._unplaced
         event = self._head.after
         while left:
             if event is not None and event.call is not None:

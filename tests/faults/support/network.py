@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.metadata import MetadataUrl
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.proxy import Plan, Proxy
 from tests.faults.support.wires import ThriftWire, Wire, ZooKeeperWire
 from tests.metadata.hbase.native.support.wire import WRITE, HBaseWire
-from tests.metadata.support.place import BACKENDS, BackendRow, RoutedPlace
+from tests.metadata.support.backends import BACKENDS, BackendRow, RoutedSubject
 
 __all__ = ["NETWORKED", "Networked"]
 
@@ -33,26 +33,26 @@ class Networked:
         """Name the backend in a test's id."""
         return self.row.label
 
-    def proxy(self, place: Place, plan: Plan) -> Proxy:
-        """Return a proxy to the server of `place`."""
-        return Proxy(MetadataUrl.parse(place.url).hosts, self.wire, plan)
+    def proxy(self, subject: Subject, plan: Plan) -> Proxy:
+        """Return a proxy to the server of `subject`."""
+        return Proxy(MetadataUrl.parse(subject.url).hosts, self.wire, plan)
 
-    def behind(self, proxy: Proxy, place: Place) -> Place:
-        """Return `place` as clients reach it through `proxy`."""
-        return replace(place, url=place.url.replace(MetadataUrl.parse(place.url).hosts, proxy.address, 1))
+    def behind(self, proxy: Proxy, subject: Subject) -> Subject:
+        """Return `subject` as clients reach it through `proxy`."""
+        return replace(subject, url=subject.url.replace(MetadataUrl.parse(subject.url).hosts, proxy.address, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class _NetworkedHBase(Networked):
     """HBase without a gateway: the proxy stands before the region servers, whose addresses clients find elsewhere."""
 
-    def proxy(self, place: Place, plan: Plan) -> Proxy:
-        assert isinstance(place, RoutedPlace), "its rows make no others"
-        return Proxy(place.server, self.wire, plan)
+    def proxy(self, subject: Subject, plan: Plan) -> Proxy:
+        assert isinstance(subject, RoutedSubject), "its rows make no others"
+        return Proxy(subject.server, self.wire, plan)
 
-    def behind(self, proxy: Proxy, place: Place) -> Place:
-        assert isinstance(place, RoutedPlace), "its rows make no others"
-        return replace(place, route=proxy.address)
+    def behind(self, proxy: Proxy, subject: Subject) -> Subject:
+        assert isinstance(subject, RoutedSubject), "its rows make no others"
+        return replace(subject, route=proxy.address)
 
 
 _ROWS: Final = {row.label: row for row in BACKENDS}

@@ -134,11 +134,11 @@ class RecordingClient:
         self._record(topic, start, operation, outcome)
         return outcome
 
-    def _sighted(self, topic: bytes, found: Versioned[Any] | None) -> int | None:
-        if found is None:
+    def _sighted(self, topic: bytes, record: Versioned[Any] | None) -> int | None:
+        if record is None:
             return ABSENT
-        number = number_of(found.value)
-        self._recorder.note(topic, number, found.version)
+        number = number_of(record.value)
+        self._recorder.note(topic, number, record.version)
         return number
 
     def _record(self, topic: bytes, start: int, operation: Operation, outcome: Outcome) -> None:

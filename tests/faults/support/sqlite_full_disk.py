@@ -27,29 +27,29 @@ _AT_ONCE: Final = 8
 async def fill(url: str, limit: int) -> dict[str, Any]:
     """Write until an error and beyond; return the outcome of each topic."""
     door = CALLS[0]
-    told: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
 
     async def write(number: int) -> None:
         topic = f"topic-{number}"
         try:
             version = await door.write(store, door.key(topic.encode()), door.value(number), NEW)
         except HedwigError as exc:
-            told[topic] = {"error": type(exc).__name__, "text": str(exc), "definite": exc.definite}
+            outcomes[topic] = {"error": type(exc).__name__, "text": str(exc), "definite": exc.definite}
         else:
-            told[topic] = {"version": str(version)}
+            outcomes[topic] = {"version": str(version)}
 
     async with await open_metadata(url, StoreOptions(operation_timeout_s=20.0)) as store:
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
         number = 0
-        while number < _TOPICS_MAX and sum("error" in fact for fact in told.values()) < _ERRORS_ENOUGH:
+        while number < _TOPICS_MAX and sum("error" in fact for fact in outcomes.values()) < _ERRORS_ENOUGH:
             await asyncio.gather(*(write(number + index) for index in range(_AT_ONCE)))
             number += _AT_ONCE
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         refused_at = number
         for later in range(refused_at, refused_at + _AFTERWARDS):
             await write(later)
-    return {"told": told, "refused_at": refused_at}
+    return {"told": outcomes, "refused_at": refused_at}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from hedwig.hub.process import start_hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
 from tests.faults.support.waiting import until
-from tests.hub.support.admin_client import AdminClient, Told
+from tests.hub.support.admin_client import AdminAnswer, AdminClient
 
 NAMES = [Topic(name) for name in (b"a", b"b/c", b"news", b"with space?&%", b"\xff\\\x00", "käse".encode())]
 _AT_ONCE = 16
@@ -47,7 +47,7 @@ class RunHub:
         self.address = f"127.0.0.1:{hub.admin_port}"
         self._admin = AdminClient(self.address)
 
-    async def ask(self, method: str, path: str, **headers: str) -> Told:
+    async def ask(self, method: str, path: str, **headers: str) -> AdminAnswer:
         return await asyncio.to_thread(self._admin.ask, method, path, headers)
 
     async def get(self, path: str) -> Any:
@@ -97,9 +97,9 @@ async def test_health_and_readiness_name_what_hinders(start: Start) -> None:
     assert health["uptime_s"] >= 0
     assert await run.get("/ready") == {"ready": True, "hindrances": []}
     await run.post("/read-only?state=on")
-    told = await run.ask("GET", "/ready")
-    assert (told.status, told.json["ready"]) == (503, False)
-    assert "read-only" in told.json["hindrances"][0]
+    answer = await run.ask("GET", "/ready")
+    assert (answer.status, answer.json["ready"]) == (503, False)
+    assert "read-only" in answer.json["hindrances"][0]
     assert (await run.get("/health"))["status"] == "hindered"
 
 
@@ -112,8 +112,8 @@ async def test_read_only_is_switched_and_refuses_publishes(start: Start) -> None
     assert await run.post("/read-only?state=off") == {"read_only": False}
     assert (await run.client.publish(NAMES[0], b"kept")).local == 1
     for path in ("/read-only", "/read-only?state=maybe"):
-        told = await run.ask("POST", path)
-        assert (told.status, told.json["error"]) == (400, "say which: /read-only?state=on or /read-only?state=off")
+        answer = await run.ask("POST", path)
+        assert (answer.status, answer.json["error"]) == (400, "say which: /read-only?state=on or /read-only?state=off")
 
 
 async def test_options_are_those_in_force_with_their_origins(start: Start, tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ async def test_metrics_are_what_prometheus_reads(start: Start) -> None:
     run = await start()
     for _ in range(3):
         await run.client.publish(NAMES[0], b"message")
-    told = await run.ask("GET", "/metrics")
-    assert (told.status, told.content_type) == (200, "text/plain")
+    answer = await run.ask("GET", "/metrics")
+    assert (answer.status, answer.content_type) == (200, "text/plain")
     samples = {
         sample.name: sample.value
-        for family in text_string_to_metric_families(told.text)
+        for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
         if not sample.labels
     }
@@ -166,7 +166,7 @@ async def test_metrics_are_what_prometheus_reads(start: Start) -> None:
     load = await run.get("/load")
     for name in load["since_start"]:
         assert f"hedwig_hub_{name}_total" in samples
-    assert f'hedwig_hub_info{{address="127.0.0.1:{run.hub.port}:-1",epoch="1"}} 1.0' in told.text
+    assert f'hedwig_hub_info{{address="127.0.0.1:{run.hub.port}:-1",epoch="1"}} 1.0' in answer.text
 
 
 # --------------------------------------------------------------------------------------------------------- topics
@@ -185,14 +185,14 @@ async def test_topics_are_listed_in_order_page_by_page(start: Start) -> None:
     )
     (strange,) = [topic for topic in whole["topics"] if "topic_base64" in topic]
     assert base64.b64decode(strange["topic_base64"]) == b"\xff\\\x00"
-    found: list[str] = []
+    listed: list[str] = []
     path = "/topics?limit=4"
     for _ in range(2):
         page = await run.get(path)
-        found += [topic["topic"] for topic in page["topics"]]
+        listed += [topic["topic"] for topic in page["topics"]]
         path = f"/topics?limit=4&token={page['next']}"
     assert page["next"] is None
-    assert found == expected
+    assert listed == expected
     after = await run.get(f"/topics?start_after={quote(expected[2])}&limit=1")
     assert [topic["topic"] for topic in after["topics"]] == expected[3:4]
 
@@ -201,8 +201,8 @@ async def test_a_topic_is_shown_by_any_name(start: Start) -> None:
     run = await start()
     for name in (*NAMES, LONGEST):
         await run.client.publish(name, b"message")
-        told = await run.get(f"/topics/{quote(show_name(name), safe='')}")
-        assert (told["topic"], told["last_id"], told["state"]) == (show_name(name), 1, "serving")
+        answer = await run.get(f"/topics/{quote(show_name(name), safe='')}")
+        assert (answer["topic"], answer["last_id"], answer["state"]) == (show_name(name), 1, "serving")
         lag = await run.get(f"/lag?topic={quote(show_name(name), safe='')}")
         assert (lag["topic"], lag["last_id"]) == (show_name(name), 1)
         assert await run.get(f"/lag?topic_base64={quote(base64.b64encode(name).decode(), safe='')}") == lag
@@ -219,10 +219,10 @@ async def test_a_topic_shows_its_ranges_and_who_is_attached(start: Start) -> Non
     assert delivered[-1].seq_id is not None
     await subscription.consume(delivered[-1].seq_id)
     path = "/topics/a"
-    told = await run.wait(path, lambda topic: topic["subscriptions"][0]["consumed"] == 3, "the consume arrives")
-    assert (told["first_id"], told["last_id"], told["attached"], told["ranges_count"]) == (1, 5, 1, 3)
-    assert [(each["start"], each["end"]) for each in told["ranges"]] == [(1, 2), (3, 4), (5, None)]
-    (reader,) = told["subscriptions"]
+    answer = await run.wait(path, lambda topic: topic["subscriptions"][0]["consumed"] == 3, "the consume arrives")
+    assert (answer["first_id"], answer["last_id"], answer["attached"], answer["ranges_count"]) == (1, 5, 1, 3)
+    assert [(each["start"], each["end"]) for each in answer["ranges"]] == [(1, 2), (3, 4), (5, None)]
+    (reader,) = answer["subscriptions"]
     assert (reader["subscriber"], reader["next_id"], reader["lag_messages"]) == ("reader", 6, 2)
     assert re.fullmatch(r"127\.0\.0\.1:\d+", reader["client"])
     lag = await run.get("/lag?topic=a")
@@ -238,15 +238,15 @@ async def test_the_lag_of_many_subscriptions_comes_page_by_page(start: Start) ->
     names = [f"s{number:03}" for number in range(25)]
     for name in names:
         await run.client.subscribe(NAMES[0], SubscriberId(name.encode()))
-    found: list[str] = []
+    listed: list[str] = []
     path = "/lag?topic=a&limit=10"
     for _ in range(3):
         page = await run.get(path)
         assert page["count"] == 25
-        found += [each["subscriber"] for each in page["subscriptions"]]
+        listed += [each["subscriber"] for each in page["subscriptions"]]
         path = f"/lag?topic=a&limit=10&token={page['next']}"
     assert page["next"] is None
-    assert found == names
+    assert listed == names
 
 
 async def test_a_non_durable_topic_is_shown_too(start: Start) -> None:
@@ -254,8 +254,8 @@ async def test_a_non_durable_topic_is_shown_too(start: Start) -> None:
     subscription = await run.client.subscribe(Topic(b"live/x"), SubscriberId(b"reader"))
     await run.client.publish(Topic(b"live/x"), b"message")
     await anext(subscription)
-    told = await run.get("/topics/live/x")
-    assert (told["durable"], told["ranges"], told["attached"]) == (False, [], 1)
+    answer = await run.get("/topics/live/x")
+    assert (answer["durable"], answer["ranges"], answer["attached"]) == (False, [], 1)
     lag = await run.get("/lag?topic=live/x")
     assert [(each["subscriber"], each["attached"]) for each in lag["subscriptions"]] == [("reader", True)]
 
@@ -265,8 +265,8 @@ async def test_a_topic_is_released_and_owned_anew_when_it_is_used(start: Start) 
     await run.client.publish(NAMES[2], b"first")
     assert await run.post("/release?topic=news") == {"topic": "news", "released": True}
     assert await run.hub.metadata.ownership.read(NAMES[2]) is None
-    told = await run.ask("GET", "/topics/news")
-    assert (told.status, "does not own topic 'news'" in told.json["error"]) == (404, True)
+    answer = await run.ask("GET", "/topics/news")
+    assert (answer.status, "does not own topic 'news'" in answer.json["error"]) == (404, True)
     assert (await run.client.publish(NAMES[2], b"second")).local == 2
     assert (await run.get("/topics/news"))["last_id"] == 2
 
@@ -282,29 +282,29 @@ async def test_a_topic_is_deleted_with_the_ledgers_on_its_record_and_no_others(s
         return {ledger_id async for ledger_id in run.hub.ledgers.ledgers()}
 
     async def refused(version: object, reason: str) -> None:
-        told = await run.ask("POST", f"/delete-topic?topic=a&version={version}")
-        assert (told.status, told.json["reason"]) == (404 if reason == "no topic" else 409, reason), told
+        answer = await run.ask("POST", f"/delete-topic?topic=a&version={version}")
+        assert (answer.status, answer.json["reason"]) == (404 if reason == "no topic" else 409, reason), answer
 
     before = await ledgers()
-    found = await persistence.read(NAMES[0])
-    assert found is not None
-    await refused(found.version, "owned")
+    record = await persistence.read(NAMES[0])
+    assert record is not None
+    await refused(record.version, "owned")
     await run.post("/release?topic=a")
-    former, found = found, await persistence.read(NAMES[0])
-    assert found is not None
-    await refused(found.version, "subscribed")
+    former, record = record, await persistence.read(NAMES[0])
+    assert record is not None
+    await refused(record.version, "subscribed")
     assert await ledgers() == before
     subscriptions = run.hub.metadata.subscriptions
     ((subscriber, subscription),) = [each async for each in subscriptions.read_subscriptions(NAMES[0])]
     await subscriptions.delete(NAMES[0], subscriber, subscription.version)
     await refused(former.version, "version")  # The release wrote the end of the ledger, so the version changed.
     assert await ledgers() == before
-    told = await run.post(f"/delete-topic?topic=a&version={found.version}")
-    assert told == {"topic": "a", "deleted": True, "ledgers": 1}
+    answer = await run.post(f"/delete-topic?topic=a&version={record.version}")
+    assert answer == {"topic": "a", "deleted": True, "ledgers": 1}
     assert await persistence.read(NAMES[0]) is None
     await until(lambda: run.hub.deletions.waiting == 0, "the deletions")
-    assert await ledgers() == before - {found.value.ranges[0].ledger_id}
-    await refused(found.version, "no topic")
+    assert await ledgers() == before - {record.value.ranges[0].ledger_id}
+    await refused(record.version, "no topic")
     assert (await run.client.publish(NAMES[0], b"of the new topic")).local == 1
     assert (await run.client.publish(NAMES[1], b"second")).local == 2
 
@@ -315,9 +315,9 @@ async def test_who_publishes_while_a_topic_is_deleted_finds_the_old_one_or_a_new
         topic = Topic(b"news/%d" % number)
         await run.client.publish(topic, b"message")
         await run.post(f"/release?topic=news/{number}")
-        found = await run.hub.metadata.persistence.read(topic)
-        assert found is not None
-        asked = asyncio.create_task(run.ask("POST", f"/delete-topic?topic=news/{number}&version={found.version}"))
+        record = await run.hub.metadata.persistence.read(topic)
+        assert record is not None
+        asked = asyncio.create_task(run.ask("POST", f"/delete-topic?topic=news/{number}&version={record.version}"))
         for _ in range(number):
             await asyncio.sleep(0)
         published = await run.client.publish(topic, b"another")
@@ -330,13 +330,13 @@ async def test_a_topic_is_not_deleted_while_nothing_may_be_written(start: Start)
     run = await start()
     await run.client.publish(NAMES[0], b"message")
     await run.post("/release?topic=a")
-    found = await run.hub.metadata.persistence.read(NAMES[0])
-    assert found is not None
+    record = await run.hub.metadata.persistence.read(NAMES[0])
+    assert record is not None
     run.hub.freezing._gate.close("frozen for a test")
-    told = await run.ask("POST", f"/delete-topic?topic=a&version={found.version}")
+    answer = await run.ask("POST", f"/delete-topic?topic=a&version={record.version}")
     run.hub.freezing._gate.open()
-    assert (told.status, told.json["error"]) == (503, "frozen for a test")
-    assert await run.hub.metadata.persistence.read(NAMES[0]) == found
+    assert (answer.status, answer.json["error"]) == (503, "frozen for a test")
+    assert await run.hub.metadata.persistence.read(NAMES[0]) == record
 
 
 async def test_only_ledgers_that_no_record_names_or_will_are_deleted_when_asked(start: Start) -> None:
@@ -401,14 +401,14 @@ async def test_a_ledger_that_is_being_made_when_orphans_are_looked_for_is_no_orp
         ("GET", "/topics?limit=%D9%A3", 400, "from 1 to 10000"),
         ("GET", "/topics?limit=1&limit=2", 400, "the parameter 'limit' is given twice"),
         ("GET", "/topics?limt=1", 400, "it has limit, start_after, token"),
-        ("GET", "/topics?token=!", 400, "'!' is not the next token of a page before"),
-        ("GET", "/topics?token=%FF", 400, "is not the next token of a page before"),
+        ("GET", "/topics?token=!", 400, "'!' is not the next token of an earlier page"),
+        ("GET", "/topics?token=%FF", 400, "is not the next token of an earlier page"),
         ("GET", "/topics?token=YQ&start_after=a", 400, "give start_after or token, not both"),
         ("GET", "/lag", 400, "name the topic: /lag?topic=NAME"),
         ("GET", "/lag?topic=", 400, "a topic has 1 to 8192 bytes, not 0"),
         ("GET", "/lag?topic=a&topic_base64=YQ==", 400, "name the topic"),
         ("GET", "/lag?topic_base64=%FF", 400, "topic_base64 is not base64"),
-        ("GET", "/lag?topic=none", 404, "it does once somebody publishes or subscribes"),
+        ("GET", "/lag?topic=none", 404, "it does once a client publishes or subscribes"),
         ("GET", "/release?topic=a", 405, "/release takes POST, not GET"),
         ("POST", "/release?topic=none", 404, "does not own topic 'none'"),
         ("POST", "/release", 400, "name the topic: /release?topic=NAME"),
@@ -423,17 +423,17 @@ async def test_what_makes_no_sense_is_told_what_to_send(
     start: Start, method: str, path: str, status: int, says: str
 ) -> None:
     run = await start()
-    told = await run.ask(method, path)
-    assert (told.status, told.content_type) == (status, "application/json")
-    assert says in told.json["error"]
+    answer = await run.ask(method, path)
+    assert (answer.status, answer.content_type) == (status, "application/json")
+    assert says in answer.json["error"]
 
 
 async def test_a_browser_cannot_be_made_to_change_the_hub(start: Start) -> None:
     run = await start()
     await run.client.publish(NAMES[0], b"message")
     for path in ("/read-only?state=on", "/release?topic=a"):
-        told = await run.ask("POST", path, Origin="http://elsewhere.example")
-        assert (told.status, told.json) == (403, {"error": "browsers may not change a hub; use curl"})
+        answer = await run.ask("POST", path, Origin="http://elsewhere.example")
+        assert (answer.status, answer.json) == (403, {"error": "browsers may not change a hub; use curl"})
     assert await run.get("/read-only") == {"read_only": False}
     assert (await run.get("/topics"))["owned"] == 1
 
@@ -478,16 +478,16 @@ async def test_requests_at_once_are_bounded_and_each_is_answered(start: Start, t
             refused = [await each for each in islice(asyncio.as_completed(asked, timeout=60), 4)]
             assert [each.status for each in refused] == [503] * 4
             assert all("try again" in each.json["error"] for each in refused)
-        told = await asyncio.gather(*asked)
-    assert sorted(each.status for each in told) == [200] * _AT_ONCE + [503] * 4
+        answers = await asyncio.gather(*asked)
+    assert sorted(each.status for each in answers) == [200] * _AT_ONCE + [503] * 4
 
 
 async def test_an_operation_that_takes_too_long_is_answered_in_time(start: Start, tmp_path: Path) -> None:
     run = await start(operation_timeout_s=0.5)
     await run.client.publish(NAMES[0], b"message")
     with locked(tmp_path / "data" / "metadata.db"):
-        told = await run.ask("POST", "/release?topic=a")
-    assert (told.status, "not done within 0.5 s" in told.json["error"]) == (504, True)
+        answer = await run.ask("POST", "/release?topic=a")
+    assert (answer.status, "not done within 0.5 s" in answer.json["error"]) == (504, True)
 
 
 @pytest.mark.parametrize(
@@ -506,8 +506,8 @@ async def test_only_what_changes_something_may_have_been_done(method: str, statu
     try:
         admin = AdminClient(f"127.0.0.1:{await server.listen('127.0.0.1', 0)}")
         await server.serve()
-        told = await asyncio.to_thread(admin.ask, method, "/never")
-        assert (told.status, says in told.json["error"]) == (status, True)
+        answer = await asyncio.to_thread(admin.ask, method, "/never")
+        assert (answer.status, says in answer.json["error"]) == (status, True)
         assert (await asyncio.to_thread(admin.ask, method, "/in-doubt")).status == status
     finally:
         await server.close()

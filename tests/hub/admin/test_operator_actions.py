@@ -57,20 +57,20 @@ async def _open(run: RunHub) -> Subscription:
 
 
 async def _next_ids(opened: Subscription, count: int) -> list[int]:
-    found = []
+    ids = []
     async with asyncio.timeout(DEADLINE_S):
         for _ in range(count):
             message = await anext(opened)
             assert message.seq_id is not None
-            found.append(message.seq_id.local)
-    return found
+            ids.append(message.seq_id.local)
+    return ids
 
 
 async def _stored(run: RunHub) -> int:
-    found = await run.hub.metadata.subscriptions.read(T, S)
-    assert found is not None
-    assert found.value.state is not None
-    return found.value.state.consumed.local
+    record = await run.hub.metadata.subscriptions.read(T, S)
+    assert record is not None
+    assert record.value.state is not None
+    return record.value.state.consumed.local
 
 
 async def _with_a_detached_reader(run: RunHub, messages: int, consumed: int) -> None:
@@ -91,10 +91,10 @@ async def _with_a_detached_reader(run: RunHub, messages: int, consumed: int) -> 
 async def test_a_subscription_goes_on_where_it_was_put(start: Start, to: str, consumed: int, ids: list[int]) -> None:
     run = await start()
     await _with_a_detached_reader(run, 5, 3)
-    told = await run.post(f"{SEEK}&to={to}")
-    found = await run.hub.metadata.subscriptions.read(T, S)
-    assert found is not None
-    assert told == {
+    answer = await run.post(f"{SEEK}&to={to}")
+    record = await run.hub.metadata.subscriptions.read(T, S)
+    assert record is not None
+    assert answer == {
         "topic": "news",
         "subscriber": "reader",
         "was": 3,
@@ -102,7 +102,7 @@ async def test_a_subscription_goes_on_where_it_was_put(start: Start, to: str, co
         "next_id": consumed + 1,
         "last_id": 5,
         "detached": None,
-        "version": str(found.version),
+        "version": str(record.version),
     }
     assert await _next_ids(await _open(run), len(ids)) == ids
 
@@ -128,9 +128,9 @@ async def test_an_attached_subscription_is_left_alone_unless_it_is_taken_by_forc
     await opened.consume(MessageSeqId(2))
     await run.wait("/lag?topic=news", lambda lag: lag["subscriptions"][0]["consumed"] == 2, "it is consumed")
 
-    told = await run.post(f"{SEEK}&to=0&force=on")
-    assert told["detached"].startswith("127.0.0.1:")
-    assert told["was"] == 2  # The hub first stored the pointer of the reader.
+    answer = await run.post(f"{SEEK}&to=0&force=on")
+    assert answer["detached"].startswith("127.0.0.1:")
+    assert answer["was"] == 2  # The hub first stored the pointer of the reader.
     with pytest.raises(SubscriptionClosedError):
         await _next_ids(opened, 10)
     await opened.close()
@@ -193,8 +193,8 @@ async def test_what_was_deleted_does_not_come_again(start: Start) -> None:
     run = await start(ledger_messages_max=2, retention_interval_s=0.05)
     await _with_a_detached_reader(run, 5, 5)
     await run.wait("/topics/news", lambda topic: topic["first_id"] == 5, "consumed ledgers are deleted")
-    told = await run.post(f"{SEEK}&to=0")
-    assert (told["consumed"], told["next_id"]) == (0, 5)
+    answer = await run.post(f"{SEEK}&to=0")
+    assert (answer["consumed"], answer["next_id"]) == (0, 5)
     assert (await run.post(f"{SEEK}&to=start"))["consumed"] == 4
     assert await _next_ids(await _open(run), 1) == [5]
 
@@ -263,8 +263,8 @@ async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
 async def test_what_makes_no_sense_is_refused(start: Start, path: str, status: int, says: str) -> None:
     run = await start()
     await _with_a_detached_reader(run, 5, 3)
-    told = await run.ask("POST", path)
-    assert (told.status, says in told.json["error"]) == (status, True), told
+    answer = await run.ask("POST", path)
+    assert (answer.status, says in answer.json["error"]) == (status, True), answer
     assert await _stored(run) == 3
 
 
@@ -272,8 +272,8 @@ async def test_subscriptions_of_a_topic_that_keeps_nothing_cannot_be_moved(start
     run = await start(non_durable_topics=("news",))
     await _open(run)
     for path in (f"{SEEK}&to=0", "/unsubscribe?topic=news&subscriber=reader"):
-        told = await run.ask("POST", path)
-        assert (told.status, "is not durable" in told.json["error"]) == (400, True)
+        answer = await run.ask("POST", path)
+        assert (answer.status, "is not durable" in answer.json["error"]) == (400, True)
     assert (await run.ask("GET", "/messages?topic=news")).status == 400
 
 
@@ -301,12 +301,13 @@ async def test_a_subscription_is_deleted_and_its_reader_told(start: Start) -> No
 
 async def test_a_hub_claims_a_topic_when_it_is_asked(start: Start) -> None:
     run = await start()
-    told = await run.post("/claim?topic=news")
-    found = await run.hub.metadata.ownership.read(T)
-    assert found is not None
-    assert told == {"topic": "news", "claimed": True, "owner": run.hub.me.address, "owner_version": str(found.version)}
-    assert await run.post("/claim?topic=news") == told
-    stale = told["owner_version"]
+    answer = await run.post("/claim?topic=news")
+    record = await run.hub.metadata.ownership.read(T)
+    assert record is not None
+    version = str(record.version)
+    assert answer == {"topic": "news", "claimed": True, "owner": run.hub.me.address, "owner_version": version}
+    assert await run.post("/claim?topic=news") == answer
+    stale = answer["owner_version"]
     await run.post("/release?topic=news")
     await run.post("/claim?topic=news")
     refused = await run.ask("POST", f"/release?topic=news&version={stale}")
@@ -317,7 +318,7 @@ async def test_a_hub_claims_a_topic_when_it_is_asked(start: Start) -> None:
 async def test_messages_are_shown_and_nobody_notices(start: Start) -> None:
     run = await start()
     await _with_a_detached_reader(run, 7, 2)
-    found: list[tuple[int, bytes]] = []
+    shown: list[tuple[int, bytes]] = []
     path = "/messages?topic=news&limit=3"
     following: int | None = 0
     while following is not None:
@@ -326,9 +327,9 @@ async def test_messages_are_shown_and_nobody_notices(start: Start) -> None:
         for row in page["messages"]:
             message = Message.decode(base64.b64decode(row["message_base64"]))
             assert message.seq_id == MessageSeqId(row["id"])
-            found.append((row["id"], message.body))
+            shown.append((row["id"], message.body))
         following = page["next"]
-    assert found == [(number + 1, b"%d" % number) for number in range(7)]
+    assert shown == [(number + 1, b"%d" % number) for number in range(7)]
     assert (await run.get(f"{path}&from=8"))["messages"] == []
     assert await _stored(run) == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub.cluster.support.deployment import Deployment
-from tests.metadata.support.place import BACKENDS, Surroundings
+from tests.metadata.support.backends import BACKENDS, Surroundings
 from tests.support.servers import RunningServers
 
 _ROWS = {row.label: row for row in BACKENDS}
@@ -20,8 +20,8 @@ async def deployment(
     """A deployment without hubs. Its metadata are in ZooKeeper unless the test says otherwise."""
     backend = getattr(request, "param", "zookeeper")
     servers.address("bookkeeper")
-    place = _ROWS[backend].place(Surroundings(servers, tmp_path))
+    subject = _ROWS[backend].subject(Surroundings(servers, tmp_path))
     async with AsyncExitStack() as stack:
-        made = Deployment(servers.address("zookeeper"), backend, place, tmp_path, monkeypatch, stack)
+        made = Deployment(servers.address("zookeeper"), backend, subject, tmp_path, monkeypatch, stack)
         await made.open()
         yield made

@@ -178,8 +178,8 @@ async def test_drained_hub_is_emptied_and_its_subscribers_follow(
         assert await asyncio.to_thread(listening.ids, 20) == sorted(published)
         await until(lambda: traffic.published > 60, "messages are published")
         assert len(one.topics) == 21
-        told = await asyncio.to_thread(admin.post, "/drain?state=on")
-        assert (told["draining"], told["other_hubs"]) == (True, 1)
+        reply = await asyncio.to_thread(admin.post, "/drain?state=on")
+        assert (reply["draining"], reply["other_hubs"]) == (True, 1)
         await until(lambda: len(one.topics) == 0, "the drained hub is empty")
         assert (await asyncio.to_thread(admin.get, "/drain"))["topics"] == 0
         before = traffic.published

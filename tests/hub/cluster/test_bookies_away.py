@@ -26,7 +26,7 @@ from tests.faults.support.waiting import until
 from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_client import WireClient, eventually
-from tests.metadata.support.place import BACKENDS, Surroundings
+from tests.metadata.support.backends import BACKENDS, Surroundings
 from tests.support.servers import UNSYNCED, RunningServers
 
 _BOOKIES = ["bookie-1", "bookie-2", "bookie-3"]
@@ -55,9 +55,9 @@ async def deployment(
     ward: DevServers, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Deployment]:
     """A deployment with its metadata and liveness in a ZooKeeper without faults."""
-    place = _ZOOKEEPER_ROW.place(Surroundings(servers, tmp_path))
+    subject = _ZOOKEEPER_ROW.subject(Surroundings(servers, tmp_path))
     async with AsyncExitStack() as stack:
-        made = Deployment(servers.address("zookeeper"), "zookeeper", place, tmp_path, monkeypatch, stack)
+        made = Deployment(servers.address("zookeeper"), "zookeeper", subject, tmp_path, monkeypatch, stack)
         made.bookkeeper = ward.address("zookeeper")
         await made.open()
         yield made
@@ -320,9 +320,9 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
     for name in names:
         topic = hub.topics.get(Topic(name))
         assert topic is not None
-        found = await deployment.store.persistence.read(Topic(name))
-        assert found is not None
-        await deployment.store.persistence.write(Topic(name), found.value, found.version)
+        record = await deployment.store.persistence.read(Topic(name))
+        assert record is not None
+        await deployment.store.persistence.write(Topic(name), record.value, record.version)
         await hub.topics.release(topic)
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")

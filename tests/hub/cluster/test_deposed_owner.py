@@ -52,9 +52,9 @@ class _Held:
 
     async def start(self) -> None:
         deployment = self._deployment
-        self.store, place = await deployment.behind_proxy(self._plan)
+        self.store, subject = await deployment.behind_proxy(self._plan)
         self.zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
-        self.hub = await deployment.start(place=place, zookeeper=self.zookeeper.address)
+        self.hub = await deployment.start(subject=subject, zookeeper=self.zookeeper.address)
 
     def _plan(self, exchange: Exchange) -> Step:
         if self._passes >= 0 and exchange.name == self._deployment.networked.write:
@@ -82,9 +82,9 @@ class _Held:
 
 @pytest.fixture
 async def held(deployment: Deployment) -> _Held:
-    found = _Held(deployment)
-    await found.start()
-    return found
+    held_hub = _Held(deployment)
+    await held_hub.start()
+    return held_hub
 
 
 @on_both
@@ -172,10 +172,10 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
     await held.release()
     with pytest.raises(ChannelClosedError):
         await subscribing
-    found = await deployment.store.subscriptions.read(Topic(T), SubscriberId(b"late"))
+    record = await deployment.store.subscriptions.read(Topic(T), SubscriberId(b"late"))
     answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.ATTACH)
     if answer.status is StatusCode.CLIENT_NOT_SUBSCRIBED:
-        assert found is None, "what is on record is found"
+        assert record is None, "what is on record is found"
     else:
         # The subscription was made after the first message, and no client knew of it. So later messages are delivered.
         assert answer.status is StatusCode.SUCCESS
@@ -212,7 +212,7 @@ async def _check_refused(requests: Sequence[tuple[WireClient, int]]) -> None:
     for client in {client for client, _ in requests}:
         await client.closed_by_hub()
     answers = [client.answers.get(txn_id, []) for client, txn_id in requests]
-    assert [[each.status for each in found] for found in answers] == [[StatusCode.SERVICE_DOWN]] * len(requests)
+    assert [[each.status for each in replies] for replies in answers] == [[StatusCode.SERVICE_DOWN]] * len(requests)
 
 
 @on_both
@@ -274,12 +274,12 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     await to_other.subscribed(T, b"ann")
     bodies = {each.message.seq_id.local: each.message.body for each in await to_other.deliveries(next_id + 1)}  # type: ignore[union-attr]  # deliveries have ids
     assert sorted(bodies) == list(range(1, next_id + 2))
-    told = {
+    numbers = {
         client.answers[txn_id][0].published: number
         for number, txn_id in enumerate(under_way)
         if txn_id in client.answers
     }
-    for seq_id, number in told.items():
+    for seq_id, number in numbers.items():
         # The hub also refuses those of them that it had not read before it stopped.
         if seq_id is not None:
             assert bodies[seq_id.local] == b"under way %d" % number
@@ -364,5 +364,5 @@ async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(dep
     assert await to_other.delivered(20) == [1] * 20
     for topic in topics:
         for name in (b"attached", b"detached"):
-            found = await deployment.store.subscriptions.read(Topic(topic), SubscriberId(name))
-            assert found is not None, f"{name!r} of {topic!r} was deleted"
+            record = await deployment.store.subscriptions.read(Topic(topic), SubscriberId(name))
+            assert record is not None, f"{name!r} of {topic!r} was deleted"

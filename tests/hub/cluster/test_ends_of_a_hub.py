@@ -52,8 +52,8 @@ async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(d
         was_armed, armed = armed, False
         return Step(Action.HOLD_REQUEST) if was_armed else PASS
 
-    proxy, place = await deployment.behind_proxy(plan)
-    stopped = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy(plan)
+    stopped = await deployment.start(subject=subject)
     asked, third = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
     client, to_stopped = await deployment.connect(asked), await deployment.connect(stopped)
     assert is_owner(await deployment.ask(to_stopped, b"t"))

@@ -57,8 +57,8 @@ async def test_requests_that_come_meanwhile_wait_and_are_sent_there(deployment: 
     def plan(exchange: Exchange) -> Step:
         return Step(Action.HOLD_REQUEST) if armed and exchange.name == deployment.networked.write else PASS
 
-    proxy, place = await deployment.behind_proxy(plan)
-    one = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy(plan)
+    one = await deployment.start(subject=subject)
     other = await deployment.start()
     client = await deployment.connect(one)
     assert await client.publish(T, b"a") == 1
@@ -143,8 +143,8 @@ async def test_store_that_fails_at_the_hand_over_leaves_one_owner(deployment: De
         armed = False
         return Step(lost)
 
-    _, place = await deployment.behind_proxy(plan)
-    one = await deployment.start(place=place)
+    _, subject = await deployment.behind_proxy(plan)
+    one = await deployment.start(subject=subject)
     other = await deployment.start()
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
     assert is_owner(await deployment.ask(to_one, T))

@@ -28,8 +28,8 @@ def seen(proxy: Proxy) -> Counter[str]:
 
 @on_both
 async def test_concurrent_look_ups_of_a_topic_cost_as_much_as_one(deployment: Deployment) -> None:
-    proxy, place = await deployment.behind_proxy()
-    hub = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy()
+    hub = await deployment.start(subject=subject)
     clients = [await deployment.connect(hub) for _ in range(5)]
     assert is_owner(await deployment.ask(clients[0], b"warm"))
     costs = []
@@ -46,8 +46,8 @@ async def test_concurrent_look_ups_of_a_topic_cost_as_much_as_one(deployment: De
 
 @on_both
 async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(deployment: Deployment) -> None:
-    proxy, place = await deployment.behind_proxy()
-    asked = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy()
+    asked = await deployment.start(subject=subject)
     owner = await deployment.start()
     await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -70,8 +70,8 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
 
 
 async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) -> None:
-    proxy, place = await deployment.behind_proxy()
-    asked = await deployment.start(place=place, cluster={"owners_kept_s": 3600.0})
+    proxy, subject = await deployment.behind_proxy()
+    asked = await deployment.start(subject=subject, cluster={"owners_kept_s": 3600.0})
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -92,8 +92,8 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     deployment: Deployment,
 ) -> None:
     """The hub redirects each client to the dead owner. The client finds no hub there, and returns as redirected."""
-    proxy, place = await deployment.behind_proxy()
-    asked = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy()
+    asked = await deployment.start(subject=subject)
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -216,23 +216,23 @@ async def _choices(deployment: Deployment, placement: str, loads: tuple[int, ...
 
     await until(knows, "it knows the loads of the others")
     client = await deployment.connect(asked)
-    found: Counter[str] = Counter()
+    choices: Counter[str] = Counter()
     for number in range(200):
         answer = await deployment.ask(client, b"new-%d" % number, should_claim=False)
-        found["me" if is_owner(answer) else names[answer.text or ""]] += 1
+        choices["me" if is_owner(answer) else names[answer.text or ""]] += 1
         if is_owner(answer):
             topic = asked.topics.get(Topic(b"new-%d" % number))
             assert topic is not None
             await asked.topics.release(topic)
-    return found
+    return choices
 
 
 async def test_topic_without_owner_goes_to_a_hub_with_few_topics(deployment: Deployment) -> None:
-    found = await _choices(deployment, "load", (0, 90))
-    assert found["90"] < 40, found
-    assert min(found["me"], found["0"]) > 40, found
+    choices = await _choices(deployment, "load", (0, 90))
+    assert choices["90"] < 40, choices
+    assert min(choices["me"], choices["0"]) > 40, choices
 
 
 async def test_topic_without_owner_goes_anywhere_if_placement_is_uniform(deployment: Deployment) -> None:
-    found = await _choices(deployment, "uniform", (0, 90))
-    assert min(found["me"], found["0"], found["90"]) > 30, found
+    choices = await _choices(deployment, "uniform", (0, 90))
+    assert min(choices["me"], choices["0"], choices["90"]) > 30, choices

@@ -115,14 +115,14 @@ async def test_hub_that_registers_anew_keeps_what_it_was_told_and_what_it_counte
     raw.delete(f"{deployment.prefix}/hosts/{before.address}")
     await until(lambda: hub.me != before and hub.shape.is_proven(), "it serves again")
     assert (await asyncio.to_thread(admin.get, "/read-only"))["read_only"]
-    told = await asyncio.to_thread(admin.get, "/load")
-    assert told["since_start"]["published_messages"] == 3
-    assert min(told["rates_per_s"].values()) >= 0
+    load = await asyncio.to_thread(admin.get, "/load")
+    assert load["since_start"]["published_messages"] == 3
+    assert min(load["rates_per_s"].values()) >= 0
     await asyncio.to_thread(admin.post, "/read-only?state=off")
     client = await deployment.connect(hub)
     assert await client.publish(b"t", b"d") == 4
-    told = await asyncio.to_thread(admin.get, "/load")
-    assert told["since_start"]["published_messages"] == 4
+    load = await asyncio.to_thread(admin.get, "/load")
+    assert load["since_start"]["published_messages"] == 4
 
 
 @pytest.mark.parametrize("work", ["_beat", "_live_set._read"])

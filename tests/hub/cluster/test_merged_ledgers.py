@@ -14,8 +14,8 @@ T: Final = Topic(b"t")
 
 
 async def _ledger_ids(deployment: Deployment) -> list[int]:
-    found = await deployment.store.persistence.read(T)
-    return [each.ledger_id for each in found.value.ranges] if found is not None else []
+    record = await deployment.store.persistence.read(T)
+    return [each.ledger_id for each in record.value.ranges] if record is not None else []
 
 
 async def _release(hub: Hub) -> None:

@@ -35,7 +35,7 @@ def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "expected"),
     [
         # The hub redirects the client to the next owner, where it attaches to the stored subscription.
         (pb.SubscribeRequest.CREATE_OR_ATTACH, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC),
@@ -44,7 +44,10 @@ def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task
     ],
 )
 async def test_client_is_not_told_that_it_was_refused(
-    mode: pb.SubscribeRequest.CreateOrAttach, told: StatusCode, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    mode: pb.SubscribeRequest.CreateOrAttach,
+    expected: StatusCode,
+    deployment: Deployment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hub, other = [await deployment.start() for _ in range(2)]
     await until(lambda: len(liveness_of(hub).live) == 2, "it knows the other")
@@ -61,7 +64,7 @@ async def test_client_is_not_told_that_it_was_refused(
     answer = await client.answer(sent)
     await asyncio.gather(*leaving)
     assert leaving
-    assert answer.status is told
-    if told is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
+    assert answer.status is expected
+    if expected is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
         assert answer.text == other.me.address
     assert await deployment.store.subscriptions.read(_TOPIC, _S) is not None

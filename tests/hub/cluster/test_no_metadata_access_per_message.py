@@ -29,8 +29,8 @@ _OTHERS_ROOTS: Final = ("/hbase", "/bookkeeper", "/zookeeper")
 
 @on_both
 async def test_publishes_and_deliveries_do_not_ask_the_metadata_store(deployment: Deployment) -> None:
-    proxy, place = await deployment.behind_proxy()
-    hub = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy()
+    hub = await deployment.start(subject=subject)
     publisher, subscriber = await deployment.connect(hub), await deployment.connect(hub)
     await subscriber.subscribed(b"t", b"ann")
     assert await publisher.publish(b"t", b"opens the ledger") == 1
@@ -53,9 +53,9 @@ async def test_idle_topics_have_no_ledger(deployment: Deployment) -> None:
     assert await client.publish(b"topic-7", b"first") == 1
     assert (await hub.ledgers.stats()).open_ledgers == 1
     for number in range(50):
-        found = await deployment.store.persistence.read(Topic(b"topic-%d" % number))
-        assert found is not None
-        assert len(found.value.ranges) == (1 if number == 7 else 0)
+        record = await deployment.store.persistence.read(Topic(b"topic-%d" % number))
+        assert record is not None
+        assert len(record.value.ranges) == (1 if number == 7 else 0)
 
 
 async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployment: Deployment) -> None:
@@ -67,9 +67,9 @@ async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployme
     await one.topics.release(topic)
     assert is_owner(await deployment.ask(to_other, b"t"))
     assert (await other.ledgers.stats()).open_ledgers == 0
-    found = await deployment.store.persistence.read(Topic(b"t"))
-    assert found is not None
-    assert len(found.value.ranges) == 1
+    record = await deployment.store.persistence.read(Topic(b"t"))
+    assert record is not None
+    assert len(record.value.ranges) == 1
 
 
 async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
@@ -77,9 +77,9 @@ async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
     client = await deployment.connect(hub)
     name = b"a/topic \xff"
     assert await client.publish(name, b"first") == 1
-    found = await deployment.store.persistence.read(Topic(name))
-    assert found is not None
-    (ledger,) = found.value.ranges
+    record = await deployment.store.persistence.read(Topic(name))
+    assert record is not None
+    (ledger,) = record.value.ranges
     async with session_with(deployment.zookeeper) as session:
         records = await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock())
         custom = (await records.read(ledger.ledger_id)).value.custom

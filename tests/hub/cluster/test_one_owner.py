@@ -188,8 +188,8 @@ async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
         was_armed, armed = armed, False
         return Step(Action.HOLD_REQUEST) if was_armed else PASS
 
-    proxy, place = await deployment.behind_proxy(plan)
-    hub = await deployment.start(place=place)
+    proxy, subject = await deployment.behind_proxy(plan)
+    hub = await deployment.start(subject=subject)
     other = await deployment.start()
     monkeypatch.setattr(Registration, "choose", lambda *_: other.me)
     client = await deployment.connect(hub)
@@ -241,12 +241,12 @@ async def test_topic_that_a_server_of_zookeeper_has_not_heard_of_yet_exists(depl
     behind = Behind()
     proxy = await deployment.proxy_to_zookeeper(lambda: BehindWire(behind))
     one = await deployment.start()
-    other = await deployment.start(place=deployment.networked.behind(proxy, deployment.place))
+    other = await deployment.start(subject=deployment.networked.behind(proxy, deployment.subject))
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
     await to_one.subscribed(b"t", b"ann")
     owned = one.topics.get(Topic(b"t"))
     assert owned is not None
     await one.topics.release(owned)
-    behind.below = f"{MetadataUrl.parse(deployment.place.url).path}/topics/t"
+    behind.below = f"{MetadataUrl.parse(deployment.subject.url).path}/topics/t"
     assert (await to_other.unsubscribe(b"t", b"ann")).status is StatusCode.SUCCESS
     assert behind.hidden

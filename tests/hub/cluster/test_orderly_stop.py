@@ -146,8 +146,8 @@ async def test_stop_ends_in_time_while_the_metadata_are_away(deployment: Deploym
     def plan(_: Exchange) -> Step:
         return Step(Action.HOLD_REQUEST) if armed else PASS
 
-    proxy, place = await deployment.behind_proxy(plan)
-    stopped, stays = await deployment.start(place=place, shutdown_s=1.0), await deployment.start()
+    proxy, subject = await deployment.behind_proxy(plan)
+    stopped, stays = await deployment.start(subject=subject, shutdown_s=1.0), await deployment.start()
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (stopped, stays)), "the hubs know each other")
     client = await deployment.connect(stopped)
     for topic in TOPICS[:10]:

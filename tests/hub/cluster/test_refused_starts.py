@@ -150,13 +150,13 @@ async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deplo
         bookkeeper=BookieOptions(zookeeper=f"zookeeper://{deployment.zookeeper}{root}"), admin_port=0
     )
     admin = AdminClient(f"127.0.0.1:{hub.admin_port}")
-    told = await asyncio.to_thread(admin.ask, "GET", "/ready")
-    assert told.status == 503
-    assert "too few bookies" in told.text
+    readiness = await asyncio.to_thread(admin.ask, "GET", "/ready")
+    assert readiness.status == 503
+    assert "too few bookies" in readiness.text
     client = await deployment.connect(hub)
     await client.subscribed(b"t", b"ann")
     answer = await client.request(b"t", Publish(Message(b"first")))
     assert answer.status is StatusCode.SERVICE_DOWN
     assert "bookies" in (answer.text or "")
     _take_bookies(raw, root)
-    await asyncio.to_thread(admin.wait, "/ready", lambda told: told["ready"], "the bookies are found")
+    await asyncio.to_thread(admin.wait, "/ready", lambda readiness: readiness["ready"], "the bookies are found")

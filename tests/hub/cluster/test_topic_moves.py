@@ -33,7 +33,7 @@ class _Stage:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
-        self.admin = Admin(deployment.directory, deployment.place.url)
+        self.admin = Admin(deployment.directory, deployment.subject.url)
         cluster = f"zookeeper://{deployment.zookeeper}{deployment.prefix}"
         self.admin.environment |= {"HEDWIG_CLUSTER": cluster, "HEDWIG_ADMIN": ""}
 
@@ -144,9 +144,9 @@ class _Watched:
         self.hub: RunningHub
 
     async def prepare(self) -> "_Watched":
-        self.proxy, place = await self._deployment.behind_proxy(self._plan)
+        self.proxy, subject = await self._deployment.behind_proxy(self._plan)
         # Only the move stores a pointer.
-        self.hub = self._deployment.apart(f"metadata={place.url}", "consume_interval=1000000", "consume_flush_s=3600")
+        self.hub = self._deployment.apart(f"metadata={subject.url}", "consume_interval=1000000", "consume_flush_s=3600")
         return self
 
     def cut(self, at: _Cut) -> None:
@@ -235,8 +235,8 @@ async def test_command_that_is_killed_leaves_a_topic_that_is_served(deployment: 
         left -= 1
         return PASS if left else Step(delayed, _AHEAD_S)
 
-    proxy, place = await deployment.behind_proxy(plan)
-    watched, beside, third = deployment.apart(f"metadata={place.url}"), deployment.apart(), deployment.apart()
+    proxy, subject = await deployment.behind_proxy(plan)
+    watched, beside, third = deployment.apart(f"metadata={subject.url}"), deployment.apart(), deployment.apart()
     await stage.start(watched, beside, third)
     killed_under_way = 0
     async with Traffic(third.address, [_TOPIC]) as traffic:

@@ -297,7 +297,7 @@ async def test_requests_behind_answers_that_nobody_reads_do_not_outlive_their_ch
     await eventually(lambda: len(hub.requests.tasks) > 0, "requests wait")
     served.close()
     await eventually(lambda: not hub.requests.tasks, "they are over")
-    assert served in hub.places, "long before the peer is cut off"
+    assert served in hub.slots, "long before the peer is cut off"
 
 
 # -------------------------------------------------------------------------------------------------- at random
@@ -428,11 +428,11 @@ async def test_http_client_is_told_where_http_is_spoken(hub: Hub, neighbour: Wir
     reader, writer = await asyncio.open_connection("127.0.0.1", hub.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: hub\r\n\r\n")
     async with asyncio.timeout(20):
-        told = (await reader.read()).decode()
+        answer = (await reader.read()).decode()
     writer.close()
     await writer.wait_closed()
-    assert told.startswith("HTTP/1.1 400 Bad Request\r\n")
-    assert "admin_port" in told
+    assert answer.startswith("HTTP/1.1 400 Bad Request\r\n")
+    assert "admin_port" in answer
 
 
 async def test_client_at_an_http_port_is_told_what_it_met(start_hub: StartHub) -> None:

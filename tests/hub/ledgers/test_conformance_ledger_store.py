@@ -140,8 +140,8 @@ async def test_deleted_ledger_is_gone_for_every_operation(any_store: LedgerStore
             await operation(ledger)
     with pytest.raises(NoSuchLedgerError):
         await any_store.read(ledger, 0, entries_max=1, bytes_max=1)
-    found = [each async for each in any_store.ledgers()]
-    assert (ledger in found, other in found) == (False, True)
+    ledger_ids = [each async for each in any_store.ledgers()]
+    assert (ledger in ledger_ids, other in ledger_ids) == (False, True)
     assert len(await read_all(any_store, other)) == 3
 
 
@@ -160,7 +160,7 @@ async def test_ids_are_never_given_twice_even_when_the_last_ledgers_were_deleted
 
 async def test_all_ledgers_are_listed_in_order(open_any_store: OpenAnyStore) -> None:
     store = await open_any_store()
-    # Other clients may keep ledgers in the same place.
+    # Other clients may keep ledgers in the same store.
     before = [ledger async for ledger in store.ledgers()]
     ledgers = [await store.create() for _ in range(300)]
     for ledger in ledgers[::3]:

@@ -102,7 +102,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def appends(self, ledger: int, payloads: list[bytes]) -> list[Awaitable[None]]:
         start = len(self.model[ledger])
-        return [self.store.append(ledger, start + place, payload) for place, payload in enumerate(payloads)]
+        return [self.store.append(ledger, start + index, payload) for index, payload in enumerate(payloads)]
 
     async def gather(self, work: list[Awaitable[None]]) -> None:
         await asyncio.gather(*work)
@@ -118,8 +118,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(number=_PICKS, count=st.integers(1, 6))
     def delete(self, number: int, count: int) -> None:
-        for place in range(count):
-            ledger = self.pick(number + place, self.model)
+        for index in range(count):
+            ledger = self.pick(number + index, self.model)
             if ledger is None:
                 return
             self.run(self.store.delete(ledger))
@@ -135,13 +135,13 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         entries = self.model[ledger]
         first = start % (len(entries) + 2)
-        found = self.run(self.store.read(ledger, first, entries_max=entries_max, bytes_max=bytes_max))
-        assert found == entries[first : first + len(found)]
-        assert len(found) <= entries_max
-        assert bool(found) == (first < len(entries))
-        assert len(found) <= 1 or sum(map(len, found)) <= bytes_max
-        if len(found) < entries_max and first + len(found) < len(entries):
-            assert sum(map(len, entries[first : first + len(found) + 1])) > bytes_max
+        contents = self.run(self.store.read(ledger, first, entries_max=entries_max, bytes_max=bytes_max))
+        assert contents == entries[first : first + len(contents)]
+        assert len(contents) <= entries_max
+        assert bool(contents) == (first < len(entries))
+        assert len(contents) <= 1 or sum(map(len, contents)) <= bytes_max
+        if len(contents) < entries_max and first + len(contents) < len(entries):
+            assert sum(map(len, entries[first : first + len(contents) + 1])) > bytes_max
 
     @rule()
     def restart(self) -> None:
@@ -178,7 +178,7 @@ class LedgerMachine(RuleBasedStateMachine):
             last = self.run(self.store.open_and_fence(ledger))
             assert len(self.model[ledger]) - 1 <= last < len(written)
             self.model[ledger] = written[: last + 1]
-        assert self.run(self.store.stats()).damaged_places == 0
+        assert self.run(self.store.stats()).damage_count == 0
 
     async def copy(self, target: Path, share: float = 1.0, flips: tuple[float, ...] = ()) -> None:
         for _ in range(1000):
@@ -214,8 +214,8 @@ class LedgerMachine(RuleBasedStateMachine):
             release.set()
         await asyncio.gather(*appends)
 
-    @rule(number=_PICKS, place=st.floats(0, 0.999))
-    def flip_a_bit_of_an_entry(self, number: int, place: float) -> None:
+    @rule(number=_PICKS, share=st.floats(0, 0.999))
+    def flip_a_bit_of_an_entry(self, number: int, share: float) -> None:
         """Damage an entry in a sealed segment, read around it, and repair it."""
         ledger = self.pick(number, self.model)
         if ledger is None:
@@ -230,7 +230,7 @@ class LedgerMachine(RuleBasedStateMachine):
             garbled = bytearray(data)
             start = -1
             while (start := data.find(target, start + 1)) >= 0:
-                garbled[start + int(place * len(target))] ^= 1
+                garbled[start + int(share * len(target))] ^= 1
             _write_over(path, garbled)
         self.run(self.read_around_damage(ledger, target))
         for path, data in originals.items():
@@ -277,10 +277,10 @@ def _flip(path: Path, synced: int, flips: tuple[float, ...]) -> None:
     with path.open("r+b") as file:
         for flip in flips:
             if size > synced:
-                place = synced + int(flip * (size - synced))
-                file.seek(place)
+                offset = synced + int(flip * (size - synced))
+                file.seek(offset)
                 byte = file.read(1)[0]
-                file.seek(place)
+                file.seek(offset)
                 file.write(bytes([byte ^ 0x10]))
 
 

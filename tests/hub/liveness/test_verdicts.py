@@ -43,9 +43,9 @@ async def asker(options: LivenessOptions) -> AsyncIterator[Asker]:
     async with Proxy(options.zookeeper, ZooKeeperWire) as proxy:
         bridge = Bridge(proxy.address, BridgeOptions())
         await bridge.connect()
-        places = HubPaths(options.prefix)
-        live_set = LiveSet(bridge, places, options)
-        asker = Asker(proxy, bridge, live_set, Verdicts(bridge, places, live_set, options))
+        paths = HubPaths(options.prefix)
+        live_set = LiveSet(bridge, paths, options)
+        asker = Asker(proxy, bridge, live_set, Verdicts(bridge, paths, live_set, options))
         yield asker
         await asker.verdicts.aclose()
         await live_set.aclose()
@@ -163,8 +163,8 @@ async def test_a_leader_that_nobody_follows_calls_nobody_dead(quorum: DevServers
     options = replace(options, zookeeper=f"{leader.host}:{leader.port}", operation_timeout_s=1.0)
     bridge = Bridge(options.zookeeper, BridgeOptions())
     await bridge.connect()
-    places = HubPaths(options.prefix)
-    verdicts = Verdicts(bridge, places, LiveSet(bridge, places, options), options)
+    paths = HubPaths(options.prefix)
+    verdicts = Verdicts(bridge, paths, LiveSet(bridge, paths, options), options)
     dead = replace(hub_at(1), epoch=7)
     for server in others:
         quorum.pause(server.name)

@@ -45,9 +45,9 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
     async with await open_metadata(url) as metadata:
 
         async def make(faults: Faults) -> Owner:
-            place = tmp_path / f"{len(ledgers)}"
+            directory = tmp_path / f"{len(ledgers)}"
             store = await FaultyLedgers.open(
-                place, LocalLedgerOptions(segment_bytes=1 << 16, reserve_bytes=1 << 16), None, random.Random(1)
+                directory, LocalLedgerOptions(segment_bytes=1 << 16, reserve_bytes=1 << 16), None, random.Random(1)
             )
             store.faults = faults
             store.latest = asyncio.get_running_loop().create_future()
@@ -233,10 +233,10 @@ async def test_a_log_that_ended_has_no_ledger_open(
     ledgers = owner.store.ledgers
     assert (await ledgers.stats()).open_ledgers == 1
     if reason == "another has the record":
-        found = await owner.store.persistence.read(T)
-        assert found is not None
-        await owner.store.persistence.write(T, found.value, found.version)
-        ended = owner._begin(b"in the last place"), owner._begin(b"behind it")
+        record = await owner.store.persistence.read(T)
+        assert record is not None
+        await owner.store.persistence.write(T, record.value, record.version)
+        ended = owner._begin(b"last"), owner._begin(b"behind it")
         await asyncio.wait_for(asyncio.gather(*ended), DEADLINE_S)
         assert owner.listener.lost is not None
     else:
@@ -286,13 +286,13 @@ async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_n
         return outcomes[-1]
 
     ledgers.start_append = start_append
-    told: list[HedwigError | None] = []
+    reported: list[HedwigError | None] = []
     for body in (b"refused", b"stored"):
-        owner.log.publish(Message(body), lambda _id, _remote, error: told.append(error))
+        owner.log.publish(Message(body), lambda _id, _remote, error: reported.append(error))
     outcomes[0].set_exception(LedgerStoreFullError("the test has no space"))
     outcomes[1].set_result(None)
-    await eventually(lambda: len(told) == 2, "both publishers are told")
-    first, second = told
+    await eventually(lambda: len(reported) == 2, "both publishers are told")
+    first, second = reported
     assert isinstance(first, LedgerStoreFullError)
     assert isinstance(second, UncertainAnswerError)
     assert owner.listener.lost is second
@@ -370,9 +370,9 @@ async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_aga
     """A publisher knows no versions of records, and its messages are surely not stored."""
     owner = await make_owner(Faults())
     await owner.open()
-    found = await owner.store.persistence.read(T)
-    assert found is not None
-    await owner.store.persistence.write(T, found.value, found.version)
+    record = await owner.store.persistence.read(T)
+    assert record is not None
+    await owner.store.persistence.write(T, record.value, record.version)
     outcomes = [owner._begin(b"first"), owner._begin(b"second")]
     for outcome in outcomes:
         _, error = await asyncio.wait_for(outcome, DEADLINE_S)
@@ -407,8 +407,8 @@ async def test_taking_a_topic_over_reads_its_ranges_and_writes_them_once(
     owner = await make_owner(Faults())
     await owner.open()
     await owner.publish(2)
-    found = await owner.store.persistence.read(T)
-    assert found is not None
+    record = await owner.store.persistence.read(T)
+    assert record is not None
     persistence: Any = owner.store.persistence
     write, versions = persistence.write, []
 
@@ -419,6 +419,6 @@ async def test_taking_a_topic_over_reads_its_ranges_and_writes_them_once(
 
     persistence.write = watched
     await owner.open()
-    assert versions == [found.version], "nothing is asked for that the store can only refuse"
+    assert versions == [record.version], "nothing is asked for that the store can only refuse"
     await owner.publish(1)
     await owner.check()

@@ -20,9 +20,9 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 
 async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
-    found = await hub.metadata.persistence.read(T)
-    assert found is not None
-    return found.value.ranges
+    record = await hub.metadata.persistence.read(T)
+    assert record is not None
+    return record.value.ranges
 
 
 async def held(hub: Hub) -> list[tuple[int, int | None]]:
@@ -249,9 +249,9 @@ async def test_deleted_messages_give_their_space_back(hub: Hub, client: WireClie
     await client.publish_many(T, *[b"x" * 100_000] * 40)
 
     async def stored_bytes() -> int:
-        found = (await hub.ledgers.stats()).stored_bytes
-        assert found is not None
-        return found
+        size = (await hub.ledgers.stats()).stored_bytes
+        assert size is not None
+        return size
 
     before = await stored_bytes()
     await sweep(hub)

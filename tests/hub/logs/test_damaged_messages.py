@@ -102,7 +102,7 @@ async def test_a_message_that_is_put_back_in_time_is_delivered(start_hub: StartH
 
     async def is_met() -> bool:
         stats = await hub.ledgers.stats()
-        return bool(stats.damaged_places)
+        return bool(stats.damage_count)
 
     await eventually(is_met, "the damage is met")
     damaged = bytes([bodies(2)[0][0] ^ 1]) + bodies(2)[0][1:]

@@ -33,7 +33,7 @@ REMOTE = tuple(RegionSeqId(b"%04d" % number, (1 << 64) - 1) for number in range(
 """As many positions in other regions as a message may have."""
 
 
-def told_of(remote: Sequence[RegionSeqId]) -> Message:
+def with_positions(remote: Sequence[RegionSeqId]) -> Message:
     """Return a message that carries positions in other regions."""
     return Message(b"m").accepted(MessageSeqId(0, tuple(remote)), b"there")
 
@@ -60,7 +60,7 @@ class Listener:
         self.lost = error
 
 
-class Place:
+class TopicStores:
     """Real stores, and the topic's log over them."""
 
     def __init__(self, metadata: MetadataStore, ledgers: LocalLedgerStore) -> None:
@@ -85,9 +85,9 @@ class Place:
         return log
 
     async def record(self) -> LedgerRanges:
-        found = await self.metadata.persistence.read(T)
-        assert found is not None
-        return found.value
+        record = await self.metadata.persistence.read(T)
+        assert record is not None
+        return record.value
 
     async def write(self, record: LedgerRanges) -> None:
         await self.metadata.persistence.write(T, record, ANY)
@@ -105,15 +105,15 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def stores(tmp_path: Path) -> AsyncIterator[TopicStores]:
     ledgers = await LocalLedgerStore.open(
         tmp_path / "ledgers", LocalLedgerOptions(segment_bytes=1 << 20, reserve_bytes=1 << 16)
     )
     async with await open_metadata(f"sqlite://{tmp_path / 'metadata.db'}") as metadata:
         await metadata.persistence.write(T, LedgerRanges(), NEW)
-        place = Place(metadata, ledgers)
-        yield place
-        await place.deletions.close()
+        stores = TopicStores(metadata, ledgers)
+        yield stores
+        await stores.deletions.close()
     await ledgers.aclose()
 
 
@@ -131,66 +131,66 @@ async def publish(log: DurableLog, message: Message | None = None) -> int:
     return await asyncio.wait_for(outcome, DEADLINE_S)
 
 
-async def test_a_full_topic_refuses_before_a_ledger_is_made_and_goes_on_once_there_is_room(place: Place) -> None:
-    log = await place.open()
+async def test_a_full_topic_refuses_before_a_ledger_is_made_and_goes_on_once_there_is_room(stores: TopicStores) -> None:
+    log = await stores.open()
     assert await publish(log) == 1
     await log.close()
-    await place.fill(RECORD_BYTES_MAX - 100)
-    before = await place.ledger_ids()
-    log = await place.open()
+    await stores.fill(RECORD_BYTES_MAX - 100)
+    before = await stores.ledger_ids()
+    log = await stores.open()
     for _ in range(3):
-        with pytest.raises(ServiceDownError, match="no room for one more") as told:
+        with pytest.raises(ServiceDownError, match="no room for one more") as refusal:
             await publish(log)
-        assert told.value.definite
-        assert told.value.status is StatusCode.SERVICE_DOWN
-    assert await place.ledger_ids() == before
-    assert place.listener.lost is None
-    assert place.listener.looks, "retention is told to look"
+        assert refusal.value.definite
+        assert refusal.value.status is StatusCode.SERVICE_DOWN
+    assert await stores.ledger_ids() == before
+    assert stores.listener.lost is None
+    assert stores.listener.looks, "retention is told to look"
     await log.close()
-    await place.fill(RECORD_BYTES_MAX // 2)
-    log = await place.open()
+    await stores.fill(RECORD_BYTES_MAX // 2)
+    log = await stores.open()
     assert await publish(log) == 2
     await log.close()
 
 
-async def test_retention_makes_room_for_the_next_publish(place: Place) -> None:
+async def test_retention_makes_room_for_the_next_publish(stores: TopicStores) -> None:
     for local in (1, 2):
-        log = await place.open()
+        log = await stores.open()
         assert await publish(log) == local
         await log.close()
-    first, second = (await place.record()).ranges
+    first, second = (await stores.record()).ranges
     filler = UnknownFields("msgpack", msgpack.packb({"x": b"x" * RECORD_BYTES_MAX}))
-    await place.write(LedgerRanges((replace(first, unknown=filler), second)))
-    log = await place.open()
+    await stores.write(LedgerRanges((replace(first, unknown=filler), second)))
+    log = await stores.open()
     with pytest.raises(ServiceDownError):
         await publish(log)
     assert await log.delete_consumed(1) == 1
     assert await publish(log) == 3
 
 
-async def test_a_ledger_at_hand_goes_on_where_there_is_no_room_for_the_next(place: Place) -> None:
-    log = await place.open()
+async def test_a_ledger_at_hand_goes_on_where_there_is_no_room_for_the_next(stores: TopicStores) -> None:
+    log = await stores.open()
     assert await publish(log) == 1
     log._record.ranges = replace(
         log.ranges, unknown=UnknownFields("msgpack", msgpack.packb({"x": b"x" * (RECORD_BYTES_MAX - 200)}))
     )
     assert [await publish(log) for _ in range(5)] == [2, 3, 4, 5, 6]
-    assert len(await place.ledger_ids()) == 1
-    assert place.listener.lost is None
+    assert len(await stores.ledger_ids()) == 1
+    assert stores.listener.lost is None
     await log.close()
-    log = await place.open()
+    log = await stores.open()
     assert log.last_id == 6
 
 
 @pytest.mark.parametrize("is_crash", [False, True])
-async def test_whatever_was_begun_is_ended(place: Place, is_crash: bool) -> None:
+async def test_whatever_was_begun_is_ended(stores: TopicStores, is_crash: bool) -> None:
     """The record is the largest that takes one more range. The end of that range has as many positions as allowed."""
     refusals = 0
     for size in range(RECORD_BYTES_MAX, 0, -1024):
-        await place.fill(size)
-        log = await place.open()
+        await stores.fill(size)
+        log = await stores.open()
         try:
-            await publish(log, told_of(REMOTE))
+            await publish(log, with_positions(REMOTE))
         except ServiceDownError:
             refusals += 1
         else:
@@ -198,88 +198,88 @@ async def test_whatever_was_begun_is_ended(place: Place, is_crash: bool) -> None
     assert 0 < refusals < 10
     if not is_crash:
         await log.close()
-    log = await place.open(taken_over=is_crash)
+    log = await stores.open(taken_over=is_crash)
     assert log.last_id == 1
-    record = await place.record()
+    record = await stores.record()
     assert record.ranges[-1].end == MessageSeqId(1, REMOTE)
     assert stored_bytes(record) <= RECORD_BYTES_MAX, "there is room for one range more"
 
 
-async def test_what_older_hubs_wrote_up_to_the_limit_is_recovered_and_ended(place: Place) -> None:
-    log = await place.open()
-    assert await publish(log, told_of(REMOTE)) == 1
-    await place.fill(RECORD_BYTES_MAX)
-    log = await place.open(taken_over=True)
+async def test_what_older_hubs_wrote_up_to_the_limit_is_recovered_and_ended(stores: TopicStores) -> None:
+    log = await stores.open()
+    assert await publish(log, with_positions(REMOTE)) == 1
+    await stores.fill(RECORD_BYTES_MAX)
+    log = await stores.open(taken_over=True)
     assert log.last_id == 1
-    assert (await place.record()).ranges[-1].end == MessageSeqId(1, REMOTE)
+    assert (await stores.record()).ranges[-1].end == MessageSeqId(1, REMOTE)
     with pytest.raises(ServiceDownError):
         await publish(log)
     await log.close()
 
 
-async def test_a_refused_record_leaves_no_ledger_and_the_topic_where_it_is(place: Place) -> None:
+async def test_a_refused_record_leaves_no_ledger_and_the_topic_where_it_is(stores: TopicStores) -> None:
     """A store that encodes records in its own way may refuse one."""
 
     class Refusing:
         async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
             if any(each.end is None for each in ranges.ranges):
                 raise RecordTooLargeError("the test refuses it")
-            return await place.metadata.persistence.write(topic, ranges, version)
+            return await stores.metadata.persistence.write(topic, ranges, version)
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(place.metadata.persistence, name)
+            return getattr(stores.metadata.persistence, name)
 
-    place.persistence = Refusing()
-    log = await place.open()
+    stores.persistence = Refusing()
+    log = await stores.open()
     for _ in range(2):
         with pytest.raises(ServiceDownError):
             await publish(log)
 
     async def is_gone() -> bool:
-        return await place.ledger_ids() == []
+        return await stores.ledger_ids() == []
 
     await eventually(is_gone, "no ledger is left")
-    assert place.listener.lost is None
-    place.persistence = place.metadata.persistence
-    log = await place.open()
+    assert stores.listener.lost is None
+    stores.persistence = stores.metadata.persistence
+    log = await stores.open()
     assert await publish(log) == 1
 
 
-async def test_positions_in_other_regions_stand_in_the_newest_range_only(place: Place) -> None:
+async def test_positions_in_other_regions_stand_in_the_newest_range_only(stores: TopicStores) -> None:
     """Each message repeats them. So 184 claims after one publish with 4 KiB of them once filled a record."""
     for number in range(20):
-        log = await place.open(taken_over=number % 3 == 0)
-        assert await publish(log, told_of(REMOTE) if number == 0 else None) == number + 1
+        log = await stores.open(taken_over=number % 3 == 0)
+        assert await publish(log, with_positions(REMOTE) if number == 0 else None) == number + 1
         if number % 2:
             await log.close()
-    log = await place.open(taken_over=True)
-    record = await place.record()
+    log = await stores.open(taken_over=True)
+    record = await stores.record()
     ends = [each.end for each in record.ranges]
     assert ends == [*map(MessageSeqId, range(1, 20)), MessageSeqId(20, REMOTE)]
     [stored] = await log.read(20, messages_max=1, bytes_max=1)
     assert Message.decode(stored).seq_id == MessageSeqId(20, REMOTE)
 
 
-async def test_a_record_with_positions_in_each_end_is_read_and_mended_by_the_next_write(place: Place) -> None:
-    ids = [await place.ledgers.create() for _ in range(3)]
+async def test_a_record_with_positions_in_each_end_is_read_and_mended_by_the_next_write(stores: TopicStores) -> None:
+    ids = [await stores.ledgers.create() for _ in range(3)]
     for local, ledger_id in enumerate(ids, 1):
-        await place.ledgers.append(ledger_id, 0, Message(b"m").accepted(MessageSeqId(local, REMOTE), b"here").encode())
-        await place.ledgers.close(ledger_id)
+        await stores.ledgers.append(ledger_id, 0, Message(b"m").accepted(MessageSeqId(local, REMOTE), b"here").encode())
+        await stores.ledgers.close(ledger_id)
     ranges = tuple(
         LedgerRange(ledger_id=each, start=local, end=MessageSeqId(local, REMOTE)) for local, each in enumerate(ids, 1)
     )
-    await place.write(LedgerRanges(ranges))
-    log = await place.open()
+    await stores.write(LedgerRanges(ranges))
+    log = await stores.open()
     assert len(await log.read(2, messages_max=1, bytes_max=1)) == 1
     assert await publish(log) == 4
-    assert [each.end for each in (await place.record()).ranges] == [
+    assert [each.end for each in (await stores.record()).ranges] == [
         MessageSeqId(1),
         MessageSeqId(2),
         MessageSeqId(3, REMOTE),
         None,
     ]
     with pytest.raises(MalformedRequestError):
-        await publish(log, told_of((RegionSeqId(b"one more", 1),)))
+        await publish(log, with_positions((RegionSeqId(b"one more", 1),)))
     with contextlib.suppress(HedwigError):
         await log.close()
 

@@ -103,14 +103,14 @@ class Owner:
 
     async def publish(self, count: int) -> list[HedwigError | None]:
         """Publish all at once; return the outcome of each."""
-        told: list[HedwigError | None] = []
+        outcomes: list[HedwigError | None] = []
         for _ in range(count):
-            self.log.publish(Message(b"m"), lambda _id, _remote, error: told.append(error))
-        await until(lambda: len(told) == count and self.log.is_idle, "all are answered")
-        return told
+            self.log.publish(Message(b"m"), lambda _id, _remote, error: outcomes.append(error))
+        await until(lambda: len(outcomes) == count and self.log.is_idle, "all are answered")
+        return outcomes
 
 
-class Place:
+class Stores:
     """Both stores, and logs of T over them."""
 
     def __init__(self, store: LogContext, doubtful: DoubtfulPersistence) -> None:
@@ -121,9 +121,9 @@ class Place:
         return Owner(await DurableLog.open(self.store, T, taken_over=taken_over))
 
     async def record(self) -> Versioned[LedgerRanges]:
-        found = await self.store.persistence.read(T)
-        assert found is not None
-        return found
+        record = await self.store.persistence.read(T)
+        assert record is not None
+        return record
 
     async def ledger_ids(self) -> list[int]:
         return [ledger_id async for ledger_id in self.store.ledgers.ledgers()]
@@ -137,7 +137,7 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
     """An empty topic whose ledgers take three messages each."""
     url = f"sqlite://{tmp_path / 'metadata.db'}"
     await format_metadata(url)
@@ -149,7 +149,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         persistence: Any = doubtful
         options = replace(HubOptions(), ledger_messages_max=3)
         deletions = LedgerDeletions(SystemClock(), 5.0, ledgers)
-        yield Place(LogContext(ledgers, persistence, options, RecentMessages(0), b"here", deletions), doubtful)
+        yield Stores(LogContext(ledgers, persistence, options, RecentMessages(0), b"here", deletions), doubtful)
         await deletions.close()
         await ledgers.aclose()
 
@@ -157,106 +157,106 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 @pytest.mark.parametrize("is_open", [True, False], ids=["a ledger is open", "all are closed"])
 @pytest.mark.parametrize("fate", Fate)
 async def test_a_deletion_that_nobody_answered_is_settled_by_the_next_change(
-    place: Place, fate: Fate, is_open: bool
+    stores: Stores, fate: Fate, is_open: bool
 ) -> None:
-    owner = await place.open(taken_over=False)
+    owner = await stores.open(taken_over=False)
     assert await owner.publish(7) == [None] * 7
     if not is_open:
         await owner.log.close()
-        owner = await place.open(taken_over=False)
-    before = await place.ledger_ids()
-    place.doubtful.fates = [fate]
+        owner = await stores.open(taken_over=False)
+    before = await stores.ledger_ids()
+    stores.doubtful.fates = [fate]
     with pytest.raises(UncertainStateError):
         await owner.log.delete_consumed(3)
-    assert await place.ledger_ids() == before, "nothing is deleted while the record may name it"
+    assert await stores.ledger_ids() == before, "nothing is deleted while the record may name it"
     assert owner.log.first_id == 4, "what may be gone is not promised any more"
     assert owner.log.has_closed, "retention comes back to it"
     assert await owner.publish(9) == [None] * 9
-    await place.check(owner)
+    await stores.check(owner)
     assert await owner.log.delete_consumed(7) == (3 if is_open else 4)
-    await place.check(owner)
+    await stores.check(owner)
 
 
 @pytest.mark.parametrize("fate", Fate)
-async def test_retention_comes_back_to_a_deletion_that_nobody_answered(place: Place, fate: Fate) -> None:
-    owner = await place.open(taken_over=False)
+async def test_retention_comes_back_to_a_deletion_that_nobody_answered(stores: Stores, fate: Fate) -> None:
+    owner = await stores.open(taken_over=False)
     await owner.publish(3)
     await owner.log.close()
-    owner = await place.open(taken_over=False)
-    place.doubtful.fates = [fate, fate]
+    owner = await stores.open(taken_over=False)
+    stores.doubtful.fates = [fate, fate]
     for _ in range(2):
         with pytest.raises(UncertainStateError):
             await owner.log.delete_consumed(3)
         assert owner.log.has_closed
     assert await owner.log.delete_consumed(3) == 3
     assert not owner.log.has_closed
-    assert await place.ledger_ids() == []
+    assert await stores.ledger_ids() == []
     assert await owner.publish(4) == [None] * 4
-    await place.check(owner)
+    await stores.check(owner)
 
 
 @pytest.mark.parametrize("fate", Fate)
-async def test_a_ledger_whose_range_nobody_answered_is_used_by_the_next_publish(place: Place, fate: Fate) -> None:
-    owner = await place.open(taken_over=False)
+async def test_a_ledger_whose_range_nobody_answered_is_used_by_the_next_publish(stores: Stores, fate: Fate) -> None:
+    owner = await stores.open(taken_over=False)
     await owner.publish(1)
-    place.doubtful.fates = [fate]
+    stores.doubtful.fates = [fate]
     assert await owner.publish(2) == [None] * 2  # The third message fills the ledger, so the log makes the next one.
-    (refused,) = await owner.publish(1) if place.doubtful.fates else [None]
+    (refused,) = await owner.publish(1) if stores.doubtful.fates else [None]
     assert refused is None or refused.definite
     assert owner.listener.lost is None, "the topic stays"
     assert await owner.publish(5) == [None] * 5
-    await place.check(owner)
+    await stores.check(owner)
     await owner.log.close()
     assert await owner.log.end()
-    following = await place.open(taken_over=False)
+    following = await stores.open(taken_over=False)
     assert following.log.last_id == owner.log.last_id
 
 
-async def test_a_ledger_that_the_record_may_name_is_not_deleted_at_the_end(place: Place) -> None:
+async def test_a_ledger_that_the_record_may_name_is_not_deleted_at_the_end(stores: Stores) -> None:
     """The next owner would look for it, and never serve the topic."""
-    options = replace(place.store.options, ledger_changes_max=1)
-    place.store = replace(place.store, options=options)
-    owner = await place.open(taken_over=False)
-    place.doubtful.fates = [Fate.APPLIED, Fate.APPLIED]
+    options = replace(stores.store.options, ledger_changes_max=1)
+    stores.store = replace(stores.store, options=options)
+    owner = await stores.open(taken_over=False)
+    stores.doubtful.fates = [Fate.APPLIED, Fate.APPLIED]
     (refused,) = await owner.publish(1)
     assert refused is not None
-    told: list[HedwigError | None] = []
-    async with place.store.ledger_turn():
-        owner.log.publish(Message(b"m"), lambda _id, _remote, error: told.append(error))
+    outcomes: list[HedwigError | None] = []
+    async with stores.store.ledger_turn():
+        owner.log.publish(Message(b"m"), lambda _id, _remote, error: outcomes.append(error))
         for _ in range(3):
-            await place.record()  # By then the publish waits for its turn to make a ledger.
-        assert not told
+            await stores.record()  # By then the publish waits for its turn to make a ledger.
+        assert not outcomes
         assert not await owner.log.end()
-    await place.store.tasks.settle()
-    assert len(told) == 1
-    following = await place.open(taken_over=True)
+    await stores.store.tasks.settle()
+    assert len(outcomes) == 1
+    following = await stores.open(taken_over=True)
     assert await following.publish(4) == [None] * 4
-    await place.check(following)
+    await stores.check(following)
 
 
-async def test_a_refused_deletion_gives_the_topic_up_at_once(place: Place) -> None:
-    owner = await place.open(taken_over=False)
+async def test_a_refused_deletion_gives_the_topic_up_at_once(stores: Stores) -> None:
+    owner = await stores.open(taken_over=False)
     await owner.publish(7)
-    other = await place.open(taken_over=True)
-    before = await place.ledger_ids()
+    other = await stores.open(taken_over=True)
+    before = await stores.ledger_ids()
     with pytest.raises(BadVersionError):
         await owner.log.delete_consumed(3)
     assert isinstance(owner.listener.lost, BadVersionError)
-    assert await place.ledger_ids() == before
+    assert await stores.ledger_ids() == before
     assert await other.publish(5) == [None] * 5
-    await place.check(other)
+    await stores.check(other)
 
 
-async def test_what_another_owner_wrote_is_not_taken_for_the_change_in_doubt(place: Place) -> None:
+async def test_what_another_owner_wrote_is_not_taken_for_the_change_in_doubt(stores: Stores) -> None:
     """The content is the same. An owner that took its version over would write ledgers unknown to the other owner."""
-    owner = await place.open(taken_over=False)
+    owner = await stores.open(taken_over=False)
     await owner.publish(7)
     await owner.log.close()
-    owner = await place.open(taken_over=False)
-    place.doubtful.fates = [Fate.LOST]
+    owner = await stores.open(taken_over=False)
+    stores.doubtful.fates = [Fate.LOST]
     with pytest.raises(UncertainStateError):
         await owner.log.delete_consumed(3)
-    other = await place.open(taken_over=True)
+    other = await stores.open(taken_over=True)
     owner.listener.is_claimed = False
     assert await other.log.delete_consumed(3) == 3
     assert owner.log.ranges == other.log.ranges
@@ -266,35 +266,35 @@ async def test_what_another_owner_wrote_is_not_taken_for_the_change_in_doubt(pla
     (refused,) = await owner.publish(1)
     assert isinstance(refused, ServiceDownError)
     assert await other.publish(5) == [None] * 5
-    await place.check(other)
+    await stores.check(other)
 
 
-async def test_nothing_is_changed_after_the_end(place: Place) -> None:
-    owner = await place.open(taken_over=False)
+async def test_nothing_is_changed_after_the_end(stores: Stores) -> None:
+    owner = await stores.open(taken_over=False)
     await owner.publish(7)
     await owner.log.close()
-    before = await place.record()
+    before = await stores.record()
     assert await owner.log.end()
     with pytest.raises(ServiceDownError):
         await owner.log.delete_consumed(3)
-    assert await place.record() == before
-    assert len(await place.ledger_ids()) == 3
+    assert await stores.record() == before
+    assert len(await stores.ledger_ids()) == 3
 
 
 @pytest.mark.parametrize("fate", Fate)
-async def test_the_end_settles_what_is_in_doubt_or_says_that_it_cannot(place: Place, fate: Fate) -> None:
-    owner = await place.open(taken_over=False)
+async def test_the_end_settles_what_is_in_doubt_or_says_that_it_cannot(stores: Stores, fate: Fate) -> None:
+    owner = await stores.open(taken_over=False)
     await owner.publish(7)
-    place.doubtful.fates = [fate, fate, fate]
+    stores.doubtful.fates = [fate, fate, fate]
     with pytest.raises(UncertainStateError):
         await owner.log.close()
     assert not await owner.log.end()
     assert not await owner.log.end()
     assert await owner.log.end()
-    following = await place.open(taken_over=False)
+    following = await stores.open(taken_over=False)
     assert following.log.ranges == owner.log.ranges
     assert await following.publish(5) == [None] * 5
-    await place.check(following)
+    await stores.check(following)
 
 
 # ------------------------------------------------------------------------------------------------------ in a hub
@@ -307,9 +307,9 @@ def topic_of(hub: Hub) -> OwnedTopic:
 
 
 async def record_of(hub: Hub) -> Versioned[LedgerRanges]:
-    found = await hub.metadata.persistence.read(T)
-    assert found is not None
-    return found
+    record = await hub.metadata.persistence.read(T)
+    assert record is not None
+    return record
 
 
 async def is_claimed(hub: Hub) -> bool:

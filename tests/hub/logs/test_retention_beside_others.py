@@ -151,8 +151,8 @@ def _cursor(hub: Hub) -> AttachedCursor:
 
 
 async def _is_stored(hub: Hub, count: int) -> bool:
-    found = await record_of(hub)
-    return found is not None and found.value.state is not None and found.value.state.consumed.local == count
+    record = await record_of(hub)
+    return record is not None and record.value.state is not None and record.value.state.consumed.local == count
 
 
 async def test_a_session_with_a_bound_keeps_no_more_than_that(start_hub: StartHub, connect: Connect) -> None:
@@ -185,7 +185,7 @@ async def test_a_close_whose_pointer_is_not_stored_is_refused_and_changes_nothin
     assert await client.delivered(1) == [3], "it is attached as it was"
     assert (await client.close_subscription(T, S)).status is StatusCode.SUCCESS
     await detached(hub)
-    found = await record_of(hub)
-    assert found is not None
-    assert found.value.state is not None
-    assert found.value.state.consumed == MessageSeqId(1)
+    record = await record_of(hub)
+    assert record is not None
+    assert record.value.state is not None
+    assert record.value.state.consumed == MessageSeqId(1)

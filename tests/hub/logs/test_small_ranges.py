@@ -17,10 +17,10 @@ from hedwig.hub.logs.small_ranges import FAN, LargeLedgers, find_mergeable, mess
 from hedwig.metadata.records.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId
 from hedwig.wire import Message
-from tests.hub.logs.test_full_ranges import Place, place, publish
+from tests.hub.logs.test_full_ranges import TopicStores, publish, stores
 from tests.hub.support.wire_client import DEADLINE_S
 
-__all__ = ["place"]
+__all__ = ["stores"]
 
 _SMALL = 100_000 // FAN
 
@@ -28,8 +28,8 @@ _SMALL = 100_000 // FAN
 def merge_all(messages: list[int], small: int = _SMALL) -> int:
     """Merge as long as possible; return the number of messages that are copied."""
     copied = 0
-    while found := find_mergeable([number * (number <= small) for number in messages]):
-        first, end = found
+    while mergeable := find_mergeable([number * (number <= small) for number in messages]):
+        first, end = mergeable
         assert end - first >= FAN
         total = sum(messages[first:end])
         copied += total
@@ -117,56 +117,56 @@ def test_what_is_open_empty_large_or_not_small_stays_as_it_is() -> None:
 # ------------------------------------------------------------------------------------------------------- their messages
 
 
-async def release_after_one(place: Place, releases: int, *, merge: bool) -> DurableLog:
+async def release_after_one(stores: TopicStores, releases: int, *, merge: bool) -> DurableLog:
     """Publish a message and release the topic, `releases` times; return a log that has it again."""
     for number in range(releases):
-        log = await place.open()
+        log = await stores.open()
         local = await publish(log, Message(b"%d" % number))
         assert local == number + 1
         await log.close()
         if merge:
             await log.merge_small()
         assert await log.end()
-    return await place.open()
+    return await stores.open()
 
 
 async def bodies(log: DurableLog) -> list[bytes]:
-    found: list[bytes] = []
-    while len(found) < log.last_id:
-        entries: Sequence[bytes] = await log.read(len(found) + 1, messages_max=7, bytes_max=1 << 20)
+    contents: list[bytes] = []
+    while len(contents) < log.last_id:
+        entries: Sequence[bytes] = await log.read(len(contents) + 1, messages_max=7, bytes_max=1 << 20)
         assert entries
         for stored in entries:
             message = Message.decode(stored)
-            found.append(message.body)
+            contents.append(message.body)
             assert message.seq_id is not None
-            assert message.seq_id.local == len(found)
-    return found
+            assert message.seq_id.local == len(contents)
+    return contents
 
 
-async def named(place: Place) -> list[int]:
-    return sorted(each.ledger_id for each in (await place.record()).ranges)
+async def named(stores: TopicStores) -> list[int]:
+    return sorted(each.ledger_id for each in (await stores.record()).ranges)
 
 
-async def test_idle_releases_with_real_ledgers_lose_nothing(place: Place) -> None:
-    place.options = place.small_options()
-    log = await release_after_one(place, 300, merge=True)
+async def test_idle_releases_with_real_ledgers_lose_nothing(stores: TopicStores) -> None:
+    stores.options = stores.small_options()
+    log = await release_after_one(stores, 300, merge=True)
     assert await bodies(log) == [b"%d" % number for number in range(300)]
-    assert len((await place.record()).ranges) < 40
-    assert await place.ledger_ids() == await named(place), "no ledger is left behind"
+    assert len((await stores.record()).ranges) < 40
+    assert await stores.ledger_ids() == await named(stores), "no ledger is left behind"
 
 
-async def test_messages_and_ledgers_stay_in_order_when_any_call_fails(place: Place) -> None:
+async def test_messages_and_ledgers_stay_in_order_when_any_call_fails(stores: TopicStores) -> None:
     """Each call of a merge fails once, before or after it takes effect."""
-    place.options = place.small_options()
+    stores.options = stores.small_options()
     expected = [b"%d" % number for number in range(20)]
-    log = await release_after_one(place, 20, merge=False)
+    log = await release_after_one(stores, 20, merge=False)
     calls = 0
     is_done = False
     while not is_done:
         calls += 1
         for is_applied in (False, True):
-            broken = _Broken(place, calls, is_applied=is_applied)
-            log = await place.open(taken_over=calls > 1)
+            broken = _Broken(stores, calls, is_applied=is_applied)
+            log = await stores.open(taken_over=calls > 1)
             broken.attach()
             try:
                 await asyncio.wait_for(log.merge_small(), DEADLINE_S)
@@ -177,25 +177,25 @@ async def test_messages_and_ledgers_stay_in_order_when_any_call_fails(place: Pla
             assert await bodies(log) == expected
             await log.close()
             await log.end()
-            log = await place.open(taken_over=True)
+            log = await stores.open(taken_over=True)
             assert await bodies(log) == expected
-            assert set(await named(place)) <= set(await place.ledger_ids())
+            assert set(await named(stores)) <= set(await stores.ledger_ids())
     assert calls > 3
 
 
 class _Broken:
     """Makes one call of the ledgers or of the range record fail."""
 
-    def __init__(self, place: Place, at: int, *, is_applied: bool) -> None:
-        self._place = place
+    def __init__(self, stores: TopicStores, at: int, *, is_applied: bool) -> None:
+        self._stores = stores
         self._left = at
         self._is_applied = is_applied
         self.is_over = False
 
     def attach(self) -> None:
         self._parts: list[tuple[Any, str]] = [
-            *((self._place.ledgers, name) for name in ("create", "read", "close", "delete")),
-            (self._place.metadata.persistence, "write"),
+            *((self._stores.ledgers, name) for name in ("create", "read", "close", "delete")),
+            (self._stores.metadata.persistence, "write"),
         ]
         for part, name in self._parts:
             lost = UncertainStateError if name.startswith("write") else TimeoutError
@@ -219,10 +219,10 @@ class _Broken:
         return around
 
 
-async def test_a_reader_of_a_ledger_that_was_merged_looks_where_its_messages_are_now(place: Place) -> None:
-    place.options = place.small_options()
-    log = await release_after_one(place, 16, merge=False)
-    ledgers: Any = place.ledgers
+async def test_a_reader_of_a_ledger_that_was_merged_looks_where_its_messages_are_now(stores: TopicStores) -> None:
+    stores.options = stores.small_options()
+    log = await release_after_one(stores, 16, merge=False)
+    ledgers: Any = stores.ledgers
     read = ledgers.read
     met: list[int] = []
 
@@ -241,18 +241,18 @@ async def test_a_reader_of_a_ledger_that_was_merged_looks_where_its_messages_are
     assert len(log.ranges.ranges) == 1
 
 
-async def test_a_deposed_owner_merges_nothing_and_deletes_only_its_copy(place: Place) -> None:
-    place.options = place.small_options()
-    old = await release_after_one(place, 16, merge=False)
-    listener = place.listener
-    before = await named(place)
-    ledgers: Any = place.ledgers
+async def test_a_deposed_owner_merges_nothing_and_deletes_only_its_copy(stores: TopicStores) -> None:
+    stores.options = stores.small_options()
+    old = await release_after_one(stores, 16, merge=False)
+    listener = stores.listener
+    before = await named(stores)
+    ledgers: Any = stores.ledgers
     close = ledgers.close
     new: list[DurableLog] = []
 
     async def close_late(ledger_id: int) -> int:
         if not new:
-            new.append(await place.open(taken_over=True))
+            new.append(await stores.open(taken_over=True))
         last: int = await close(ledger_id)
         return last
 
@@ -260,15 +260,15 @@ async def test_a_deposed_owner_merges_nothing_and_deletes_only_its_copy(place: P
     with pytest.raises(HedwigError):
         await old.merge_small()
     assert listener.lost is not None
-    assert await named(place) == before
-    assert await place.ledger_ids() == before
+    assert await named(stores) == before
+    assert await stores.ledger_ids() == before
     assert await bodies(new[0]) == [b"%d" % number for number in range(16)]
 
 
-async def test_a_copy_of_what_retention_has_deleted_meanwhile_is_dropped(place: Place) -> None:
-    place.options = place.small_options()
-    log = await release_after_one(place, 17, merge=False)
-    ledgers: Any = place.ledgers
+async def test_a_copy_of_what_retention_has_deleted_meanwhile_is_dropped(stores: TopicStores) -> None:
+    stores.options = stores.small_options()
+    log = await release_after_one(stores, 17, merge=False)
+    ledgers: Any = stores.ledgers
     close = ledgers.close
     deleted: list[int] = []
 
@@ -285,21 +285,21 @@ async def test_a_copy_of_what_retention_has_deleted_meanwhile_is_dropped(place: 
     assert [(each.start, each.end.local) for each in log.ranges.ranges if each.end] == [
         (local, local) for local in range(6, 18)
     ]
-    assert await place.ledger_ids() == await named(place)
+    assert await stores.ledger_ids() == await named(stores)
 
 
-async def test_large_and_damaged_ledgers_are_read_once_and_left(place: Place) -> None:
-    place.options = place.small_options()
+async def test_large_and_damaged_ledgers_are_read_once_and_left(stores: TopicStores) -> None:
+    stores.options = stores.small_options()
     for _ in range(16):
-        log = await place.open()
+        log = await stores.open()
         await publish(log, Message(b"x" * 5_000_000))
         await log.close()
         await log.end()
-    log = await place.open()
-    before = await named(place)
+    log = await stores.open()
+    before = await named(stores)
     for _ in range(17):
         assert not await log.merge_small()
-    assert await named(place) == before
-    assert await place.ledger_ids() == before
+    assert await named(stores) == before
+    assert await stores.ledger_ids() == before
     store: LogContext = log._store
     assert any(ledger_id in store.large for ledger_id in before)

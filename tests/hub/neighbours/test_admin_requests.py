@@ -109,7 +109,7 @@ async def test_requests_that_trickle_end_at_a_deadline_and_hold_up_nobody(tmp_pa
         slow = [opened.enter_context(_connected(hub)) for _ in range(60)]
         for number, connection in enumerate(slow):
             connection.sendall(starts[number % len(starts)])
-        # There are more of them than the hub answers at once. An unfinished request takes none of those places.
+        # There are more of them than the hub answers at once. An unfinished request does not count among those.
         assert AdminClient(hub.admin).get("/read-only") == {"read_only": False}
         ended = await asyncio.gather(*(asyncio.to_thread(_trickle, connection) for connection in slow))
         assert all(ended)

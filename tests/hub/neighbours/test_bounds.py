@@ -84,7 +84,7 @@ async def test_more_requests_than_may_wait_for_a_topic_are_refused(tmp_path: Pat
     with RunningHub(tmp_path, "topic_requests_max=10") as hub:
         async with await GoodTopic.open(hub.port) as good, await WireChannel.open(hub.port) as channel:
             statuses = await _all_at_once(channel, [b"new"] * 100)
-            # The requests arrive together, so only the first ten can have found a place.
+            # The requests arrive together, so only the first ten can wait.
             assert [*statuses] == [StatusCode.SUCCESS] * 10 + [StatusCode.SERVICE_DOWN] * 90
             await good.exchange(10)
 

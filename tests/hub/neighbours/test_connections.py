@@ -60,7 +60,7 @@ async def test_thousands_of_idle_connections_cost_little_and_hold_up_nobody(tmp_
 async def test_connections_beyond_the_bound_are_closed_and_the_others_stay(tmp_path: Path) -> None:
     with RunningHub(tmp_path, *SETTINGS, "channels_max=50") as hub:
         async with await GoodTopic.open(hub.port) as good, AsyncExitStack() as opened:
-            # The connections use different addresses. For a single one, the hub would keep the last places for others.
+            # The connections use different addresses. For a single one, the hub would keep the last slots for others.
             kept = [await open_channel(opened, hub, source=f"127.0.1.{number}") for number in range(48)]
             for number, channel in enumerate(kept):
                 await attach(channel, b"t", b"s-%d" % number)
@@ -81,7 +81,7 @@ async def _attach_when_free(opened: AsyncExitStack, hub: RunningHub, topic: byte
             continue
         if answer.status is StatusCode.SUCCESS:
             return
-    raise AssertionError("there is no place for a connection, though one has ended")
+    raise AssertionError("there is no slot for a connection, though one has ended")
 
 
 FEW_FILES: Final = """

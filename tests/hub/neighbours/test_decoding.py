@@ -64,9 +64,9 @@ async def test_thousands_of_tiny_requests_in_one_read_hold_up_nobody(
         channel.writer.write(tiny * count)
     await good.exchange(1)
     metrics = (await asyncio.to_thread(AdminClient(hub.admin).ask, "GET", "/metrics")).text
-    found = re.search(r"^hedwig_hub_refused_requests_total (\S+)$", metrics, re.MULTILINE)
-    assert found is not None
-    assert float(found[1]) < 0.5 * count * len(channels)
+    match = re.search(r"^hedwig_hub_refused_requests_total (\S+)$", metrics, re.MULTILINE)
+    assert match is not None
+    assert float(match[1]) < 0.5 * count * len(channels)
     for channel in channels[::10]:
         for _ in range(count):
             heard = await channel.receive()

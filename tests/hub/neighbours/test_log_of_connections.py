@@ -52,12 +52,12 @@ async def test_connections_that_are_closed_by_the_thousand_are_counted(
     def lines() -> list[str]:
         return [line for line in hub.log[len(before) :].splitlines() if said in line]
 
-    await until(lambda: _told(lines()) == CONNECTIONS, "the log tells of all of them")
+    await until(lambda: _counted(lines()) == CONNECTIONS, "the log tells of all of them")
     # There is one line at once, and one each second. The last second may end only now.
     assert len(lines()) <= 3 + asyncio.get_running_loop().time() - began
 
 
-def _told(lines: list[str]) -> int:
+def _counted(lines: list[str]) -> int:
     """Return the number of connections that these lines report."""
-    found = [re.search(r"\[and ([\d,]+) more", line) for line in lines]
-    return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in found)
+    matches = [re.search(r"\[and ([\d,]+) more", line) for line in lines]
+    return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in matches)

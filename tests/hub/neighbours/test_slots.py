@@ -15,7 +15,7 @@ from tests.hub.neighbours.support.good_topic import GoodTopic
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
 
-PLACES = 80
+SLOTS = 80
 NEWCOMER_S = 8.0
 """A newcomer is served within a second on an idle machine. Without the limit it was never served."""
 
@@ -38,11 +38,11 @@ async def _publish_until_served(opened: AsyncExitStack, hub: RunningHub, source:
 
 async def test_address_that_takes_all_it_can_leaves_places_to_others(tmp_path: Path, opened: AsyncExitStack) -> None:
     """Each of its connections has sent something, so only the address distinguishes them from others."""
-    with RunningHub(tmp_path, *SETTINGS, f"channels_max={PLACES}") as hub:
+    with RunningHub(tmp_path, *SETTINGS, f"channels_max={SLOTS}") as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(5)
             kept = await _attach_many(opened, hub, "127.0.0.2")
-            assert kept >= PLACES * 3 // 4, "a client of the original has a connection for each of its subscriptions"
+            assert kept >= SLOTS * 3 // 4, "a client of the original has a connection for each of its subscriptions"
             for source in ("127.0.0.3", "127.0.0.4", "127.0.0.1"):
                 async with asyncio.timeout(NEWCOMER_S):
                     await _publish(opened, hub, source)
@@ -57,26 +57,26 @@ async def test_address_that_takes_all_it_can_leaves_places_to_others(tmp_path: P
 
 async def _attach_many(opened: AsyncExitStack, hub: RunningHub, source: str) -> int:
     """Attach one subscription a connection, until one is refused; return the number of the others."""
-    for number in range(PLACES):
+    for number in range(SLOTS):
         try:
             await attach(await open_channel(opened, hub, source=source), b"t", b"s-%d" % number)
         except OSError:
             return number
-    raise AssertionError("one address takes all places")
+    raise AssertionError("one address takes all slots")
 
 
 async def test_silent_connections_make_place_even_for_their_own_address(tmp_path: Path, opened: AsyncExitStack) -> None:
     """This is the case where all clients use one proxy. A connection that has sent a request stays."""
-    with RunningHub(tmp_path, *SETTINGS, f"channels_max={PLACES}") as hub:
+    with RunningHub(tmp_path, *SETTINGS, f"channels_max={SLOTS}") as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(5)
             subscriber = await open_channel(opened, hub)
             await attach(subscriber, b"t", b"s")
-            silent = [await open_channel(opened, hub) for _ in range(2 * PLACES)]
+            silent = [await open_channel(opened, hub) for _ in range(2 * SLOTS)]
             for _ in range(5):
                 await _publish_until_served(opened, hub, "")
             await good.exchange(20)
-            assert "it has sent no request, and its place is needed" in hub.log
+            assert "it has sent no request, and another client needs its slot" in hub.log
             with pytest.raises(OSError, match=r"closed|reset"):
                 await silent[0].receive()
             await subscriber.answer(await subscriber.publish(b"t", b"m"))
@@ -100,20 +100,20 @@ class _Guest:
 
 
 class _House:
-    """A hub's places, and its clock."""
+    """A hub's slots, and its clock."""
 
     def __init__(self, limit: int) -> None:
         self.now = 0.0
-        self.places = Slots(limit, lambda: self.now)
+        self.slots = Slots(limit, lambda: self.now)
         self._ports = iter(range(1, 1 << 16))
 
     def come(self, host: str, *, speaks: bool = True) -> _Guest | None:
         """Connect from an address; return the guest if it may stay."""
         guest = _Guest(f"{host}:{next(self._ports)}")
-        if not self.places.take(guest):
+        if not self.slots.take(guest):
             return None
         if speaks:
-            self.places.heard(guest)
+            self.slots.heard(guest)
         return guest
 
     def fill(self, host: str, *, speaks: bool = True) -> list[_Guest]:
@@ -138,7 +138,7 @@ def test_addresses_that_grow_together_leave_places_too() -> None:
     came = True
     while came:
         came = [host for host in comers if house.come(host) is not None] != []
-    assert 16_000 - len(house.places) > 100
+    assert 16_000 - len(house.slots) > 100
     assert house.come("10.1.0.1") is not None
 
 
@@ -164,20 +164,20 @@ def test_a_place_that_is_left_is_free_once() -> None:
     guests = house.fill("10.0.0.1")
     assert len(guests) == 7
     for _ in range(3):
-        house.places.leave(guests[0])
+        house.slots.leave(guests[0])
     assert house.come("10.0.0.1") is not None
     assert house.come("10.0.0.1") is None
-    assert len(house.places) == 7
+    assert len(house.slots) == 7
 
 
 def test_the_longest_silent_goes_and_nobody_who_may_be_about_to_speak() -> None:
     house = _House(8)
     first, *others = house.fill("10.0.0.1", speaks=False)
-    house.places.heard(others[0])
+    house.slots.heard(others[0])
     assert house.come("10.0.0.1") is None, "all have just come"
     house.now += 3.0
     assert house.come("10.0.0.1", speaks=False) is not None
     assert house.come("10.0.0.1", speaks=False) is not None
     assert [each.is_aborted for each in (first, *others)] == [True, False, True, *[False] * 4]
-    assert len(house.places) == 7
-    assert house.places.displaced == 2
+    assert len(house.slots) == 7
+    assert house.slots.displaced == 2

@@ -135,10 +135,10 @@ async def _is_closed(channel: WireChannel) -> None:
 def test_handshake_that_takes_too_long_is_told_and_counted(with_hub: WithHub, caplog: pytest.LogCaptureFixture) -> None:
     async def wait(secure: Hub, opened: AsyncExitStack) -> None:
         silent = await _open(opened, secure)
-        await eventually(lambda: (len(secure.places), secure.handshakes) == (1, 1), "it counts from its acceptance on")
+        await eventually(lambda: (len(secure.slots), secure.handshakes) == (1, 1), "it counts from its acceptance on")
         assert not secure.channels
         await _is_closed(silent)
-        await eventually(lambda: (len(secure.places), secure.handshakes) == (0, 0), "it is forgotten")
+        await eventually(lambda: (len(secure.slots), secure.handshakes) == (0, 0), "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
     with_hub(wait, handshake_s=0.5)
@@ -151,7 +151,7 @@ def test_handshake_that_fails_is_told_and_counted(with_hub: WithHub, caplog: pyt
         await confused.send_bytes(b"this is no handshake at all")
         with contextlib.suppress(OSError):
             await confused.reader.read()
-        await eventually(lambda: not secure.places, "it is forgotten")
+        await eventually(lambda: not secure.slots, "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
     with_hub(send_noise)
@@ -163,7 +163,7 @@ def test_whoever_only_looks_whether_the_port_answers_is_no_failure(with_hub: Wit
         for _ in range(20):
             (await WireChannel.open(_tls_port(secure))).abort()
         await _publish(secure)
-        await eventually(lambda: not secure.places, "all are forgotten")
+        await eventually(lambda: not secure.slots, "all are forgotten")
         assert secure.counters()["failed_handshakes"] == 0
 
     with_hub(look)
@@ -177,7 +177,7 @@ def test_oldest_of_too_many_handshakes_makes_room(
         await eventually(lambda: secure.handshakes == 3, "they are accepted")
         await _publish(secure)
         await _is_closed(silent[0])
-        await eventually(lambda: len(secure.places) == 2, "it is forgotten")
+        await eventually(lambda: len(secure.slots) == 2, "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
     monkeypatch.setattr(hedwig.hub.connections.tls_listener, "_HANDSHAKES_MAX", 3)
@@ -205,6 +205,6 @@ def test_hub_that_ends_waits_for_no_handshake(with_hub: WithHub) -> None:
         async with asyncio.timeout(2.5):  # Peers may take 3 s to read their last answers. This end is sooner.
             await secure.close()
         await _is_closed(silent)
-        assert not secure.places
+        assert not secure.slots
 
     with_hub(end)

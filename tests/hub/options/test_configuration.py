@@ -286,10 +286,10 @@ def test_the_example_file_has_every_option_and_its_default(file: Callable[[str],
     lines = example().splitlines()
     assignments = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith("[")]
     given = from_file(file("\n".join(assignments)))
-    found = {each.key: each.value for each in given if not each.key.startswith("filters.")}
-    reserve = found.pop("ledgers.reserve_bytes")
+    values = {each.key: each.value for each in given if not each.key.startswith("filters.")}
+    reserve = values.pop("ledgers.reserve_bytes")
     assert reserve == LocalLedgerOptions().reserve
-    assert found == {key.name: key.default for key in keys().values() if key.name != "ledgers.reserve_bytes"}
+    assert values == {key.name: key.default for key in keys().values() if key.name != "ledgers.reserve_bytes"}
     assert {each.key for each in given if each.key.startswith("filters.")} == {
         "filters.short-messages",
         "filters.com.example.ShortMessageFilter",

@@ -16,10 +16,10 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 async def pointer(hub: Hub, topic: bytes = T, subscriber: bytes = S) -> int:
     """Return the stored consume pointer."""
-    found = await hub.metadata.subscriptions.read(Topic(topic), SubscriberId(subscriber))
-    assert found is not None
-    assert found.value.state is not None
-    return found.value.state.consumed.local
+    record = await hub.metadata.subscriptions.read(Topic(topic), SubscriberId(subscriber))
+    assert record is not None
+    assert record.value.state is not None
+    return record.value.state.consumed.local
 
 
 async def stored(hub: Hub, expected: int) -> None:

@@ -277,10 +277,10 @@ async def test_a_filter_does_not_move_the_consume_pointer(hub: Hub, client: Wire
     await client.subscribed(T, S, preferences=SubscriptionPreferences(message_filter=ODD))
     await client.publish_many(T, b"2", b"4", b"6")
     await client.close_subscription(T, S)
-    found = await hub.metadata.subscriptions.read(T, S)
-    assert found is not None
-    assert found.value.state is not None
-    assert found.value.state.consumed.local == 0
+    record = await hub.metadata.subscriptions.read(T, S)
+    assert record is not None
+    assert record.value.state is not None
+    assert record.value.state.consumed.local == 0
 
 
 async def test_a_filter_reads_preferences_and_properties(client: WireClient) -> None:

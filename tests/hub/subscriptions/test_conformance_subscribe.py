@@ -96,11 +96,11 @@ async def test_the_record_is_stored_before_the_answer(hub: Hub, client: WireClie
     await client.publish_many(T, b"1", b"2")
     asked = SubscriptionPreferences(message_bound=9, options={"a": b"b"}, message_window_size=4)
     await client.subscribed(T, S, preferences=asked)
-    found = await record_of(hub)
-    assert found is not None
-    assert found.value.preferences == asked
-    assert found.value.state is not None
-    assert found.value.state.consumed == MessageSeqId(2)
+    record = await record_of(hub)
+    assert record is not None
+    assert record.value.preferences == asked
+    assert record.value.state is not None
+    assert record.value.state.consumed == MessageSeqId(2)
 
 
 async def test_the_answer_has_preferences_even_if_none_is_set(client: WireClient) -> None:
@@ -119,11 +119,11 @@ async def test_preferences_are_merged_field_by_field_and_option_by_option(hub: H
     merged = SubscriptionPreferences(options={"a": b"1", "b": b"3", "c": b"4"}, message_bound=10, message_window_size=6)
     await client.close_subscription(T, S)
     assert await client.subscribed(T, S, mode=ATTACH, preferences=changes) == merged
-    found = await record_of(hub)
-    assert found is not None
-    assert found.value.preferences == merged
+    record = await record_of(hub)
+    assert record is not None
+    assert record.value.preferences == merged
     assert await client.subscribed(T, S, mode=ATTACH) == merged, "what is absent changes nothing"
-    assert await record_of(hub) == found, "nor is it written again"
+    assert await record_of(hub) == record, "nor is it written again"
 
 
 async def test_large_preferences_are_merged_though_they_are_not_kept_in_memory(

@@ -23,10 +23,10 @@ FAILURES: list[type[Exception]] = [RecordTooLargeError, MetadataUnavailableError
 
 
 async def pointer(hub: Hub, subscriber: bytes) -> MessageSeqId:
-    found = await hub.metadata.subscriptions.read(T, SubscriberId(subscriber))
-    assert found is not None
-    assert found.value.state is not None
-    return found.value.state.consumed
+    record = await hub.metadata.subscriptions.read(T, SubscriberId(subscriber))
+    assert record is not None
+    assert record.value.state is not None
+    return record.value.state.consumed
 
 
 def fail_for_bad(hub: Hub, error: type[Exception]) -> Callable[[], None]:

@@ -41,8 +41,8 @@ async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_th
         await client.publish_many(T, *[b"m"] * 2000)
         topic = hub.topics.get(T)
         assert topic is not None
-        found = [topic.subscription(SubscriberId(name)) for name in (b"one", b"other", b"quiet")]
-        one, other, quiet = (subscription for subscription in found if subscription is not None)
+        subscriptions = [topic.subscription(SubscriberId(name)) for name in (b"one", b"other", b"quiet")]
+        one, other, quiet = (subscription for subscription in subscriptions if subscription is not None)
         pointers = hub.subscribing.pointers
         put_forward_at = 0
         while quiet.stored == 0 and not (put_forward_at and pointers.stored > put_forward_at + WRITES):
@@ -76,7 +76,8 @@ async def test_pointer_that_moved_far_is_stored_also_if_it_moved_during_a_subscr
             client.consume(T, b"s", 10 * number)
 
             async def is_stored(local: int = 10 * number) -> bool:
-                found = await hub.metadata.subscriptions.read(T, SubscriberId(b"s"))
-                return found is not None and found.value.state is not None and found.value.state.consumed.local == local
+                record = await hub.metadata.subscriptions.read(T, SubscriberId(b"s"))
+                state = record.value.state if record is not None else None
+                return state is not None and state.consumed.local == local
 
             await eventually(is_stored, "the pointer is stored")

@@ -186,7 +186,7 @@ class LossyManager:
         raise self.error
 
 
-class Place:
+class Harness:
     """A topic in memory over a real store."""
 
     def __init__(self, store: MetadataStore) -> None:
@@ -211,12 +211,12 @@ class Place:
         return made
 
     async def stored(self, subscriber: bytes = S) -> MessageSeqId | None:
-        found = await self.store.subscriptions.read(T, SubscriberId(subscriber))
-        if found is None:
+        record = await self.store.subscriptions.read(T, SubscriberId(subscriber))
+        if record is None:
             return None
-        assert found.value.preferences == SubscriptionPreferences(message_bound=7), "never rewritten with the pointer"
-        assert found.value.state is not None
-        return found.value.state.consumed
+        assert record.value.preferences == SubscriptionPreferences(message_bound=7), "never rewritten with the pointer"
+        assert record.value.state is not None
+        return record.value.state.consumed
 
     async def move(self, local: int) -> None:
         state = SubscriptionData(state=SubscriptionState(MessageSeqId(local)))
@@ -224,41 +224,41 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     url = f"sqlite://{tmp_path / 'metadata.db'}"
     await format_metadata(url)
     async with await open_metadata(url) as store:
-        yield Place(store)
+        yield Harness(store)
 
 
-def consume(place: Place, subscription: Subscription, local: int) -> None:
+def consume(harness: Harness, subscription: Subscription, local: int) -> None:
     assert subscription.consume(MessageSeqId(local, (RegionSeqId(b"east", local),)))
-    place.pointers.moved(subscription)
+    harness.pointers.moved(subscription)
 
 
-async def test_a_pointer_is_stored_with_its_remote_components(place: Place) -> None:
-    subscription = await place.subscription()
-    consume(place, subscription, 4)
-    await place.pointers.store_now(subscription)
-    assert await place.stored() == MessageSeqId(4, (RegionSeqId(b"east", 4),))
+async def test_a_pointer_is_stored_with_its_remote_components(harness: Harness) -> None:
+    subscription = await harness.subscription()
+    consume(harness, subscription, 4)
+    await harness.pointers.store_now(subscription)
+    assert await harness.stored() == MessageSeqId(4, (RegionSeqId(b"east", 4),))
     assert not subscription.is_dirty
-    assert place.pointers.waiting == 0
+    assert harness.pointers.waiting == 0
 
 
 @pytest.mark.parametrize(("theirs", "ours", "expected"), [(3, 5, 5), (8, 5, 8), (5, 5, 5)])
 @pytest.mark.parametrize("way", ["store", "store_now"])
 async def test_a_lost_compare_and_set_goes_on_from_the_further_pointer(
-    place: Place, theirs: int, ours: int, expected: int, way: str
+    harness: Harness, theirs: int, ours: int, expected: int, way: str
 ) -> None:
-    subscription = await place.subscription()
-    await place.move(theirs)
-    consume(place, subscription, ours)
+    subscription = await harness.subscription()
+    await harness.move(theirs)
+    consume(harness, subscription, ours)
     if way == "store":
-        await place.pointers.store([subscription])
-        await place.pointers.store([subscription])
+        await harness.pointers.store([subscription])
+        await harness.pointers.store([subscription])
     else:
-        await place.pointers.store_now(subscription)
-    stored = await place.stored()
+        await harness.pointers.store_now(subscription)
+    stored = await harness.stored()
     assert stored is not None
     assert stored.local == subscription.consumed == subscription.stored == expected
     assert not subscription.is_dirty
@@ -266,138 +266,138 @@ async def test_a_lost_compare_and_set_goes_on_from_the_further_pointer(
 
 @pytest.mark.parametrize("is_applied", [False, True])
 @pytest.mark.parametrize("way", ["store", "store_now"])
-async def test_a_write_whose_answer_is_lost_is_done_once_more(place: Place, is_applied: bool, way: str) -> None:
-    subscription = await place.subscription()
-    consume(place, subscription, 5)
-    place.manager.error = UncertainStateError("lost") if is_applied else MetadataUnavailableError("refused")
-    place.manager.is_applied = is_applied
+async def test_a_write_whose_answer_is_lost_is_done_once_more(harness: Harness, is_applied: bool, way: str) -> None:
+    subscription = await harness.subscription()
+    consume(harness, subscription, 5)
+    harness.manager.error = UncertainStateError("lost") if is_applied else MetadataUnavailableError("refused")
+    harness.manager.is_applied = is_applied
     if way == "store":
-        await place.pointers.store([subscription])
+        await harness.pointers.store([subscription])
     else:
         with pytest.raises(MetadataUnavailableError):
-            await place.pointers.store_now(subscription)
+            await harness.pointers.store_now(subscription)
     assert subscription.is_dirty
-    consume(place, subscription, 6)
-    place.manager.error = None
-    await place.pointers.store_now(subscription)
-    stored = await place.stored()
+    consume(harness, subscription, 6)
+    harness.manager.error = None
+    await harness.pointers.store_now(subscription)
+    stored = await harness.stored()
     assert stored is not None
     assert stored.local == 6
     assert not subscription.is_dirty
 
 
 @pytest.mark.parametrize("way", ["store", "store_now"])
-async def test_a_deleted_subscription_is_told_of_and_not_brought_back(place: Place, way: str) -> None:
-    subscription = await place.subscription()
-    consume(place, subscription, 5)
-    await place.store.subscriptions.delete(T, S, ANY)
+async def test_a_deleted_subscription_is_told_of_and_not_brought_back(harness: Harness, way: str) -> None:
+    subscription = await harness.subscription()
+    consume(harness, subscription, 5)
+    await harness.store.subscriptions.delete(T, S, ANY)
     if way == "store":
-        await place.pointers.store([subscription])
+        await harness.pointers.store([subscription])
     else:
-        await place.pointers.store_now(subscription)
-    assert place.deleted == [subscription]
-    assert await place.stored() is None
-    assert place.pointers.waiting == 0
+        await harness.pointers.store_now(subscription)
+    assert harness.deleted == [subscription]
+    assert await harness.stored() is None
+    assert harness.pointers.waiting == 0
 
 
 @pytest.mark.parametrize("way", ["store", "store_now"])
-async def test_nothing_is_stored_for_a_topic_that_was_released(place: Place, way: str) -> None:
+async def test_nothing_is_stored_for_a_topic_that_was_released(harness: Harness, way: str) -> None:
     """The next owner may have moved the pointer back. A repeat of the refused write would put it forward again."""
-    subscription = await place.subscription()
-    consume(place, subscription, 5)
-    await place.move(2)
-    place.topic.state = TopicState.RELEASED
+    subscription = await harness.subscription()
+    consume(harness, subscription, 5)
+    await harness.move(2)
+    harness.topic.state = TopicState.RELEASED
     for _ in range(2):
-        await (place.pointers.store([subscription]) if way == "store" else place.pointers.store_now(subscription))
-    assert (await place.stored()) == MessageSeqId(2)
-    await place.pointers.flush()
-    assert place.pointers.waiting == 0
+        await (harness.pointers.store([subscription]) if way == "store" else harness.pointers.store_now(subscription))
+    assert (await harness.stored()) == MessageSeqId(2)
+    await harness.pointers.flush()
+    assert harness.pointers.waiting == 0
 
 
-async def test_a_subscription_deleted_and_made_anew_is_not_mistaken_for_the_old_one(place: Place) -> None:
-    subscription = await place.subscription()
-    consume(place, subscription, 5)
-    await place.store.subscriptions.delete(T, S, ANY)
+async def test_a_subscription_deleted_and_made_anew_is_not_mistaken_for_the_old_one(harness: Harness) -> None:
+    subscription = await harness.subscription()
+    consume(harness, subscription, 5)
+    await harness.store.subscriptions.delete(T, S, ANY)
     data = SubscriptionData(
         preferences=SubscriptionPreferences(message_bound=7), state=SubscriptionState(MessageSeqId(9))
     )
-    await place.store.subscriptions.create(T, S, data)
-    await place.pointers.store_now(subscription)
-    stored = await place.stored()
+    await harness.store.subscriptions.create(T, S, data)
+    await harness.pointers.store_now(subscription)
+    stored = await harness.stored()
     assert stored is not None
     assert stored.local == 9
 
 
-async def test_two_of_the_same_subscription_do_not_wait_for_each_other(place: Place) -> None:
+async def test_two_of_the_same_subscription_do_not_wait_for_each_other(harness: Harness) -> None:
     """An outdated subscription and its successor both have a pointer to store, as after failed writes."""
-    old = await place.subscription()
-    consume(place, old, 3)
-    new = Subscription(place.topic, S, SubscriptionPreferences(), MessageSeqId(0), old.version)
-    consume(place, new, 5)
+    old = await harness.subscription()
+    consume(harness, old, 3)
+    new = Subscription(harness.topic, S, SubscriptionPreferences(), MessageSeqId(0), old.version)
+    consume(harness, new, 5)
     async with asyncio.timeout(DEADLINE_S):
-        await place.pointers.store([old, new])
-        await place.pointers.store([new])
-        await place.pointers.store([new])
-    stored = await place.stored()
+        await harness.pointers.store([old, new])
+        await harness.pointers.store([new])
+        await harness.pointers.store([new])
+    stored = await harness.stored()
     assert stored is not None
     assert stored.local == 5
-    assert not place.turns.is_taken((T, S))
+    assert not harness.turns.is_taken((T, S))
 
 
-async def test_who_has_the_turn_is_not_disturbed(place: Place) -> None:
-    subscription = await place.subscription()
-    consume(place, subscription, 5)
-    async with place.turns.turn((T, S)):
-        await place.pointers.store([subscription])
+async def test_who_has_the_turn_is_not_disturbed(harness: Harness) -> None:
+    subscription = await harness.subscription()
+    consume(harness, subscription, 5)
+    async with harness.turns.turn((T, S)):
+        await harness.pointers.store([subscription])
         assert subscription.is_dirty
-    await place.pointers.store([subscription])
+    await harness.pointers.store([subscription])
     assert not subscription.is_dirty
 
 
 @pytest.mark.parametrize("way", ["in its turn", "with others"])
-async def test_a_failing_pointer_is_not_kept_when_its_subscription_is_let_go(place: Place, way: str) -> None:
+async def test_a_failing_pointer_is_not_kept_when_its_subscription_is_let_go(harness: Harness, way: str) -> None:
     """Otherwise the pointer would never be removed, and fail again at each flush."""
-    await place.subscription(b"stays")
-    subscription = await place.subscription()
-    place.manager.error = RecordTooLargeError("too large")
-    async with place.turns.turn((T, S)):
-        consume(place, subscription, 50)
+    await harness.subscription(b"stays")
+    subscription = await harness.subscription()
+    harness.manager.error = RecordTooLargeError("too large")
+    async with harness.turns.turn((T, S)):
+        consume(harness, subscription, 50)
         if way == "in its turn":
-            await place.pointers.flush()
-            assert len(place.pointers.tasks) == 1, "it waits"
+            await harness.pointers.flush()
+            assert len(harness.pointers.tasks) == 1, "it waits"
         # The subscription is detached in this state when its pointer could not be stored either.
-        place.pointers.forget(subscription)
-        place.topic.drop(subscription)
+        harness.pointers.forget(subscription)
+        harness.topic.drop(subscription)
     if way == "with others":
-        await place.pointers.store([subscription])
+        await harness.pointers.store([subscription])
     async with asyncio.timeout(DEADLINE_S):
-        await place.pointers.tasks.settle()
+        await harness.pointers.tasks.settle()
     assert subscription.is_dirty
-    assert place.pointers.waiting == 0
+    assert harness.pointers.waiting == 0
 
 
-async def test_many_pointers_are_stored_by_the_interval_and_by_the_time(place: Place) -> None:
-    subscriptions = [await place.subscription(b"%d" % number) for number in range(600)]
-    running = asyncio.create_task(place.pointers.run())
+async def test_many_pointers_are_stored_by_the_interval_and_by_the_time(harness: Harness) -> None:
+    subscriptions = [await harness.subscription(b"%d" % number) for number in range(600)]
+    running = asyncio.create_task(harness.pointers.run())
     try:
         for number, subscription in enumerate(subscriptions):
-            consume(place, subscription, 1 + number % 20)
+            consume(harness, subscription, 1 + number % 20)
         await eventually(lambda: not any(each.is_dirty for each in subscriptions), "all are stored")
-        assert place.pointers.waiting == 0
+        assert harness.pointers.waiting == 0
     finally:
         running.cancel()
         await asyncio.wait([running])
-    assert [(await place.stored(b"%d" % number)).local for number in (0, 19, 599)] == [1, 20, 20]  # type: ignore[union-attr]
+    assert [(await harness.stored(b"%d" % number)).local for number in (0, 19, 599)] == [1, 20, 20]  # type: ignore[union-attr]
 
 
-async def test_a_failed_flush_is_tried_again(place: Place) -> None:
-    subscription = await place.subscription()
-    place.manager.error = MetadataUnavailableError("refused")
-    running = asyncio.create_task(place.pointers.run())
+async def test_a_failed_flush_is_tried_again(harness: Harness) -> None:
+    subscription = await harness.subscription()
+    harness.manager.error = MetadataUnavailableError("refused")
+    running = asyncio.create_task(harness.pointers.run())
     try:
-        consume(place, subscription, 50)
-        await eventually(lambda: place.pointers.waiting > 0, "it waits for the next flush")
-        place.manager.error = None
+        consume(harness, subscription, 50)
+        await eventually(lambda: harness.pointers.waiting > 0, "it waits for the next flush")
+        harness.manager.error = None
         await eventually(lambda: not subscription.is_dirty, "it is stored")
     finally:
         running.cancel()

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any, Final
 
-__all__ = ["AdminClient", "Told"]
+__all__ = ["AdminAnswer", "AdminClient"]
 
 _TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AdminAnswer:
     """An answer: its status, and its body as text."""
 
     status: int
@@ -33,13 +33,13 @@ class AdminClient:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Told:
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> AdminAnswer:
         """Send a request on a connection of its own."""
         connection = HTTPConnection(self._address, timeout=_TIMEOUT_S)
         try:
             connection.request(method, path, body=body or None, headers=dict(headers or {}))
             response = connection.getresponse()
-            return Told(response.status, response.read().decode(), response.headers.get_content_type())
+            return AdminAnswer(response.status, response.read().decode(), response.headers.get_content_type())
         finally:
             connection.close()
 
@@ -55,22 +55,22 @@ class AdminClient:
 
     def get(self, path: str) -> Any:
         """Return the JSON at `path`, which must be there."""
-        told = self.ask("GET", path)
-        assert told.status == 200, told
-        return told.json
+        answer = self.ask("GET", path)
+        assert answer.status == 200, answer
+        return answer.json
 
     def post(self, path: str) -> Any:
         """Post to `path`, which must be accepted, and return its JSON."""
-        told = self.ask("POST", path)
-        assert told.status == 200, told
-        return told.json
+        answer = self.ask("POST", path)
+        assert answer.status == 200, answer
+        return answer.json
 
     def wait(self, path: str, holds: Callable[[Any], object], what: str) -> Any:
         """Return the JSON at `path` once `holds` is true of it; fail with `what` when that takes too long."""
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
-            told = self.ask("GET", path)
-            if told.status == 200 and holds(told.json):
-                return told.json
-            assert time.monotonic() < deadline, f"{what}: not within {_TIMEOUT_S:g} s; {path} says {told}"
+            answer = self.ask("GET", path)
+            if answer.status == 200 and holds(answer.json):
+                return answer.json
+            assert time.monotonic() < deadline, f"{what}: not within {_TIMEOUT_S:g} s; {path} says {answer}"
             time.sleep(_PAUSE_S)

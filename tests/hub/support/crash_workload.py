@@ -171,7 +171,7 @@ class _Roamer:
         """The greatest id delivered in this session, up to which it may consume."""
         self._consumed = 0
         """The greatest id consumed so far."""
-        self._told: int | None = None
+        self._unconfirmed: int | None = None
         """The consume sent on this channel that is not confirmed yet."""
 
     @property
@@ -186,7 +186,7 @@ class _Roamer:
                     await self._use(channel)
             except (OSError, TimeoutError):
                 self._load.outcomes["connections lost"] += 1
-            self._told = None
+            self._unconfirmed = None
             await asyncio.sleep(self._source.uniform(0, 0.2))
 
     async def _use(self, channel: WireChannel) -> None:
@@ -257,7 +257,7 @@ class _Roamer:
                 if getattr(heard, "txn_id", None) == txn_id:
                     return status
                 # The hub answers a consume only if it refuses it.
-                self._told = None
+                self._unconfirmed = None
 
     async def _read(
         self,
@@ -277,7 +277,7 @@ class _Roamer:
                     await self._consume(channel, session, self._seen)
                 return
             if not isinstance(heard, Delivery):
-                self._told = None
+                self._unconfirmed = None
                 continue
             self._take(session, heard)
             if number % consume_every == consume_every - 1:
@@ -288,7 +288,7 @@ class _Roamer:
         self._last = max(self._last, self._seen)
 
     async def _consume(self, channel: WireChannel, session: Session, local: int) -> None:
-        if local <= self._consumed and self._told is not None:
+        if local <= self._consumed and self._unconfirmed is not None:
             return
         local = max(local, self._consumed) if self._seen else self._consumed
         if not local:
@@ -296,10 +296,10 @@ class _Roamer:
         self._consumed = local
         session.consumed.append((local, time.monotonic()))
         await channel.consume(self._topic, self._subscriber, local)
-        self._told = local
+        self._unconfirmed = local
 
     def _confirm(self, session: Session, asked: float, *, is_stored: bool) -> None:
         """Record that the hub has handled the consumes that were sent on this channel before."""
-        if self._told is not None:
-            session.confirmations.append(Confirmation(self._told, asked, time.monotonic(), is_stored))
+        if self._unconfirmed is not None:
+            session.confirmations.append(Confirmation(self._unconfirmed, asked, time.monotonic(), is_stored))
             self._load.outcomes["confirmed consumes"] += 1

@@ -111,7 +111,7 @@ class RunningHub:
         """Start the hub, and wait until it serves. Raises HubNotServingError, with its log, if it does not."""
         process = self.begin()
         deadline = time.monotonic() + _START_S
-        while (found := _SERVING.search(self._log_of_this_start())) is None:
+        while (match := _SERVING.search(self._log_of_this_start())) is None:
             if process.poll() is not None:
                 raise HubNotServingError(
                     f"the hub ended with {process.returncode} as it started: {self.log[-4000:]}", process.returncode
@@ -120,8 +120,8 @@ class RunningHub:
                 self.kill()
                 raise HubNotServingError(f"the hub does not serve after {_START_S:g} s: {self.log[-4000:]}")
             time.sleep(_PAUSE_S)
-        self.address = found[1]
-        self.admin = found[2] or self.admin
+        self.address = match[1]
+        self.admin = match[2] or self.admin
         return self
 
     def stop(self) -> None:

@@ -184,7 +184,7 @@ public class JavaClientDriver {
             CountDownLatch answers = new CountDownLatch(count);
             Object[] results = new Object[count];
             for (int number = 0; number < count; number++) {
-                int place = number;
+                int index = number;
                 free.acquire();
                 ByteString body = ByteString.copyFromUtf8(command.text("prefix") + number);
                 Callback<PublishResponse> callback = new Callback<PublishResponse>() {
@@ -199,7 +199,7 @@ public class JavaClientDriver {
                     }
 
                     private void answered(Object result) {
-                        results[place] = result;
+                        results[index] = result;
                         free.release();
                         answers.countDown();
                     }
@@ -218,8 +218,8 @@ public class JavaClientDriver {
             long delivery = command.number("delivery", 0);
             MessageHandler handler = (topic, subscriberId, message, callback, context) -> {
                 Runnable acknowledgement = () -> callback.operationFinished(context, null);
-                // Whoever reads of a message may close its channel at once, which must not overtake its consume. Yet a later
-                // message, which another thread may receive on a new channel thanks to that consume, is told after it.
+                // A test that reads of a message may close its channel at once, which must not overtake its consume. Thanks to
+                // that consume, another thread may receive a later message on a new channel. Its line must follow this one.
                 Output.Line line = output.reserve(received(message).put("delivery", delivery));
                 try {
                     if (hold) {
@@ -392,9 +392,9 @@ public class JavaClientDriver {
             String[] words = line.split(" ");
             number = Long.parseLong(words[0]);
             verb = words[1];
-            for (int place = 2; place < words.length; place++) {
-                int equals = words[place].indexOf('=');
-                values.put(words[place].substring(0, equals), URLDecoder.decode(words[place].substring(equals + 1), StandardCharsets.ISO_8859_1));
+            for (int index = 2; index < words.length; index++) {
+                int equals = words[index].indexOf('=');
+                values.put(words[index].substring(0, equals), URLDecoder.decode(words[index].substring(equals + 1), StandardCharsets.ISO_8859_1));
             }
         }
 
@@ -423,13 +423,13 @@ public class JavaClientDriver {
         }
 
         Map<String, ByteString> startingWith(String prefix) {
-            Map<String, ByteString> found = new HashMap<>();
+            Map<String, ByteString> chosen = new HashMap<>();
             for (String name : values.keySet()) {
                 if (name.startsWith(prefix)) {
-                    found.put(name.substring(prefix.length()), bytes(name));
+                    chosen.put(name.substring(prefix.length()), bytes(name));
                 }
             }
-            return found;
+            return chosen;
         }
     }
 

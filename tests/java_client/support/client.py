@@ -8,7 +8,7 @@ from typing import Any, Final, Self, TypedDict, Unpack, cast
 
 from tests.java_client.support.driver import Inbox, JavaClientDriver, JavaError, Received, Value
 
-__all__ = ["PATIENCE_S", "JavaClient", "JavaSubscription", "Mode", "Wishes"]
+__all__ = ["PATIENCE_S", "JavaClient", "JavaSubscription", "Mode", "SubscribeOptions"]
 
 PATIENCE_S: Final = 30.0
 """How long a test waits for anything that must arrive."""
@@ -25,7 +25,7 @@ class Mode(StrEnum):
     CREATE_OR_ATTACH = "CREATE_OR_ATTACH"
 
 
-class Wishes(TypedDict, total=False):
+class SubscribeOptions(TypedDict, total=False):
     """The options of a SUBSCRIBE as the Java client takes them; absent ones are not sent."""
 
     mode: Mode
@@ -88,17 +88,17 @@ class JavaClient:
                 raise JavaError(answer["class"], answer["text"] or "", answer["causes"])
         return list(answers)
 
-    def subscribe(self, topic: bytes, subscriber: bytes, **wishes: Unpack[Wishes]) -> "JavaSubscription":
+    def subscribe(self, topic: bytes, subscriber: bytes, **settings: Unpack[SubscribeOptions]) -> "JavaSubscription":
         """Subscribe without delivery. The Java client queues messages until delivery starts."""
         subscription = JavaSubscription(self, topic, subscriber)
-        options = wishes.pop("options", {})
+        options = settings.pop("options", {})
         values: dict[str, Value] = {f"option.{name}": value for name, value in options.items()}
-        subscription.call("subscribe", {"mode": Mode.CREATE_OR_ATTACH, **values, **cast(dict[str, Value], wishes)})
+        subscription.call("subscribe", {"mode": Mode.CREATE_OR_ATTACH, **values, **cast(dict[str, Value], settings)})
         return subscription
 
-    def listen(self, topic: bytes, subscriber: bytes, **wishes: Unpack[Wishes]) -> "JavaSubscription":
+    def listen(self, topic: bytes, subscriber: bytes, **settings: Unpack[SubscribeOptions]) -> "JavaSubscription":
         """Subscribe and start delivery, in which every message is acknowledged at once."""
-        subscription = self.subscribe(topic, subscriber, **wishes)
+        subscription = self.subscribe(topic, subscriber, **settings)
         subscription.start()
         return subscription
 

@@ -82,13 +82,13 @@ class Inbox(Generic[T]):
     def next(self, timeout_s: float) -> T:
         """Return the next item. Raises: TimeoutError - none came in time; DriverError - the process ended."""
         try:
-            found = self._items.get(timeout=timeout_s)
+            item = self._items.get(timeout=timeout_s)
         except queue.Empty:
             raise TimeoutError(f"no {self._what} from the Java client within {timeout_s:.0f} s") from None
-        if isinstance(found, DriverError):
-            self._items.put(found)
-            raise found
-        return found
+        if isinstance(item, DriverError):
+            self._items.put(item)
+            raise item
+        return item
 
     @property
     def waiting(self) -> int:

@@ -7,7 +7,7 @@ from hedwig.client import BlockingClient, BlockingSubscription
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import CreateOrAttach
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_client.support.client import JavaClient, JavaSubscription, Mode, Wishes
+from tests.java_client.support.client import JavaClient, JavaSubscription, Mode, SubscribeOptions
 from tests.java_hedwig.support.stack import REGION_PATH, JavaStack, eventually
 
 __all__ = ["Account", "Attached", "JavaSide", "OurSide", "Side"]
@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 30.0
 
 
 class Attached(Protocol):
-    """An open subscription, which consumes nothing until told to."""
+    """An open subscription, which consumes nothing by itself."""
 
     def take(self, count: int) -> list[tuple[int, bytes]]:
         """Return id and body of the next messages."""
@@ -121,16 +121,16 @@ class JavaSide:
 
     def publish(self, topic: Topic, body: bytes) -> int:
         answer = self._client.publish(topic, body)
-        assert answer is not None, "the hub told no id"
+        assert answer is not None, "the hub returned no id"
         return answer
 
     def subscribe(self, topic: Topic, subscriber: SubscriberId, wanted: SubscriptionPreferences) -> None:
-        wishes: Wishes = {"mode": Mode.CREATE, "options": wanted.options}
+        settings: SubscribeOptions = {"mode": Mode.CREATE, "options": wanted.options}
         if wanted.message_bound is not None:
-            wishes["bound"] = wanted.message_bound
+            settings["bound"] = wanted.message_bound
         if wanted.message_window_size is not None:
-            wishes["window"] = wanted.message_window_size
-        self._client.subscribe(topic, subscriber, **wishes).close()
+            settings["window"] = wanted.message_window_size
+        self._client.subscribe(topic, subscriber, **settings).close()
 
     def attach(self, topic: Topic, subscriber: SubscriberId) -> "_AttachedJava":
         opened = self._client.subscribe(topic, subscriber, mode=Mode.ATTACH)

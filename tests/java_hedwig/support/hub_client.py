@@ -114,15 +114,15 @@ class HubClient:
     def published(self, count: int) -> list[int]:
         """Return the ids in the next `count` answers, fewer if the connection ends. Refusals give no id."""
         deadline = time.monotonic() + self._timeout_s
-        found = []
+        ids = []
         for _ in range(count):
             try:
                 response = self._receive(deadline)
             except ConnectionError:
                 break
             if response.statusCode == pb.SUCCESS:
-                found.append(response.responseBody.publishResponse.publishedMsgId.localComponent)
-        return found
+                ids.append(response.responseBody.publishResponse.publishedMsgId.localComponent)
+        return ids
 
     def _request(self, kind: pb.OperationType, topic: bytes) -> pb.PubSubRequest:
         self._txn += 1

@@ -19,7 +19,7 @@ from tests.java_hedwig.support.stack import HUB_PROPERTIES, REGION_PATH, JavaSta
 
 __all__ = ["main"]
 
-_TOLD = ("bookkeeper-server", "hedwig-client", "hedwig-protocol", "hedwig-server", "protobuf-java", "zookeeper")
+_NAMED_JARS = ("bookkeeper-server", "hedwig-client", "hedwig-protocol", "hedwig-server", "protobuf-java", "zookeeper")
 
 
 def main() -> None:
@@ -43,9 +43,9 @@ def main() -> None:
 
 def _versions(servers: DevServers, which: str) -> dict[str, str]:
     names = (Path(jar).stem for jar in servers.classpath(which).split(os.pathsep))
-    found = (re.fullmatch(r"(.+?)-(\d[\w.-]*)", name) for name in names)
-    versions = {match[1]: match[2] for match in found if match}
-    return {name: versions[name] for name in _TOLD if name in versions}
+    matches = (re.fullmatch(r"(.+?)-(\d[\w.-]*)", name) for name in names)
+    versions = {match[1]: match[2] for match in matches if match}
+    return {name: versions[name] for name in _NAMED_JARS if name in versions}
 
 
 def _java_version(servers: DevServers) -> str:

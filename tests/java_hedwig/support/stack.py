@@ -177,8 +177,8 @@ def eventually(what: str, look: Callable[[], T | None]) -> T:
     """Return the first result of `look` that is neither None nor False; fail after half a minute without one."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
+        result = look()
+        if result is not None and result is not False:
+            return result
         assert time.monotonic() < deadline, f"not within {_DEADLINE_S:g} s: {what}"
         time.sleep(0.05)

@@ -41,17 +41,17 @@ def test_loads_are_announced_as_the_other_reads_them(deployment: Deployment, top
             deployment.give(name, member)
     # The original announces its load while it acquires a topic, and counts that topic the next time.
     wanted = [before["ours"] + 5, before["original"] + 4]
-    found: list[int] = []
+    seen: list[int] = []
 
     def announced() -> bool:
         loads = deployment.loads()
-        found[:] = [loads["ours"], loads["original"]]
-        return found[0] == wanted[0] and found[1] in (wanted[1], wanted[1] + 1)
+        seen[:] = [loads["ours"], loads["original"]]
+        return seen[0] == wanted[0] and seen[1] in (wanted[1], wanted[1] + 1)
 
     try:
         eventually("the loads are announced", announced)
     except AssertionError as exc:
-        raise AssertionError(f"{exc}: {found}, not {wanted}") from None
+        raise AssertionError(f"{exc}: {seen}, not {wanted}") from None
 
 
 def test_hub_with_more_topics_sends_new_ones_to_the_other(deployment: Deployment, topic: bytes) -> None:
@@ -66,13 +66,13 @@ def test_hub_with_more_topics_sends_new_ones_to_the_other(deployment: Deployment
         new = names(name + b"-new", 20)
         with HubClient(asked.port) as client:
             client.should_claim = False
-            told = [_redirect(client, each) for each in new]
-        assert set(told) <= {None, deployment.address(other)}
+            redirects = [_redirect(client, each) for each in new]
+        assert set(redirects) <= {None, deployment.address(other)}
         owners = [deployment.owner(each) for each in new]
         assert [None if owner is None else owner.address for owner in owners] == [
-            text or deployment.address(asked) for text in told
+            text or deployment.address(asked) for text in redirects
         ]
-        assert told.count(None) == 0 if asked is deployment.original else told.count(None) < 10
+        assert redirects.count(None) == 0 if asked is deployment.original else redirects.count(None) < 10
 
 
 def _has_load(deployment: Deployment, member: Member, least: int) -> bool:
@@ -131,12 +131,12 @@ def test_topics_of_a_drained_hub_go_to_the_original_and_come_back_afterwards(
 
 def _settled_loads(deployment: Deployment) -> dict[str, int]:
     """Return the loads once they are stable: a hub announces its last topic with its next beat."""
-    found, since = deployment.loads(), time.monotonic()
+    settled, since = deployment.loads(), time.monotonic()
     while time.monotonic() < since + OUR_INTERVAL_S:
         time.sleep(0.2)
-        if (loads := deployment.loads()) != found:
-            found, since = loads, time.monotonic()
-    return found
+        if (loads := deployment.loads()) != settled:
+            settled, since = loads, time.monotonic()
+    return settled
 
 
 def _owned(deployment: Deployment, member: Member, topics: list[bytes]) -> int:

@@ -84,9 +84,9 @@ def test_unowned_topics_are_served_wherever_a_client_begins(
         else:
             with connect_ours(deployment.members[number % 2]) as client:
                 assert client.publish(Topic(name), b"m").local == 1
-        found = deployment.owner(name)
-        assert found is not None
-        served.add(found.address)
+        owner = deployment.owner(name)
+        assert owner is not None
+        served.add(owner.address)
     assert served == {deployment.address(member) for member in deployment.members}
 
 

@@ -143,9 +143,9 @@ def _read_all(owner: Member, traffic: Traffic, reader: bytes) -> list[tuple[int,
 
 def _check_listener(listener: JavaSubscription, traffic: Traffic) -> None:
     """Fail unless it got everything in order; a takeover may repeat messages."""
-    found: dict[int, bytes] = {}
-    while len(found) < max(traffic.acknowledged):
+    received: dict[int, bytes] = {}
+    while len(received) < max(traffic.acknowledged):
         [message] = listener.take(1)
-        assert message.local <= len(found) + 1, f"a gap: {message.local} after {len(found)}"
-        assert found.setdefault(message.local, message.body) == message.body
-    traffic.check_delivered(sorted(found.items()))
+        assert message.local <= len(received) + 1, f"a gap: {message.local} after {len(received)}"
+        assert received.setdefault(message.local, message.body) == message.body
+    traffic.check_delivered(sorted(received.items()))

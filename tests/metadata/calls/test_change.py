@@ -63,8 +63,8 @@ def later(current: Versioned[HubInfo] | None) -> HubInfo:
 
 
 async def epoch(store: MetadataStore) -> int | None:
-    found = await store.ownership.read(TOPIC)
-    return None if found is None else found.value.epoch
+    record = await store.ownership.read(TOPIC)
+    return None if record is None else record.value.epoch
 
 
 async def test_one_that_nobody_disturbs_takes_a_read_and_a_write(store: MetadataStore) -> None:

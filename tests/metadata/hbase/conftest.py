@@ -14,7 +14,7 @@ from tests.support.servers import RunningServers
 
 @dataclass(frozen=True)
 class Namespace:
-    """The place of a test's tables."""
+    """The namespace of a test's tables."""
 
     name: str
     gateway: str

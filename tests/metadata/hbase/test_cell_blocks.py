@@ -38,11 +38,11 @@ def held(columns: PackedColumns) -> list[tuple[Any, ...]]:
 
 def expected_of(block: CellBlock, kind: RecordKind[Any]) -> list[tuple[Any, ...]]:
     """Return the same content, read row by row."""
-    found = []
+    expected = []
     for key, (version, *parts) in block.rows(columns_of(kind).all):
         if version is not None and version.startswith(LIVE):
-            found.append((*split_row(key), TAG + version, *(part or b"" for part in parts)))
-    return found
+            expected.append((*split_row(key), TAG + version, *(part or b"" for part in parts)))
+    return expected
 
 
 def test_a_cell_is_its_lengths_its_key_and_its_value() -> None:

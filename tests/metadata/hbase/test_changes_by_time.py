@@ -121,9 +121,9 @@ async def test_servers_send_only_what_was_written_since(
     columns = (b"p:v",)
     rows = ScanRange(start=b"", stop=bucket_start(BUCKETS), columns=columns, since_ms=now_ms - 9_000_000)
     deadline = Deadline.after(SystemClock(), 30.0)
-    found = {row.key for row in await driver.scan(f"{namespace.name}:persistence", rows, _ALL, deadline)}
-    assert {limit, new} <= found
-    assert old not in found
+    keys = {row.key for row in await driver.scan(f"{namespace.name}:persistence", rows, _ALL, deadline)}
+    assert {limit, new} <= keys
+    assert old not in keys
     everything = await driver.scan(f"{namespace.name}:persistence", replace(rows, since_ms=0), _ALL, deadline)
     assert old in {row.key for row in everything}
 

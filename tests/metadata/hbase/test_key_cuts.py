@@ -30,15 +30,15 @@ def test_large_regions_are_cut_by_the_hash() -> None:
 
 def test_regions_that_hbase_split_inside_of_one_large_topic_are_shared_out() -> None:
     middle = [topic_key(b"crowded") + b"%d" % number for number in range(6)]
-    found = cuts([b"", *middle], 7)
-    assert len(set(found) & set(middle)) >= 3
+    keys = cuts([b"", *middle], 7)
+    assert len(set(keys) & set(middle)) >= 3
 
 
 @given(EDGES, st.integers(1, 40))
 def test_cuts_are_in_order_and_no_more_than_asked_for(starts: list[bytes], parts: int) -> None:
-    found = cuts([b"", *sorted(set(starts) - {b""})], parts)
-    assert len(found) < parts
-    edges = [b"", *found, END]
+    keys = cuts([b"", *sorted(set(starts) - {b""})], parts)
+    assert len(keys) < parts
+    edges = [b"", *keys, END]
     assert all(start < stop for start, stop in pairwise(edges))
 
 

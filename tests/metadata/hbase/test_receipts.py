@@ -64,15 +64,15 @@ async def test_receipts_expire(hbase_store: MetadataStore, namespace: Namespace)
         receipt = b"o:~-------1"
         assert await driver.put_if(put(namespace, b"expiring", None, b"1"), soon()) is None
         table = f"{namespace.name}:ownership"
-        found = await driver.get(table, b"expiring", (b"o:v", receipt), soon())
-        assert found is not None
-        assert found.value(receipt) is not None
+        row = await driver.get(table, b"expiring", (b"o:v", receipt), soon())
+        assert row is not None
+        assert row.value(receipt) is not None
         async with asyncio.timeout(60):
-            while found is not None and found.value(receipt) is not None:
+            while row is not None and row.value(receipt) is not None:
                 await asyncio.sleep(0.2)
-                found = await driver.get(table, b"expiring", (b"o:v", receipt), soon())
-        assert found is not None
-        assert found.value(b"o:v") == b"1", "only the receipt goes"
+                row = await driver.get(table, b"expiring", (b"o:v", receipt), soon())
+        assert row is not None
+        assert row.value(b"o:v") == b"1", "only the receipt goes"
 
 
 async def test_every_live_write_leaves_a_receipt_that_readers_do_not_see(
@@ -85,16 +85,16 @@ async def test_every_live_write_leaves_a_receipt_that_readers_do_not_see(
     with namespace.happybase() as connection:
         row = connection.table(f"{namespace.name}:ownership").row(topic_key(topic))
     assert sum(column.startswith(b"o:~") for column in row) == 2
-    assert [found async for found in hbase_store.ownership.topics(prefix=b"receipts")] == [topic]
+    assert [name async for name in hbase_store.ownership.topics(prefix=b"receipts")] == [topic]
 
 
 async def test_the_tables_are_made_as_the_layout_page_says(hbase_store: MetadataStore, namespace: Namespace) -> None:
     async with driver_of(namespace, 60.0) as driver:
         expected = {"ownership": {"o"}, "persistence": {"p"}, "subscriptions": {"p", "s"}}
         for name, families in expected.items():
-            found = await driver.describe_table(f"{namespace.name}:{name}", soon())
-            assert set(found.families) == families
-            assert len(found.region_servers) == 3
-            for attributes in found.families.values():
+            table = await driver.describe_table(f"{namespace.name}:{name}", soon())
+            assert set(table.families) == families
+            assert len(table.region_servers) == 3
+            for attributes in table.families.values():
                 assert attributes["NEW_VERSION_BEHAVIOR"] == "false"
                 assert attributes["VERSIONS"] == "1"

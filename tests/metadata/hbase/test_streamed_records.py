@@ -56,10 +56,10 @@ async def test_a_version_that_cannot_be_read_is_told_and_its_row_counted() -> No
     sound = [row(b"sound", LIVE), row(b"gone", GONE), row(b"none", None), row(b"empty", b"")]
     (page,) = await pages_of(rows + sound)
     assert page.columns is None
-    found = {bytes(record.key.topic): str(record.outcome.error) for record in page.records()}
-    assert set(found) == {*odd, b"sound"}
+    errors = {bytes(record.key.topic): str(record.outcome.error) for record in page.records()}
+    assert set(errors) == {*odd, b"sound"}
     for name in odd:
-        assert f"the version of the {OWNERSHIP.noun} of" in found[name]
+        assert f"the version of the {OWNERSHIP.noun} of" in errors[name]
     assert all(isinstance(record.outcome.error, CorruptRecordError) for record in page.records())
 
 

@@ -59,8 +59,8 @@ async def test_sweeping_removes_old_tombstones_and_nothing_else(
         await hbase_store.ownership.write(topics[0], HUB, versions[0])
     made = await asyncio.gather(*(hbase_store.ownership.write(topic, HUB, NEW) for topic in topics[:15]))
     assert not set(made) & set(versions)
-    found = [await hbase_store.ownership.read(topic) for topic in topics]
-    assert all(record is not None and record.value == HUB for record in found)
+    records = [await hbase_store.ownership.read(topic) for topic in topics]
+    assert all(record is not None and record.value == HUB for record in records)
 
 
 async def test_young_tombstones_are_not_to_be_swept(hbase_store: MetadataStore) -> None:

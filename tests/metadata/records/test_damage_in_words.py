@@ -17,7 +17,7 @@ WHOLE = pack_ledger_ranges(LedgerRanges())
     [
         (WHOLE + b"x", "other bytes follow behind its end"),
         (b"\x82", "it ends too early"),
-        (b"\xc1", "it holds a byte with which nothing begins in msgpack"),
+        (b"\xc1", "it holds a byte that begins no value in msgpack"),
         (b"\xa1\xff", "a text in it is not UTF-8"),
         (b"\xff", "a record is a map, not int"),
         (msgpack.packb({"v": 1})[:-1], "it ends too early"),

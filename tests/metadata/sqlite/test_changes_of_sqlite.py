@@ -42,8 +42,8 @@ async def test_changes_of_other_processes_are_told(store: MetadataStore, changes
         # The conflict clause of a statement must not lose the recorded changes.
         other.execute("INSERT OR REPLACE INTO persistence SELECT * FROM persistence")
         other.commit()
-    told = {each.key.topic for each in await changes.take(_ALL)}
-    assert told == {b"before", b"renamed"}
+    topics = {each.key.topic for each in await changes.take(_ALL)}
+    assert topics == {b"before", b"renamed"}
     async with await open_metadata(store.url.text) as other_store:
         await other_store.subscriptions.create(NEWS, READER, SubscriptionData())
     assert await changes.take(_ALL) == [ChangedRecord(SUBSCRIPTIONS, RecordKey(NEWS, READER))]

@@ -24,12 +24,12 @@ STRIDE_MAX = 20_000
 def _walked(rows: int, parts: int, rows_min: int) -> tuple[list[int], int]:
     """Walk over the numbers below `rows`; return the chosen ones, and the longest stride."""
     cuts: Cuts[int] = Cuts(parts, rows_min)
-    place = longest = 0
-    while place + cuts.stride < rows:
+    position = longest = 0
+    while position + cuts.stride < rows:
         longest = max(longest, cuts.stride)
-        place += cuts.stride
-        cuts.passed(place)
-    cuts.end(rows - place)
+        position += cuts.stride
+        cuts.passed(position)
+    cuts.end(rows - position)
     assert cuts.rows_each * parts >= rows
     return cuts.chosen(), longest
 

@@ -15,9 +15,9 @@ from hedwig.metadata.sqlite.reading import ReadOnlyThread
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return the path of a store that no process has open."""
-    found = tmp_path / "store.db"
-    asyncio.run(format_metadata(f"sqlite://{found}"))
-    return found
+    file = tmp_path / "store.db"
+    asyncio.run(format_metadata(f"sqlite://{file}"))
+    return file
 
 
 def _count(connection: sqlite3.Connection) -> int:
@@ -39,7 +39,7 @@ def test_what_is_changed_while_it_is_read_is_not_believed(path: Path) -> None:
                 _write(other)
                 # The new row is in the write-ahead log only, so the read sees the file as it was.
                 assert await thread.run("count", _count) == 0
-            with pytest.raises(MetadataUnavailableError, match="begun to write"):
+            with pytest.raises(MetadataUnavailableError, match="began to write"):
                 await thread.run("count", _count)
         finally:
             await thread.close()

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgpack
 
-__all__ = ["FIELD", "added_to_record", "found_in_record"]
+__all__ = ["FIELD", "added_to_record", "unknown_in_record"]
 
 FIELD: Final = "newer"
 _NESTED: Final = "r"  # the ledger ranges of a persistence record are maps themselves
@@ -20,7 +20,7 @@ def added_to_record(raw: bytes, number: int) -> bytes:
     return packed
 
 
-def found_in_record(raw: bytes) -> list[Any]:
+def unknown_in_record(raw: bytes) -> list[Any]:
     """Return the added fields of a record, its own first, then those of its ledger ranges in order."""
     fields = msgpack.unpackb(raw)
     return [fields.get(FIELD), *(item.get(FIELD) for item in fields.get(_NESTED, ()))]

@@ -12,7 +12,7 @@ from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.testing.probe import GARBAGE, Cell
 from hedwig.model import SubscriberId, Topic
-from tests.metadata.support.msgpack_records import added_to_record, found_in_record
+from tests.metadata.support.msgpack_records import added_to_record, unknown_in_record
 
 __all__ = ["HBaseProbe"]
 
@@ -101,7 +101,7 @@ class HBaseProbe:
 
     async def unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
         row = await self._row(kind, key)
-        return {column: found_in_record(row[column][0]) for column in _DATA[kind.name]}
+        return {column: unknown_in_record(row[column][0]) for column in _DATA[kind.name]}
 
     async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
         fields = msgpack.packb({"k": kind or "hbase", "a": major, "i": minor, "u": "0" * 32})

@@ -10,7 +10,7 @@ from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.metadata.contract.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.testing.probe import GARBAGE, Cell
 from hedwig.model import SubscriberId, Topic
-from tests.metadata.support.msgpack_records import added_to_record, found_in_record
+from tests.metadata.support.msgpack_records import added_to_record, unknown_in_record
 
 __all__ = ["SqliteProbe", "run_in_file", "run_in_memory"]
 
@@ -89,7 +89,7 @@ class SqliteProbe:
 
     async def unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
         stored = await self.cells(kind, key)
-        return {part: found_in_record(stored[part].value) for part in _parts(kind)}
+        return {part: unknown_in_record(stored[part].value) for part in _parts(kind)}
 
     async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
         await self._execute("UPDATE layout SET kind = ?, major = ?, minor = ?", (kind or "sqlite", major, minor))

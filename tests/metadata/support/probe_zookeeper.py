@@ -189,8 +189,8 @@ def _parts(message: Any) -> list[Message]:
 
 def _newer_fields(message: Message) -> list[Any]:
     fields = UnknownFieldSet(message)
-    found = [fields[index] for index in range(len(fields))]
-    return [field.data for field in found if field.field_number == _NEWER_FIELD]
+    unknown = [fields[index] for index in range(len(fields))]
+    return [field.data for field in unknown if field.field_number == _NEWER_FIELD]
 
 
 def _legal(text: str) -> bool:

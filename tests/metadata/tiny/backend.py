@@ -69,7 +69,7 @@ def data_at(url: str) -> Data:
     return _stores.setdefault(url, Data())
 
 
-def place_of(key: RecordKey) -> tuple[bytes, bytes]:
+def position_of(key: RecordKey) -> tuple[bytes, bytes]:
     """Return the position of a record in the order of its table."""
     return key.topic, key.subscriber or b""
 
@@ -149,7 +149,7 @@ class TinyTable(Generic[R]):
         return self._sorted(lambda key: key.topic == topic)
 
     def _sorted(self, is_wanted: Callable[[RecordKey], bool]) -> list[RecordKey]:
-        return sorted(filter(is_wanted, self._rows), key=place_of)
+        return sorted(filter(is_wanted, self._rows), key=position_of)
 
     def _after(self, prefix: bytes | None, start_after: Topic | None) -> list[RecordKey]:
         return self._sorted(
@@ -176,7 +176,7 @@ class TinyTable(Generic[R]):
     async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
         keys = self._after(prefix, None)
         step = steps(len(keys), parts, rows_min)
-        cuts = [b"", *(repr(place_of(key)).encode() for key in keys[step::step]), None]
+        cuts = [b"", *(repr(position_of(key)).encode() for key in keys[step::step]), None]
         return [
             KeyRange(
                 kind=self._kind.name, prefix=prefix or b"", start=start or b"", stop=stop, rows=min(step, len(keys))
@@ -190,7 +190,7 @@ class TinyTable(Generic[R]):
         inside = [
             key
             for key in self._after(keys.prefix, None)
-            if place_of(key) >= start and (stop is None or place_of(key) < stop)
+            if position_of(key) >= start and (stop is None or position_of(key) < stop)
         ]
         for page in self._pages(inside):
             yield page

@@ -28,7 +28,7 @@ class TinyProbe:
         row = self._rows(kind).get(key)
         if row is None:
             return {}
-        return {str(place): Cell(part, row.number) for place, part in enumerate(row.parts) if part is not None}
+        return {str(index): Cell(part, row.number) for index, part in enumerate(row.parts) if part is not None}
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
         return {(key.topic, key.subscriber) for key in self._rows(kind)}

@@ -17,7 +17,7 @@ _CONNECT_S = 30.0
 
 @dataclass(frozen=True)
 class Prefix:
-    """The place of a test's nodes."""
+    """Where in ZooKeeper a test keeps its nodes."""
 
     address: str
     path: str

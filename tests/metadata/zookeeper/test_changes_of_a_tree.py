@@ -43,11 +43,11 @@ async def _begun(store: MetadataStore) -> Changes:
     return changes
 
 
-async def _told(changes: Changes) -> set[ChangedRecord]:
-    told: set[ChangedRecord] = set()
+async def _changed(changes: Changes) -> set[ChangedRecord]:
+    changed: set[ChangedRecord] = set()
     while taken := await changes.take(_ALL):
-        told.update(taken)
-    return told
+        changed.update(taken)
+    return changed
 
 
 async def _create(store: MetadataStore, *topics: Topic) -> None:
@@ -68,7 +68,7 @@ async def test_nodes_that_are_no_records_are_not_told(prefix: Prefix, changes: C
         raw.create(f"{prefix.path}/topics2/t/hub", b"data", makepath=True)
 
     await asyncio.to_thread(change)
-    assert await _told(changes) == {ChangedRecord(OWNERSHIP, RecordKey(Topic(b"t")))}
+    assert await _changed(changes) == {ChangedRecord(OWNERSHIP, RecordKey(Topic(b"t")))}
 
 
 async def test_records_that_the_original_writes_and_deletes_are_told(
@@ -88,9 +88,9 @@ async def test_records_that_the_original_writes_and_deletes_are_told(
         raw.create(f"{topic}/subscribers/hub", b"", makepath=True)
 
     await asyncio.to_thread(write)
-    assert await _told(changes) == everything
+    assert await _changed(changes) == everything
     await asyncio.to_thread(raw.delete, topic, recursive=True)
-    assert await _told(changes) == everything
+    assert await _changed(changes) == everything
 
 
 async def test_owner_that_vanishes_with_its_hub_is_told(prefix: Prefix, changes: Changes, raw: KazooClient) -> None:
@@ -99,28 +99,28 @@ async def test_owner_that_vanishes_with_its_hub_is_told(prefix: Prefix, changes:
     try:
         path = f"{prefix.path}/topics/news/of/today/hub"
         await asyncio.to_thread(hub.create, path, b"10.0.0.1:4080:9876", ephemeral=True, makepath=True)
-        assert await _told(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
+        assert await _changed(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
     finally:
         await asyncio.to_thread(hub.stop)
         await asyncio.to_thread(hub.close)
     assert await asyncio.to_thread(raw.exists, path) is None
-    assert await _told(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
+    assert await _changed(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
 
 
 async def test_wipe_and_what_comes_after_it_are_told(store: MetadataStore, prefix: Prefix, changes: Changes) -> None:
     await _create(store, NEWS)
     await changes.begin()
     await format_metadata(prefix.url, wipe=True)
-    assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
+    assert await _changed(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
     await store.ownership.write(NEWS, samples.hub(2), NEW)
-    assert await _told(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
+    assert await _changed(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
 
 
 async def test_two_who_want_to_know_are_both_told(store: MetadataStore, changes: Changes) -> None:
     second = await _begun(store)
     await _create(store, NEWS)
     for each in (changes, second):
-        assert await _told(each) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
+        assert await _changed(each) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
 
 
 # ------------------------------------------------------------------------------------------------------------ the bound
@@ -134,11 +134,11 @@ async def test_more_changes_than_are_kept_are_said_to_be_lost(prefix: Prefix, st
         await changes.begin()
         topics = [Topic(b"t-%d" % number) for number in range(6)]
         await _create(store, *topics[:5])
-        assert len(await _told(changes)) == 5
+        assert len(await _changed(changes)) == 5
         await _create(store, *topics[5:])
         (outcome,) = await store.persistence.apply([Delete(RecordKey(topics[5]), ANY)])
         outcome.check()
-        assert len(await _told(changes)) == 1, "one record, however often it is changed"
+        assert len(await _changed(changes)) == 1, "one record, however often it is changed"
         await store.persistence.apply([Delete(RecordKey(topic), ANY) for topic in topics])
         await _create(store, *topics)
         for _ in range(2):
@@ -163,7 +163,7 @@ async def test_nothing_is_told_after_the_end(prefix: Prefix, store: MetadataStor
     await changes.end()  # Ending it again is harmless, and kazoo must not fail on the answer.
     await changes.begin()
     await _create(store, NEWS)
-    assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
+    assert await _changed(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
 
 
 async def test_end_of_a_watch_that_is_not_there_is_no_harm(prefix: Prefix, store: MetadataStore) -> None:
@@ -204,7 +204,7 @@ async def _is_lost_and_begins_anew(changes: Changes, store: MetadataStore) -> No
     assert await changes.take(_ALL) == []
     topic = Topic(uuid.uuid4().hex.encode())
     await _create(store, topic)
-    assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(topic))}
+    assert await _changed(changes) == {ChangedRecord(PERSISTENCE, RecordKey(topic))}
 
 
 async def test_changes_while_there_is_no_connection_are_never_just_missing(
@@ -244,7 +244,7 @@ async def test_cut_while_it_begins_is_no_hindrance(store: MetadataStore, behind:
         assert proxy.done[cut] == 2
         topic = Topic(b"t-%d" % number)
         await _create(store, topic)
-        assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(topic))}
+        assert await _changed(changes) == {ChangedRecord(PERSISTENCE, RecordKey(topic))}
 
 
 async def test_cuts_at_random_lose_nothing_silently(store: MetadataStore, behind: MetadataStore, proxy: Proxy) -> None:
@@ -252,7 +252,7 @@ async def test_cuts_at_random_lose_nothing_silently(store: MetadataStore, behind
     changes = await _begun(behind)
     losses = 0
     created: set[Topic] = set()
-    told: set[Topic] = set()
+    reported: set[Topic] = set()
     for number in range(120):
         if number % 7 == 3:
             await _come_back(proxy)
@@ -260,13 +260,13 @@ async def test_cuts_at_random_lose_nothing_silently(store: MetadataStore, behind
         await _create(store, topic)
         created.add(topic)
         try:
-            told |= {each.key.topic for each in await changes.take(_ALL)}
+            reported |= {each.key.topic for each in await changes.take(_ALL)}
         except ChangesLostError:
             losses += 1
             await changes.begin()
             created.clear()
-            told.clear()
-        assert told == created
+            reported.clear()
+        assert reported == created
     assert losses >= 120 // 7
 
 
@@ -321,7 +321,7 @@ async def test_server_that_is_killed_is_noticed(tmp_path: Path) -> None:
         async with await open_metadata(await _formatted(servers), StoreOptions(operation_timeout_s=60)) as store:
             changes = await _begun(store)
             await _create(store, NEWS)
-            assert len(await _told(changes)) == 1
+            assert len(await _changed(changes)) == 1
             await asyncio.to_thread(servers.kill, "zookeeper-1")
             await asyncio.to_thread(servers.start, "zookeeper-1")
             await store.persistence.read(NEWS)
@@ -360,11 +360,14 @@ async def test_releases_that_have_the_first_form_of_such_watches_tell_too(tmp_pa
             changes = await _begun(store)
             await _create(store, NEWS)
             await store.subscriptions.create(NEWS, READER, samples.subscription(1))
-            told = {ChangedRecord(PERSISTENCE, RecordKey(NEWS)), ChangedRecord(SUBSCRIPTIONS, RecordKey(NEWS, READER))}
-            assert await _told(changes) == told
+            expected = {
+                ChangedRecord(PERSISTENCE, RecordKey(NEWS)),
+                ChangedRecord(SUBSCRIPTIONS, RecordKey(NEWS, READER)),
+            }
+            assert await _changed(changes) == expected
             for outcome in await store.persistence.apply([Delete(RecordKey(NEWS), ANY)]):
                 outcome.check()
-            assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
+            assert await _changed(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
             await changes.begin()
             await changes.end()
             await changes.begin()

@@ -51,10 +51,10 @@ async def test_neighbours_change_no_version_and_stop_no_write(store: MetadataSto
     subscriptions = store.subscriptions
     version = await subscriptions.create(TOPIC, ME, _data(1))
     neighbour = await subscriptions.create(TOPIC, NEIGHBOUR, _data(1))
-    found = await subscriptions.read(TOPIC, ME)
-    assert found is not None
-    assert found.version == version
-    assert hash(found.version) == hash(version)
+    record = await subscriptions.read(TOPIC, ME)
+    assert record is not None
+    assert record.version == version
+    assert hash(record.version) == hash(version)
     updated = await subscriptions.update(TOPIC, ME, _data(2), version)
     await subscriptions.delete(TOPIC, NEIGHBOUR, neighbour)
     await subscriptions.create(TOPIC, NEIGHBOUR, _data(1))
@@ -91,9 +91,9 @@ async def test_another_incarnation_at_the_same_data_version_is_refused(
         await store.subscriptions.update(TOPIC, ME, _data(2), stale)
     with pytest.raises(BadVersionError):
         await store.subscriptions.delete(TOPIC, ME, stale)
-    found = await store.subscriptions.read(TOPIC, ME)
-    assert found is not None
-    assert found.version == again
+    record = await store.subscriptions.read(TOPIC, ME)
+    assert record is not None
+    assert record.version == again
 
 
 async def test_program_that_leaves_no_trace_is_noticed_afterwards(

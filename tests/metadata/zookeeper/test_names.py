@@ -15,8 +15,8 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.names import NAME_BYTES_MAX
 from tests.metadata.zookeeper.conftest import Prefix
 
-PLACES: Final = Paths("/hedwig/region")
-ROOT: Final = f"{PLACES.topics}/"
+PATHS: Final = Paths("/hedwig/region")
+ROOT: Final = f"{PATHS.topics}/"
 
 _PLAIN: Final = [b"a", b"b", b"/", b".", b"%", b"=", b" ", ESCAPE.encode(), b"%2f", "é".encode()]
 _ODD: Final = [b"\0", b"\xff", b"\xed\xa0\x80", *(text.encode() for text in ("\U0001f4e8", "\ufff0", "\ue000"))]
@@ -30,11 +30,11 @@ names = st.one_of(
 
 
 def _topic_path(name: bytes) -> str:
-    return PLACES.topic(Topic(name))
+    return PATHS.topic(Topic(name))
 
 
 def _subscription_path(name: bytes, topic: bytes = b"t") -> str:
-    return PLACES.subscription(RecordKey(Topic(topic), SubscriberId(name))).path
+    return PATHS.subscription(RecordKey(Topic(topic), SubscriberId(name))).path
 
 
 def _server_refuses(path: str) -> bool:
@@ -73,7 +73,7 @@ def test_subscribers_come_back(name: bytes) -> None:
 def test_different_names_have_different_paths(one: bytes, other: bytes) -> None:
     assert (_topic_path(one) == _topic_path(other)) == (one == other)
     assert (_subscription_path(one) == _subscription_path(other)) == (one == other)
-    records = {PLACES.topic_record(Topic(one), "hub").path, PLACES.subscribers(Topic(one))}
+    records = {PATHS.topic_record(Topic(one), "hub").path, PATHS.subscribers(Topic(one))}
     assert _topic_path(other) not in records
 
 
@@ -139,24 +139,24 @@ def test_nodes_that_only_look_like_subscribers_are_none(component: str) -> None:
 
 
 def test_ways_down_end_at_the_parent() -> None:
-    place = PLACES.subscription(RecordKey(Topic(b"a/b"), SubscriberId(b"s")))
-    topics = PLACES.topics
-    assert list(PLACES.above(place)) == [topics, f"{topics}/a", f"{topics}/a/b", f"{topics}/a/b/subscribers"]
+    record_path = PATHS.subscription(RecordKey(Topic(b"a/b"), SubscriberId(b"s")))
+    topics = PATHS.topics
+    assert list(PATHS.above(record_path)) == [topics, f"{topics}/a", f"{topics}/a/b", f"{topics}/a/b/subscribers"]
 
 
 def test_the_server_stores_awkward_paths_byte_for_byte(raw: KazooClient, prefix: Prefix) -> None:
-    places = Paths(prefix.path)
-    raw.ensure_path(places.topics)
+    paths = Paths(prefix.path)
+    raw.ensure_path(paths.topics)
     wanted = set()
     for name in [name for name in AWKWARD if len(_topic_path(name).split("/")) < 50]:
-        path = places.topic(Topic(name))
+        path = paths.topic(Topic(name))
         raw.ensure_path(path)
-        wanted.add(path.removeprefix(f"{places.topics}/"))
+        wanted.add(path.removeprefix(f"{paths.topics}/"))
     stored = set()
     waiting = [""]
     while waiting:
         above = waiting.pop()
-        for child in raw.get_children(f"{places.topics}{above}"):
+        for child in raw.get_children(f"{paths.topics}{above}"):
             stored.add(f"{above}/{child}".removeprefix("/"))
             waiting.append(f"{above}/{child}")
     assert wanted <= stored

@@ -55,9 +55,9 @@ async def test_new_topics_are_claimed_in_one_transaction_each(
         await _subscribe(store, name)
         topic = f"{prefix.path}/topics/{name.decode()}"
         made, marked, child = await _transactions(raw, topic, "hub")
-        listed, told, subscription = await _transactions(raw, f"{topic}/subscribers", "me")
+        listed, changed, subscription = await _transactions(raw, f"{topic}/subscribers", "me")
         assert (version.guard, marked > made) == (1, True), "the ledgers' record marks the topic once more"
-        assert told == subscription
+        assert changed == subscription
         # The first creation makes the parents separately. It teaches the store what to expect.
         assert (made == child) == (number > 0)
         assert (listed == subscription) == (number > 0)
@@ -68,9 +68,9 @@ async def test_versions_of_records_made_with_their_parents_serve_like_any(store:
     await _subscribe(store, b"first")
     owner = await _own(store, b"second")
     subscription = await _subscribe(store, b"second")
-    found = await store.ownership.read(Topic(b"second"))
-    assert found is not None
-    assert (found.version, found.value) == (owner, HUB)
+    record = await store.ownership.read(Topic(b"second"))
+    assert record is not None
+    assert (record.version, record.value) == (owner, HUB)
     moved = await store.subscriptions.update(Topic(b"second"), ME, DATA, subscription)
     await store.subscriptions.delete(Topic(b"second"), ME, moved)
     await store.ownership.delete(Topic(b"second"), owner)
@@ -110,5 +110,5 @@ async def test_many_at_once_under_one_new_parent_are_all_made(store: MetadataSto
     await _subscribe(store, b"first")
     made = await asyncio.gather(*(_subscribe(store, b"crowd", SubscriberId(b"%d" % number)) for number in range(50)))
     assert sorted(version.guard or 0 for version in made) == list(range(1, 51))
-    found = [subscriber async for subscriber, _ in store.subscriptions.read_subscriptions(Topic(b"crowd"))]
-    assert len(found) == 50
+    subscribers = [subscriber async for subscriber, _ in store.subscriptions.read_subscriptions(Topic(b"crowd"))]
+    assert len(subscribers) == 50

@@ -54,12 +54,12 @@ async def _subscribe(store: MetadataStore, keys: Sequence[RecordKey]) -> list[Ou
 
 def _transactions(outcomes: Sequence[Outcome[HubInfo]] | Sequence[Outcome[SubscriptionData]]) -> int:
     """Return the number of transactions that made them: nodes of one transaction share its zxid."""
-    found = set()
+    zxids = set()
     for outcome in outcomes:
         identity = identity_of(outcome.written())
         assert identity is not None
-        found.add(identity[0])
-    return len(found)
+        zxids.add(identity[0])
+    return len(zxids)
 
 
 async def test_a_hundred_share_two_transactions_also_with_parents_that_are_missing(store: MetadataStore) -> None:
@@ -105,8 +105,8 @@ async def test_one_that_exists_is_refused_and_the_others_are_made(store: Metadat
     assert outcomes[7].error.current.version == first.written()
     others = outcomes[:7] + outcomes[8:]
     assert _transactions(others) == 1
-    found = await store.ownership.apply([Read(key) for key in keys])
-    assert all(outcome.record is not None and outcome.record.value == HUB for outcome in found)
+    reads = await store.ownership.apply([Read(key) for key in keys])
+    assert all(outcome.record is not None and outcome.record.value == HUB for outcome in reads)
 
 
 async def test_many_that_exist_are_refused_each_with_what_is_there(store: MetadataStore) -> None:
@@ -152,8 +152,8 @@ async def test_other_operations_go_beside_them(store: MetadataStore) -> None:
     )
     assert all(outcome.error is None for outcome in outcomes)
     assert all(outcome.written() for outcome in outcomes[1:])
-    found = await store.persistence.apply([Read(key) for key in [old, *new]])
-    assert [outcome.record and outcome.record.version for outcome in found] == [
+    reads = await store.persistence.apply([Read(key) for key in [old, *new]])
+    assert [outcome.record and outcome.record.version for outcome in reads] == [
         outcomes[-1].written(),
         *(outcome.written() for outcome in outcomes[1:-1]),
     ]

@@ -29,16 +29,16 @@ async def _create(store: MetadataStore, names: list[bytes]) -> None:
 def test_names_come_in_order_however_many_they_are(number: int) -> None:
     names = [f"{'ü' * (index % 5)}{index * 7919 % 1_000_003}" for index in range(number)]
     random.Random(number).shuffle(names)
-    found = ChildNames(_reply(names))
-    assert len(found) == number
-    assert list(found) == sorted(names)
-    assert list(found) == sorted(names), "they can be gone through again"
+    child_names = ChildNames(_reply(names))
+    assert len(child_names) == number
+    assert list(child_names) == sorted(names)
+    assert list(child_names) == sorted(names), "they can be gone through again"
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 100, 32_770])
 def test_names_from_one_on_are_those_that_do_not_sort_before_it(number: int) -> None:
     names = [f"{'ü' * (index % 5)}{index * 7919 % 1_000_003}" for index in range(number)]
-    found = ChildNames(_reply(names))
+    child_names = ChildNames(_reply(names))
     ordered = sorted(name.encode() for name in names)
     drawn = random.Random(number)
     others = [b"", b"\xff", ordered[0], ordered[-1], ordered[-1] + b"0"]
@@ -46,7 +46,7 @@ def test_names_from_one_on_are_those_that_do_not_sort_before_it(number: int) -> 
         *others,
         *(drawn.choice(ordered)[: drawn.randint(1, 12)] + b"5" * drawn.randint(0, 1) for _ in range(9)),
     ):
-        assert [name.encode() for name in found.since(first)] == ordered[bisect.bisect_left(ordered, first) :]
+        assert [name.encode() for name in child_names.since(first)] == ordered[bisect.bisect_left(ordered, first) :]
 
 
 def test_no_names_begin_nowhere() -> None:

@@ -26,6 +26,6 @@ def test_host_of_several_hubs_asks_which_one() -> None:
 
 @pytest.mark.parametrize("name", ["thr", "on", "one:4081", ""])
 def test_others_are_not_there(name: str) -> None:
-    with pytest.raises(OperationError, match="see who is with: hedwig-admin hub list") as refused:
+    with pytest.raises(OperationError, match="list the hubs with: hedwig-admin hub list") as refused:
         pick_hub(CLUSTER, LIVE, name)
     assert refused.value.code == ExitCode.NOT_FOUND

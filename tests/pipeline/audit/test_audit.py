@@ -24,7 +24,7 @@ from tests.pipeline.support.frames import ledgers, owners, subscriptions
 SOUND = [(1, 1, 10), (2, 11, 20), (3, 21, None)]
 
 
-def _found(frame: DataFrame) -> set[tuple[str, bytes | None, int | None]]:
+def _identities(frame: DataFrame) -> set[tuple[str, bytes | None, int | None]]:
     return {
         (
             row["kind"],
@@ -40,9 +40,9 @@ def test_owners_are_stale_unless_this_very_incarnation_is_alive(spark: SparkSess
     living = hubs_frame(
         spark, [HubInfo(host="one", port=4080, epoch=7), HubInfo(host="three", port=4080, epoch=1 << 63)]
     )
-    found = findings.stale_owners(records, living)
-    assert _found(found) == {(FindingKind.DEAD_OWNER, b"b", None), (FindingKind.DEAD_OWNER, b"c", None)}
-    assert {row["hub"] for row in found.collect()} == {"one:4080:-1 epoch 6", "two:4080:-1 epoch 7"}
+    stale = findings.stale_owners(records, living)
+    assert _identities(stale) == {(FindingKind.DEAD_OWNER, b"b", None), (FindingKind.DEAD_OWNER, b"c", None)}
+    assert {row["hub"] for row in stale.collect()} == {"one:4080:-1 epoch 6", "two:4080:-1 epoch 7"}
     with_tls = hubs_frame(spark, [HubInfo(host="one", port=4080, ssl_port=9876, epoch=7)])
     assert findings.stale_owners(records, with_tls).count() == 4, "another listener is another address"
 
@@ -59,7 +59,7 @@ def test_ranges_that_overlap_or_leave_messages_out_are_found(spark: SparkSession
             b"open": [(10, 1, None), (11, 5, None)],
         },
     )
-    assert _found(findings.broken_ranges(frame)) == {
+    assert _identities(findings.broken_ranges(frame)) == {
         (FindingKind.RANGE_OVERLAP, b"overlap", 7),
         (FindingKind.RANGE_GAP, b"gap", 9),
         (FindingKind.RANGE_GAP, b"open", 11),
@@ -68,14 +68,14 @@ def test_ranges_that_overlap_or_leave_messages_out_are_found(spark: SparkSession
 
 def test_a_ledger_that_two_topics_name_is_found_on_both(spark: SparkSession) -> None:
     frame = ledgers(spark, {b"a": [(1, 1, None)], b"b": [(1, 1, 5), (2, 6, None)], b"c": [(3, 1, 1), (3, 1, 1)]})
-    assert _found(findings.shared_ledgers(frame)) == {("shared-ledger", b"a", 1), ("shared-ledger", b"b", 1)}
+    assert _identities(findings.shared_ledgers(frame)) == {("shared-ledger", b"a", 1), ("shared-ledger", b"b", 1)}
 
 
 def test_subscriptions_without_a_topic_are_found(spark: SparkSession) -> None:
     frame = subscriptions(spark, {(b"there", b"s"): 0, (b"gone", b"s"): 3, (b"gone", b"t"): 0})
-    found = findings.lone_subscriptions(frame, ledgers(spark, {b"there": []}))
-    assert _found(found) == {(FindingKind.LONE_SUBSCRIPTION, b"gone", None)}
-    assert {bytes(row["subscriber"]): row["what"] for row in found.collect()} == {
+    lone = findings.lone_subscriptions(frame, ledgers(spark, {b"there": []}))
+    assert _identities(lone) == {(FindingKind.LONE_SUBSCRIPTION, b"gone", None)}
+    assert {bytes(row["subscriber"]): row["what"] for row in lone.collect()} == {
         b"s": "its topic has no persistence record; its consume pointer is 3",
         b"t": "its topic has no persistence record; its consume pointer is 0",
     }
@@ -87,8 +87,8 @@ def test_ledgers_are_held_against_those_that_exist(spark: SparkSession) -> None:
     existing = spark.createDataFrame(
         [(Decimal(1), None), (Decimal(9), bytearray(b"lost"))], "ledger_id decimal(20,0), topic binary"
     )
-    assert _found(findings.missing_ledgers(frame, existing)) == {(FindingKind.MISSING_LEDGER, b"a", 2)}
-    assert _found(findings.orphan_ledgers(frame, existing)) == {(FindingKind.ORPHAN_LEDGER, b"lost", 9)}
+    assert _identities(findings.missing_ledgers(frame, existing)) == {(FindingKind.MISSING_LEDGER, b"a", 2)}
+    assert _identities(findings.orphan_ledgers(frame, existing)) == {(FindingKind.ORPHAN_LEDGER, b"lost", 9)}
 
 
 def test_lag_and_backlog_are_told_as_far_as_closed_ledgers_tell(spark: SparkSession) -> None:
@@ -107,11 +107,11 @@ def test_lag_and_backlog_are_told_as_far_as_closed_ledgers_tell(spark: SparkSess
         (b"no", b"a"): 1,
     }
     lags = standing.subscription_lags(subscriptions(spark, consumed), positions)
-    told = {
+    lag_rows = {
         (bytes(row["topic"]), bytes(row["subscriber"])): (row["lag_messages"], row["is_exact"])
         for row in lags.collect()
     }
-    assert told == {
+    assert lag_rows == {
         (b"closed", b"a"): (0, True),
         (b"closed", b"b"): (15, True),
         # It has consumed more of the open ledger than is known to exist.
@@ -184,10 +184,10 @@ def test_open_ledgers_that_were_asked_say_where_topics_end(spark: SparkSession) 
     }
     consumed = {(topic, b"s"): 18 for topic in topics}
     lags = standing.subscription_lags(subscriptions(spark, consumed), positions)
-    told = {bytes(row["topic"]): (int(row["lag_messages"]), row["is_exact"]) for row in lags.collect()}
-    assert told[b"open"] == (7, False)
-    assert told[b"ended"] == (7, True)
-    assert told[b"gone"] == (2, False)
+    behind = {bytes(row["topic"]): (int(row["lag_messages"]), row["is_exact"]) for row in lags.collect()}
+    assert behind[b"open"] == (7, False)
+    assert behind[b"ended"] == (7, True)
+    assert behind[b"gone"] == (2, False)
 
 
 @pytest.mark.full
@@ -203,16 +203,16 @@ def test_why_ledgers_did_not_say_is_told_once_for_each_reason(spark: SparkSessio
         (b"topic 4", 4, None, False, "it does not exist"),
     )
     figures = audit(spark, AuditInput(frames=frames, read_ms=1, ends=ends), str(tmp_path / "asked"), 5)
-    assert (figures.open_topics, figures.told_topics) == (5, 1)
-    assert figures.untold == [
+    assert (figures.open_topics, figures.answered_topics) == (5, 1)
+    assert figures.unanswered == [
         {"why": "too few say of ledger N", "ledgers": 2},
         {"why": "it does not exist", "ledgers": 1},
     ]
     page = audit_html(figures, [])
-    assert "Of 2 ledgers nothing could be learned: too few say of ledger N." in page
+    assert "2 ledgers gave no answer: too few say of ledger N." in page
     assert "Ledgers were not asked" not in page
     figures = audit(spark, AuditInput(frames=frames, read_ms=1), str(tmp_path / "not asked"), 5)
-    assert (figures.open_topics, figures.told_topics, figures.untold) == (5, 0, [])
+    assert (figures.open_topics, figures.answered_topics, figures.unanswered) == (5, 0, [])
     assert "Ledgers were not asked" in audit_html(figures, [])
 
 
@@ -293,7 +293,7 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
     assert [(each["topic"], each["backlog_messages"]) for each in figures.backlogs] == [("gap <b>", 26)]
     (slowest,) = figures.lags
     assert (slowest["topic"], slowest["subscriber"], slowest["lag_messages"]) == ("gap <b>", "s", 26)
-    assert (figures.open_topics, figures.told_topics, figures.untold) == (1, 0, [])
+    assert (figures.open_topics, figures.answered_topics, figures.unanswered) == (1, 0, [])
     json.dumps([figures.examples, figures.hubs, figures.backlogs, figures.lags, figures.fan_outs])
     kept = spark.read.parquet(str(tmp_path / "audit" / "findings"))
     assert kept.count() == 5
@@ -344,7 +344,7 @@ def test_the_page_needs_nothing_else_and_shows_names_as_text(spark: SparkSession
     page = audit_html(figures, [("source", "a <store>")])
     assert "gap &lt;b&gt;" in page
     assert "a &lt;store&gt;" in page
-    assert "Not looked for: dead-owner; nobody said which hubs are alive; give --cluster URL or --hub." in page
+    assert "Not looked for: dead-owner; no option says which hubs are alive; give --cluster URL or --hub." in page
     assert page.count('src="data:image/png;base64,') == 6
     assert "Subscriptions that lag most" in page
     assert "http" not in page, "nothing is fetched from elsewhere"

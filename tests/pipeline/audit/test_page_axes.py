@@ -18,9 +18,9 @@ def _labels(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object], axis: s
     draw()
     canvas.draw()  # type: ignore[no-untyped-call]
     (axes,) = figure.axes
-    found: Any = getattr(axes, axis)
-    low, high = found.get_view_interval()
-    return [tick.label1.get_text() for tick in found.get_major_ticks() if low <= tick.get_loc() <= high]
+    drawn: Any = getattr(axes, axis)
+    low, high = drawn.get_view_interval()
+    return [tick.label1.get_text() for tick in drawn.get_major_ticks() if low <= tick.get_loc() <= high]
 
 
 @pytest.mark.parametrize("is_log", [False, True])

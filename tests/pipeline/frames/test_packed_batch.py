@@ -55,25 +55,25 @@ def in_arrays(page: PackedColumns) -> PackedColumns:
     )
 
 
-def made_of_records(table: Table, found: Sequence[Any], columns: Sequence[str] | None = None) -> pa.RecordBatch:
+def made_of_records(table: Table, records: Sequence[Any], columns: Sequence[str] | None = None) -> pa.RecordBatch:
     """Return the batch of the same records, made from objects."""
     pairs = []
-    for number, record in enumerate(found):
+    for number, record in enumerate(records):
         name = b"%d" % number
         key = RecordKey(Topic(name), SubscriberId(b"s" + name) if table.kind.has_subscriber else None)
         pairs.append((key, Versioned(record, Version(b"v" + name))))
     return batch_of(table, "hbase", pairs, columns)
 
 
-def check(table: Table, found: Sequence[Any], *, empty: bytes | None = None) -> None:
+def check(table: Table, records: Sequence[Any], *, empty: bytes | None = None) -> None:
     """Compare a packed page of records, absent parts stored as `empty`, with the batch made from objects."""
-    stored = [tuple(part or empty for part in part_codec(table.kind).pack(record)) for record in found]
+    stored = [tuple(part or empty for part in part_codec(table.kind).pack(record)) for record in records]
     page = packed(table, stored)
     for columns in (page, in_arrays(page)):
         batch = packed_batch(table, "hbase", columns)
         assert batch.schema == arrow_schema(table)
         batch.validate(full=True)
-        assert batch.to_pylist() == made_of_records(table, found).to_pylist()
+        assert batch.to_pylist() == made_of_records(table, records).to_pylist()
 
 
 @given(
@@ -83,8 +83,8 @@ def check(table: Table, found: Sequence[Any], *, empty: bytes | None = None) -> 
     st.sampled_from([None, b""]),
 )
 def test_columns_hold_what_records_do(sample: tuple[Table, list[Any]], empty: bytes | None) -> None:
-    table, found = sample
-    known = [record for record in found if not has_unknown_fields(record)]
+    table, records = sample
+    known = [record for record in records if not has_unknown_fields(record)]
     if known:
         # Twice, because equal values are decoded once.
         check(table, known + known, empty=empty)
@@ -103,12 +103,12 @@ def test_some_columns_in_any_order(table: Table) -> None:
         Table.OWNERS: [samples.hub(1), samples.hub(2)],
         Table.SUBSCRIPTIONS: [samples.subscription(1), samples.subscription(2)],
     }
-    found = some.get(table, [samples.ranges(1), samples.ranges(2)])
-    stored = [part_codec(table.kind).pack(record) for record in found]
+    records = some.get(table, [samples.ranges(1), samples.ranges(2)])
+    stored = [part_codec(table.kind).pack(record) for record in records]
     names = [UNKNOWN_FIELDS.name, *reversed(arrow_schema(table).names)]
     batch = packed_batch(table, "hbase", packed(table, stored), names)
     assert batch.schema.names == names
-    assert batch.to_pylist() == made_of_records(table, found, names).to_pylist()
+    assert batch.to_pylist() == made_of_records(table, records, names).to_pylist()
 
 
 _STATE: Final = msgpack.packb({"c": 5})

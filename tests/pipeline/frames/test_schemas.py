@@ -43,14 +43,14 @@ def versioned(record: Any, version: bytes = b"v1") -> Versioned[Any]:
 
 @given(st.sampled_from(list(RECORDS)).flatmap(lambda table: st.tuples(st.just(table), st.lists(RECORDS[table]))), NAMES)
 def test_records_come_back_as_they_were(sample: tuple[Table, list[Any]], name: bytes) -> None:
-    table, found = sample
-    keys = [key_of(table, name + b"%d" % number, name) for number in range(len(found))]
-    batch = batch_of(table, "sqlite", [(key, versioned(record)) for key, record in zip(keys, found, strict=True)])
+    table, records = sample
+    keys = [key_of(table, name + b"%d" % number, name) for number in range(len(records))]
+    batch = batch_of(table, "sqlite", [(key, versioned(record)) for key, record in zip(keys, records, strict=True)])
     assert batch.schema == arrow_schema(table)
     rows = rows_of(table, batch)
-    assert [row.error for row in rows] == [None] * len(found)
+    assert [row.error for row in rows] == [None] * len(records)
     assert [row.key for row in rows] == keys
-    assert [row.record for row in rows] == [plain_record(record) for record in found]
+    assert [row.record for row in rows] == [plain_record(record) for record in records]
     assert {row.version for row in rows} <= {Version(b"v1")}
 
 

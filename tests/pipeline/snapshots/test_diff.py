@@ -27,25 +27,25 @@ def test_rows_are_added_removed_and_changed_and_versions_do_not_count(spark: Spa
     before = ledgers(spark, {b"same": [(1, 1, 9)], b"changed": [(2, 1, None)], b"removed": [], b"\xff": []})
     after = ledgers(spark, {b"\xff": [], b"added": [], b"changed": [(2, 1, 5)], b"same": [(1, 1, 9)]})
     after = after.withColumn("backend", F.lit("hbase"))
-    found = {bytes(row["topic"]): row for row in diff(Table.LEDGERS, before, after).collect()}
-    assert {topic: row["change"] for topic, row in found.items()} == {
+    rows = {bytes(row["topic"]): row for row in diff(Table.LEDGERS, before, after).collect()}
+    assert {topic: row["change"] for topic, row in rows.items()} == {
         b"changed": "changed",
         b"removed": "removed",
         b"added": "added",
     }
-    assert found[b"changed"]["what"] == ["ranges"]
-    assert found[b"changed"]["before"]["ranges"][0]["end"] is None
-    assert found[b"changed"]["after"]["ranges"][0]["end"]["local"] == Decimal(5)
-    assert found[b"added"]["before"] is None
-    assert found[b"removed"]["after"] is None
+    assert rows[b"changed"]["what"] == ["ranges"]
+    assert rows[b"changed"]["before"]["ranges"][0]["end"] is None
+    assert rows[b"changed"]["after"]["ranges"][0]["end"]["local"] == Decimal(5)
+    assert rows[b"added"]["before"] is None
+    assert rows[b"removed"]["after"] is None
 
 
 def test_subscriptions_are_told_by_both_names_and_in_what_they_differ(spark: SparkSession) -> None:
     one = [(b"t", b"a", None, None), (b"t", b"b", _preferences(), {"consumed": seq_id(1)})]
     other = [(b"t", b"a", _preferences(), None), (b"t", b"b", _preferences(), {"consumed": seq_id(2)})]
     frames = [table_of(spark, Table.SUBSCRIPTIONS, rows) for rows in (one, other)]
-    found = {bytes(row["subscriber"]): row["what"] for row in diff(Table.SUBSCRIPTIONS, *frames).collect()}
-    assert found == {b"a": ["preferences"], b"b": ["state"]}
+    differing = {bytes(row["subscriber"]): row["what"] for row in diff(Table.SUBSCRIPTIONS, *frames).collect()}
+    assert differing == {b"a": ["preferences"], b"b": ["state"]}
     assert diff(Table.SUBSCRIPTIONS, frames[0], frames[0]).count() == 0
 
 

@@ -19,7 +19,7 @@ def test_lines_end_where_those_of_hedwig_admin_do(spark: SparkSession, tmp_path:
     assert batch is not None
     pairs = {(row.key.topic, row.key.subscriber) for row in batch.rows if row.key is not None}
     assert pairs == {(b"a\rb", b"x\ry"), (b"c", b"d"), (b"\re", b"f\r"), (b"g", b"h\xff")}
-    found = subscriptions_of(spark, str(file)).collect()
-    assert {(bytes(row["topic"]), bytes(row["subscriber"])) for row in found} == pairs
+    rows = subscriptions_of(spark, str(file)).collect()
+    assert {(bytes(row["topic"]), bytes(row["subscriber"])) for row in rows} == pairs
     topics = topics_of(spark, str(file)).collect()
     assert {bytes(row["topic"]) for row in topics} == {topic for topic, _ in pairs}

@@ -1,4 +1,4 @@
-"""Prove that jobs check their arguments before Spark starts: impossible places are refused, others left alone."""
+"""Prove that jobs check their arguments before Spark starts: impossible sources are refused, others left alone."""
 
 import sqlite3
 import uuid
@@ -18,18 +18,18 @@ from tests.pipeline.support.stores import new_store
 from tests.support.servers import RunningServers
 
 
-@pytest.mark.parametrize("place", ["./a", "/a b/ä", "hdfs://n/a", "s3a://b/a-1", "file:///a", "hbase://zk/h", "a:b"])
-def test_places_that_may_be_are_left_alone(place: str) -> None:
-    check_source(place, {})
+@pytest.mark.parametrize("source", ["./a", "/a b/ä", "hdfs://n/a", "s3a://b/a-1", "file:///a", "hbase://zk/h", "a:b"])
+def test_places_that_may_be_are_left_alone(source: str) -> None:
+    check_source(source, {})
 
 
-@pytest.mark.parametrize("place", ["sqllite:///x", "hbse://zk/h", "mysql://host/x"])
-def test_schemes_that_nobody_knows_are_told(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", ["sqllite:///x", "hbse://zk/h", "mysql://host/x"])
+def test_schemes_that_nobody_knows_are_told(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     with pytest.raises(ConfigurationError, match="is neither a metadata backend"):
-        check_source(place, {})
-    scheme = place.partition(":")[0]
-    check_source(place, {f"spark.hadoop.fs.{scheme}.impl": "example.FileSystem"})
+        check_source(source, {})
+    scheme = source.partition(":")[0]
+    check_source(source, {f"spark.hadoop.fs.{scheme}.impl": "example.FileSystem"})
 
 
 def test_a_cluster_may_have_file_systems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +72,8 @@ def test_what_an_older_release_has_left_is_told_what_to_do(servers: RunningServe
     finally:
         raw.stop()
         raw.close()
-    told = "start a hub of its release 4.2 or 4.3 there"
-    with pytest.raises(LayoutMissingError, match=told):
+    advice = "start a hub of its release 4.2 or 4.3 there"
+    with pytest.raises(LayoutMissingError, match=advice):
         check_readable(url)
-    with pytest.raises(LayoutMissingError, match=told):
+    with pytest.raises(LayoutMissingError, match=advice):
         plan(ScanConfig(url=url, table=Table.TOPICS))

@@ -60,6 +60,6 @@ def test_a_snapshot_replaces_in_its_own_store_only(run: Run, tmp_path: Path) -> 
         assert f"the snapshot is of {first}, and rows replace records only in the store" in said
     assert "versions mean something in one store" in run("migrate", first, second, *replace, code=ExitCode.USAGE)
     assert records(second, Table.LEDGERS) == before
-    for place in (snapshot, tmp_path / "audit" / "snapshot"):
-        ledgers = run("restore", place, f"{first}?create=false", *replace)["tables"]["ledgers"]
+    for source in (snapshot, tmp_path / "audit" / "snapshot"):
+        ledgers = run("restore", source, f"{first}?create=false", *replace)["tables"]["ledgers"]
         assert ledgers["replaced"] + ledgers["same"] == 2

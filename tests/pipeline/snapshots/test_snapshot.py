@@ -43,21 +43,21 @@ def _frames(spark: SparkSession) -> dict[Table, DataFrame]:
     return {table: generate(spark, RECIPE, table, partitions=2) for table in RECIPE.tables}
 
 
-def _written(spark: SparkSession, place: Path) -> Path:
-    write_snapshot(spark, _frames(spark), str(place), source="generated", prefix=b"\xff")
-    return place
+def _written(spark: SparkSession, folder: Path) -> Path:
+    write_snapshot(spark, _frames(spark), str(folder), source="generated", prefix=b"\xff")
+    return folder
 
 
-def _rewrite(place: Path, change: dict[str, object]) -> None:
+def _rewrite(folder: Path, change: dict[str, object]) -> None:
     """Change the manifest as a person would edit it: the file system's own checksum goes, too."""
-    file = place / "manifest.json"
-    (place / ".manifest.json.crc").unlink(missing_ok=True)
+    file = folder / "manifest.json"
+    (folder / ".manifest.json.crc").unlink(missing_ok=True)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
 
 
 def test_a_snapshot_holds_what_was_written_and_its_manifest_says_what(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    snapshot = read_snapshot(spark, str(place))
+    folder = _written(spark, tmp_path / "snapshot")
+    snapshot = read_snapshot(spark, str(folder))
     snapshot.verify()
     manifest = snapshot.manifest
     assert (manifest.source, manifest.prefix) == ("generated", "ff")
@@ -67,7 +67,7 @@ def test_a_snapshot_holds_what_was_written_and_its_manifest_says_what(spark: Spa
     }
     for table, frame in _frames(spark).items():
         assert diff(table, frame, snapshot.frames[table]).count() == 0
-    assert sorted(path.name for path in place.iterdir() if not path.name.startswith(".")) == [
+    assert sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) == [
         "ledgers",
         "manifest.json",
         "owners",
@@ -87,8 +87,8 @@ def test_a_snapshot_of_a_store_began_before_what_is_read_was_planned(
         return read_table_to_copy(*how)
 
     monkeypatch.setattr(store_snapshot, "read_table_to_copy", noted)
-    place, job = str(tmp_path / "snapshot"), Job(name="snapshot")
-    manifest = take_snapshot(job, spark, filled, SNAPSHOT_TABLES, place, ScanOptions({}), "rows", clock)
+    folder, job = str(tmp_path / "snapshot"), Job(name="snapshot")
+    manifest = take_snapshot(job, spark, filled, SNAPSHOT_TABLES, folder, ScanOptions({}), "rows", clock)
     assert planned == [1] * len(SNAPSHOT_TABLES)
     assert manifest.began == "1970-01-01T00:01:00+00:00"
     assert manifest.ended > manifest.began
@@ -110,47 +110,47 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
     frames = _frames(spark)
     broken = frames[Table.SUBSCRIPTIONS]
     frames[Table.SUBSCRIPTIONS] = broken.mapInArrow(fails, broken.schema)
-    place = tmp_path / "snapshot"
+    folder = tmp_path / "snapshot"
     with pytest.raises(Exception, match="the store went away"):
-        write_snapshot(spark, frames, str(place), source="generated")
-    assert not place.exists()
+        write_snapshot(spark, frames, str(folder), source="generated")
+    assert not folder.exists()
 
 
 def test_a_folder_without_a_manifest_is_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    (place / "manifest.json").unlink()
-    for path, words in ((place, "no whole snapshot"), (tmp_path / "nowhere", "does not exist")):
+    folder = _written(spark, tmp_path / "snapshot")
+    (folder / "manifest.json").unlink()
+    for path, words in ((folder, "no whole snapshot"), (tmp_path / "nowhere", "does not exist")):
         with pytest.raises(JobError, match=words) as caught:
             read_snapshot(spark, str(path))
         assert caught.value.code is ExitCode.NOT_FOUND
 
 
 def test_a_manifest_of_a_later_format_or_a_damaged_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    _rewrite(place, {"format": FORMAT + 1})
+    folder = _written(spark, tmp_path / "snapshot")
+    _rewrite(folder, {"format": FORMAT + 1})
     with pytest.raises(JobError, match=rf"is of format {FORMAT + 1}, and this release reads up to {FORMAT}"):
-        read_snapshot(spark, str(place))
-    _rewrite(place, {"format": FORMAT, "tables": {"ledgers": {"rows": 1, "checksum": "?"}}})
+        read_snapshot(spark, str(folder))
+    _rewrite(folder, {"format": FORMAT, "tables": {"ledgers": {"rows": 1, "checksum": "?"}}})
     with pytest.raises(JobError, match="nothing readable of the table 'ledgers'"):
-        read_snapshot(spark, str(place))
-    _rewrite(place, {"format": FORMAT, "prefix_hex": "no prefix"})
+        read_snapshot(spark, str(folder))
+    _rewrite(folder, {"format": FORMAT, "prefix_hex": "no prefix"})
     with pytest.raises(JobError, match="no manifest of a snapshot, or damaged"):
-        read_snapshot(spark, str(place))
+        read_snapshot(spark, str(folder))
     for text in ("{", "[]", "{}", '{"kind": "hedwig metadata snapshot"}'):
         with pytest.raises(JobError, match=r"is damaged|no manifest of a snapshot"):
             Manifest.decode(text, "manifest.json")
 
 
 def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    parts = sorted((place / "subscriptions").glob("*.parquet"))
+    folder = _written(spark, tmp_path / "snapshot")
+    parts = sorted((folder / "subscriptions").glob("*.parquet"))
     assert len(parts) == 2
     kept = parts[0].read_bytes()
     parts[0].unlink()
     with pytest.raises(JobError, match="rows, and the manifest says 500: files are missing or were added"):
-        read_snapshot(spark, str(place)).verify()
+        read_snapshot(spark, str(folder)).verify()
     parts[0].write_bytes(kept)
-    read_snapshot(spark, str(place)).verify()
+    read_snapshot(spark, str(folder)).verify()
     rows = pq.read_table(parts[0])
     subscribers = rows["subscriber"].to_pylist()
     changed = pa.array([subscribers[0] + b"x", *subscribers[1:]], pa.binary())
@@ -158,35 +158,35 @@ def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: 
     # Spark left a checksum beside the file, which would report the change before ours does.
     parts[0].with_name(f".{parts[0].name}.crc").unlink()
     with pytest.raises(JobError, match="it was changed after it was written"):
-        read_snapshot(spark, str(place)).verify()
+        read_snapshot(spark, str(folder)).verify()
     parts[0].write_bytes(kept)
-    says = json.loads((place / "manifest.json").read_text())["tables"]
+    says = json.loads((folder / "manifest.json").read_text())["tables"]
     says["subscriptions"]["checksum"] = "0" * 48
-    _rewrite(place, {"tables": says})
+    _rewrite(folder, {"tables": says})
     with pytest.raises(JobError, match="it was changed after it was written"):
-        read_snapshot(spark, str(place)).verify()
+        read_snapshot(spark, str(folder)).verify()
 
 
 def test_what_records_have_besides_is_counted_and_told(spark: SparkSession, tmp_path: Path) -> None:
     frames = _frames(spark)
     first = F.col("topic") == F.lit(frames[Table.LEDGERS].first()["topic"])  # type: ignore[index]
     frames[Table.LEDGERS] = frames[Table.LEDGERS].withColumn("unknown_fields", first)
-    place = tmp_path / "snapshot"
-    manifest = write_snapshot(spark, frames, str(place), source="generated")
+    folder = tmp_path / "snapshot"
+    manifest = write_snapshot(spark, frames, str(folder), source="generated")
     assert manifest.unknown_fields == {Table.LEDGERS: 1}
     assert manifest.figures(1.0)["unknown_fields"] == {"ledgers": 1}
     assert manifest.warning is not None
     assert manifest.warning.startswith("1 records of ledgers have fields of a newer release of Hedwig")
-    snapshot = read_snapshot(spark, str(place))
+    snapshot = read_snapshot(spark, str(folder))
     snapshot.verify()
     assert snapshot.manifest == manifest
-    assert spark.read.parquet(f"{place}/ledgers").columns == spark_schema(Table.LEDGERS).names
+    assert spark.read.parquet(f"{folder}/ledgers").columns == spark_schema(Table.LEDGERS).names
 
 
 def test_files_that_cannot_be_read_are_damaged_only_if_they_show_it(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    snapshot = read_snapshot(spark, str(place))
-    part = next((place / "ledgers").glob("*.parquet"))
+    folder = _written(spark, tmp_path / "snapshot")
+    snapshot = read_snapshot(spark, str(folder))
+    part = next((folder / "ledgers").glob("*.parquet"))
     kept = part.read_bytes()
     part.unlink()
     with pytest.raises(JobError, match=rf"the file file:\S*{part.name} cannot be read: .*does not exist") as caught:
@@ -198,9 +198,9 @@ def test_files_that_cannot_be_read_are_damaged_only_if_they_show_it(spark: Spark
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    place = _written(spark, tmp_path / "snapshot")
-    part = next((place / "ledgers").glob("*.parquet"))
+    folder = _written(spark, tmp_path / "snapshot")
+    part = next((folder / "ledgers").glob("*.parquet"))
     part.with_name(f".{part.name}.crc").unlink()
     part.write_bytes(part.read_bytes()[:-20])
     with pytest.raises(JobError, match="ledgers cannot be read: a file cannot be read as Parquet"):
-        read_snapshot(spark, str(place)).verify()
+        read_snapshot(spark, str(folder)).verify()

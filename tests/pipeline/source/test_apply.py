@@ -46,8 +46,8 @@ def url(tmp_path: Path) -> str:
 def batches(table: Table, records: Sequence[tuple[RecordKey, Any]], size: int = 30) -> Iterator[pa.RecordBatch]:
     """Make a frame that does not come from a store."""
     for start in range(0, len(records), size):
-        found = [(key, Versioned(record, Version(b"elsewhere"))) for key, record in records[start : start + size]]
-        yield batch_of(table, "elsewhere", found)
+        stored = [(key, Versioned(record, Version(b"elsewhere"))) for key, record in records[start : start + size]]
+        yield batch_of(table, "elsewhere", stored)
 
 
 def owners(first: int = 0) -> list[tuple[RecordKey, Any]]:
@@ -59,9 +59,9 @@ def subscriptions(first: int = 0) -> list[tuple[RecordKey, Any]]:
     return [(key, samples.subscription(first + number)) for number, key in enumerate(keys)]
 
 
-def applied(found: Statistics, **expected: int) -> None:
+def applied(statistics: Statistics, **expected: int) -> None:
     """Check the results of all rows."""
-    assert {result.value: number for result, number in found.counts.items() if number} == expected
+    assert {result.value: number for result, number in statistics.counts.items() if number} == expected
 
 
 def config(url: str, table: Table, policy: Policy = Policy.CREATE, **how: Any) -> ApplyConfig:
@@ -90,7 +90,7 @@ def change(url: str, table: Table, operations: Iterable[Operation[Any]]) -> None
 @pytest.mark.parametrize(("table", "rows"), [(Table.OWNERS, owners()), (Table.SUBSCRIPTIONS, subscriptions())])
 def test_create_writes_what_is_not_there(url: str, table: Table, rows: list[tuple[RecordKey, Any]]) -> None:
     applied(apply(batches(table, rows), config(url, table)), created=len(rows))
-    assert {key: found.value for key, found in records(url, table).items()} == dict(rows)
+    assert {key: stored.value for key, stored in records(url, table).items()} == dict(rows)
 
 
 def test_create_made_again_changes_nothing(url: str) -> None:
@@ -103,21 +103,21 @@ def test_create_made_again_changes_nothing(url: str) -> None:
 def test_create_leaves_what_differs_and_names_it(url: str) -> None:
     apply(batches(Table.SUBSCRIPTIONS, subscriptions()), config(url, Table.SUBSCRIPTIONS))
     before = records(url, Table.SUBSCRIPTIONS)
-    found = apply(batches(Table.SUBSCRIPTIONS, subscriptions(first=1)), config(url, Table.SUBSCRIPTIONS))
-    applied(found, conflict=120)
-    assert found.unwritten == 120
+    statistics = apply(batches(Table.SUBSCRIPTIONS, subscriptions(first=1)), config(url, Table.SUBSCRIPTIONS))
+    applied(statistics, conflict=120)
+    assert statistics.unwritten == 120
     assert records(url, Table.SUBSCRIPTIONS) == before
-    assert "the subscription of subscriber 's0' on topic 'topic/000' exists already" in found.problems[0]
-    assert len(found.problems) == 20
+    assert "the subscription of subscriber 's0' on topic 'topic/000' exists already" in statistics.problems[0]
+    assert len(statistics.problems) == 20
 
 
 def test_topics_are_created_empty_and_are_the_same_whatever_they_hold(url: str) -> None:
     rows = [(RecordKey(topic), LedgerRanges()) for topic in TOPICS]
     change(url, Table.TOPICS, [Write(RecordKey(TOPICS[0]), samples.ranges(1), NEW)])
     applied(apply(batches(Table.TOPICS, rows), config(url, Table.TOPICS)), created=99, same=1)
-    found = records(url, Table.TOPICS)
-    assert found[RecordKey(TOPICS[0])].value == samples.ranges(1)
-    assert found[RecordKey(TOPICS[1])].value == LedgerRanges()
+    stored = records(url, Table.TOPICS)
+    assert stored[RecordKey(TOPICS[0])].value == samples.ranges(1)
+    assert stored[RecordKey(TOPICS[1])].value == LedgerRanges()
 
 
 def test_rows_of_topics_replace_nothing() -> None:
@@ -134,12 +134,12 @@ def test_row_that_is_no_record_fails_alone(url: str) -> None:
         "sqlite",
         [(RecordKey(TOPICS[0], SubscriberId(b"s")), Versioned(_too_large(), Version(b"v")))],
     )
-    found = apply([bad, good], config(url, Table.OWNERS))
-    applied(found, created=1, failed=1)
-    assert "1 to 8192 bytes" in found.problems[0]
-    found = apply([large], config(url, Table.SUBSCRIPTIONS))
-    applied(found, failed=1)
-    assert "can be stored" in found.problems[0]
+    statistics = apply([bad, good], config(url, Table.OWNERS))
+    applied(statistics, created=1, failed=1)
+    assert "1 to 8192 bytes" in statistics.problems[0]
+    statistics = apply([large], config(url, Table.SUBSCRIPTIONS))
+    applied(statistics, failed=1)
+    assert "can be stored" in statistics.problems[0]
 
 
 def _too_large() -> Any:
@@ -151,7 +151,7 @@ def _too_large() -> Any:
 
 def read_and_changed(url: str, table: Table, rows: list[tuple[RecordKey, Any]]) -> list[pa.RecordBatch]:
     """Return rows with new contents and the versions of the store."""
-    versions = {key: found.version for key, found in records(url, table).items()}
+    versions = {key: stored.version for key, stored in records(url, table).items()}
     return [batch_of(table, "sqlite", [(key, Versioned(record, versions[key])) for key, record in rows])]
 
 
@@ -160,7 +160,7 @@ def test_replace_writes_at_the_version_that_was_read(url: str) -> None:
     rows = read_and_changed(url, Table.OWNERS, owners(first=1000))
     applied(apply(rows, config(url, Table.OWNERS, Policy.REPLACE)), replaced=100)
     after = records(url, Table.OWNERS)
-    assert {key: found.value for key, found in after.items()} == dict(owners(first=1000))
+    assert {key: stored.value for key, stored in after.items()} == dict(owners(first=1000))
     applied(apply(rows, config(url, Table.OWNERS, Policy.REPLACE)), same=100)
     assert records(url, Table.OWNERS) == after
 
@@ -173,14 +173,14 @@ def test_replace_never_takes_back_what_was_written_since(url: str) -> None:
     change(url, Table.SUBSCRIPTIONS, [Write(key, samples.subscription(7), stored[key].version) for key in newer])
     change(url, Table.SUBSCRIPTIONS, [Delete(key, stored[key].version) for key in (*gone, *back)])
     change(url, Table.SUBSCRIPTIONS, [Write(key, stored[key].value, NEW) for key in back])
-    found = apply(rows, config(url, Table.SUBSCRIPTIONS, Policy.REPLACE))
-    applied(found, replaced=102, superseded=13, conflict=5)
+    statistics = apply(rows, config(url, Table.SUBSCRIPTIONS, Policy.REPLACE))
+    applied(statistics, replaced=102, superseded=13, conflict=5)
     after = records(url, Table.SUBSCRIPTIONS)
     assert all(after[key].value == samples.subscription(7) for key in newer)
     assert not any(key in after for key in gone)
     assert all(after[key].value == stored[key].value for key in back)
-    assert any("was changed since it was read" in problem for problem in found.problems)
-    assert any("is gone" in problem for problem in found.problems)
+    assert any("was changed since it was read" in problem for problem in statistics.problems)
+    assert any("is gone" in problem for problem in statistics.problems)
 
 
 def test_replace_takes_versions_of_its_own_store_only(url: str) -> None:
@@ -195,9 +195,9 @@ def test_replace_takes_versions_of_its_own_store_only(url: str) -> None:
     for raw in (ANY.raw, NEW.raw, b""):
         column = rows.schema.get_field_index("version")
         forged = rows.set_column(column, rows.schema.field(column), pa.array([raw] * rows.num_rows))
-        found = apply([forged], replacing)
-        applied(found, failed=100)
-        assert "no version in its column 'version'" in found.problems[0]
+        statistics = apply([forged], replacing)
+        applied(statistics, failed=100)
+        assert "no version in its column 'version'" in statistics.problems[0]
     assert records(url, Table.OWNERS) == before
 
 
@@ -210,9 +210,9 @@ def test_replace_leaves_records_alone_whose_fields_a_row_cannot_hold(url: str) -
     change(url, Table.SUBSCRIPTIONS, [Write(key, SubscriptionData(state=state), ANY) for key in kept])
     before = records(url, Table.SUBSCRIPTIONS)
     changed = read_and_changed(url, Table.SUBSCRIPTIONS, subscriptions(first=1000))
-    found = apply(changed, config(url, Table.SUBSCRIPTIONS, Policy.REPLACE))
-    applied(found, replaced=117, failed=3)
-    assert "has fields of a newer release, which a row cannot hold" in found.problems[0]
+    statistics = apply(changed, config(url, Table.SUBSCRIPTIONS, Policy.REPLACE))
+    applied(statistics, replaced=117, failed=3)
+    assert "has fields of a newer release, which a row cannot hold" in statistics.problems[0]
     after = records(url, Table.SUBSCRIPTIONS)
     assert all(after[key] == before[key] for key in kept)
     assert all(after[key].value.state.unknown == newer for key in kept)
@@ -227,7 +227,7 @@ def test_overwrite_demands_stopped_hubs_and_an_empty_target(url: str) -> None:
     blind = config(url, Table.OWNERS, Policy.OVERWRITE, hubs_stopped=True)
     prepare(blind)
     applied(apply(batches(Table.OWNERS, owners()), blind), replaced=100)
-    assert {key: found.value for key, found in records(url, Table.OWNERS).items()} == dict(owners())
+    assert {key: stored.value for key, stored in records(url, Table.OWNERS).items()} == dict(owners())
     with pytest.raises(ConfigurationError, match=r"needs an empty target, and .* has topic 'topic/000'"):
         prepare(blind)
     prepare(config(url, Table.SUBSCRIPTIONS, Policy.OVERWRITE, hubs_stopped=True))
@@ -254,8 +254,8 @@ def test_task_that_is_run_again_loses_and_repeats_nothing(url: str, after: int) 
         apply(cut_short(batches(Table.OWNERS, owners()), after), creating)
     before = records(url, Table.OWNERS)
     assert len(before) == 30 * after
-    found = apply(batches(Table.OWNERS, owners()), creating)
-    applied(found, **{name: n for name, n in (("created", 100 - 30 * after), ("same", 30 * after)) if n})
+    statistics = apply(batches(Table.OWNERS, owners()), creating)
+    applied(statistics, **{name: n for name, n in (("created", 100 - 30 * after), ("same", 30 * after)) if n})
     again = records(url, Table.OWNERS)
     assert {key: again[key] for key in before} == before, "a row that was written is not written again"
 
@@ -269,8 +269,8 @@ def test_replacing_task_that_is_run_again_writes_once(url: str) -> None:
     half = records(url, Table.OWNERS)
     # A hub overwrites what the first attempt wrote; the second attempt must not undo that.
     change(url, Table.OWNERS, [Write(RecordKey(TOPICS[0]), samples.hub(5), half[RecordKey(TOPICS[0])].version)])
-    found = apply(parts, config(url, Table.OWNERS, Policy.REPLACE))
-    applied(found, replaced=50, same=49, superseded=1)
+    statistics = apply(parts, config(url, Table.OWNERS, Policy.REPLACE))
+    applied(statistics, replaced=50, same=49, superseded=1)
     after = records(url, Table.OWNERS)
     assert after[RecordKey(TOPICS[0])].value == samples.hub(5)
     assert {after[RecordKey(topic)] for topic in TOPICS[1:50]} == {half[RecordKey(topic)] for topic in TOPICS[1:50]}
@@ -288,8 +288,8 @@ def test_two_tasks_that_write_the_same_at_once_write_it_once(url: str) -> None:
             )
 
     total = Statistics()
-    for found in with_store(url, both):
-        total.include(found)
+    for statistics in with_store(url, both):
+        total.include(statistics)
     applied(total, created=120, same=120)
 
 
@@ -320,9 +320,9 @@ class _FaultyManager:
 def applied_with_losses(url: str, rows: Iterable[pa.RecordBatch], how: ApplyConfig, losses: int) -> Statistics:
     async def work(store: MetadataStore) -> Statistics:
         store.ownership = manager = _FaultyManager(store.ownership, losses)  # type: ignore[assignment]
-        found = await apply_batches(store, rows, how)
+        statistics = await apply_batches(store, rows, how)
         assert manager.at_once_max <= how.connections
-        return found
+        return statistics
 
     return with_store(url, work)
 
@@ -331,14 +331,14 @@ def test_lost_answer_is_looked_into_and_counts_as_done(url: str) -> None:
     creating = config(url, Table.OWNERS, connections=1)
     # One portion each: the lost answer belongs to 16 rows, which the retry finds written.
     applied(applied_with_losses(url, batches(Table.OWNERS, owners()), creating, 1), created=84, same=16)
-    assert {key: found.value for key, found in records(url, Table.OWNERS).items()} == dict(owners())
+    assert {key: stored.value for key, stored in records(url, Table.OWNERS).items()} == dict(owners())
     before = records(url, Table.OWNERS)
     rows = read_and_changed(url, Table.OWNERS, owners(first=1000))
     replacing = config(url, Table.OWNERS, Policy.REPLACE, connections=1)
     applied(applied_with_losses(url, rows, replacing, 2), replaced=84, same=16)
     after = records(url, Table.OWNERS)
-    assert {key: found.value for key, found in after.items()} == dict(owners(first=1000))
-    assert all(after[key].version != found.version for key, found in before.items())
+    assert {key: stored.value for key, stored in after.items()} == dict(owners(first=1000))
+    assert all(after[key].version != stored.version for key, stored in before.items())
 
 
 def test_answers_that_stay_lost_fail_the_task(url: str) -> None:

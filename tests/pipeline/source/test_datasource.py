@@ -83,7 +83,7 @@ def changed(frame: DataFrame) -> DataFrame:
 
 
 def values(url: str, table: Table) -> dict[RecordKey, Any]:
-    return {key: found.value for key, found in records(url, table).items()}
+    return {key: stored.value for key, stored in records(url, table).items()}
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -148,8 +148,8 @@ def test_conditions_on_the_topic_are_left_to_the_store(spark: SparkSession, fill
             [key for key in stored if key.topic > b"t-01" and key.subscriber == b"1"],
         ),
     ):
-        found = frame.where(wanted).select("topic", "subscriber").collect()
-        assert sorted((bytes(row.topic), bytes(row.subscriber)) for row in found) == sorted(
+        rows = frame.where(wanted).select("topic", "subscriber").collect()
+        assert sorted((bytes(row.topic), bytes(row.subscriber)) for row in rows) == sorted(
             (key.topic, key.subscriber) for key in expected
         )
         assert expected
@@ -175,7 +175,7 @@ def test_replace_takes_the_version_of_the_frame(spark: SparkSession, owned: str,
     frame = changed(spark.read.parquet(str(tmp_path / "owners")))
     save(frame, owned, Table.OWNERS, policy="replace")
     after = records(owned, Table.OWNERS)
-    assert {found.value.epoch for found in after.values()} == set(range(1000, 1060))
+    assert {stored.value.epoch for stored in after.values()} == set(range(1000, 1060))
     # The same content again, as after a job that ended early, changes nothing. A third content counts as a change by
     # somebody else since the read.
     save(frame, owned, Table.OWNERS, policy="replace")
@@ -211,7 +211,7 @@ def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixt
     writer.abort([TaskReport(conflicts)])
     assert caplog.text == ""
     writer.abort([TaskReport(conflicts), None])
-    assert "the job did not come to its end; of the tasks that did: 4 rows" in caplog.text
+    assert "the job did not finish; of the tasks that did: 4 rows" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------- tasks that run again
@@ -248,7 +248,7 @@ def test_task_that_fails_and_runs_again_replaces_everything_once(
     before = records(owned, Table.OWNERS)
     save(failing_at_first(frame), owned, Table.OWNERS, policy=Policy.REPLACE.value)
     after = records(owned, Table.OWNERS)
-    assert {found.value.epoch for found in after.values()} == set(range(1000, 1060))
+    assert {stored.value.epoch for stored in after.values()} == set(range(1000, 1060))
     # A version grows by one with each write.
     assert [_writes(after[key].version.raw) - _writes(before[key].version.raw) for key in before] == [1] * 60
 
@@ -262,13 +262,13 @@ def _writes(version: bytes) -> int:
 
 def test_frames_with_other_columns_are_refused(spark: SparkSession, owned: str) -> None:
     frame = loaded(spark, owned, Table.OWNERS)
-    for wrong, told in (
+    for wrong, message in (
         (frame.drop("host", "epoch"), r"the frame has no column 'host', 'epoch'"),
         (frame.drop("version"), r"the frame has no column 'version'"),
         (frame.withColumn("rack", F.lit(1)), r"the table owners has no column 'rack': drop it"),
         (frame.withColumn("epoch", F.lit(1)), r"the column 'epoch' of the table owners is decimal\(20,0\), not int"),
     ):
-        with pytest.raises(PySparkException, match=told):
+        with pytest.raises(PySparkException, match=message):
             save(wrong, owned, Table.OWNERS, policy="replace")
 
 

@@ -39,13 +39,13 @@ def test_names_that_are_left_are_those_that_fulfil_all(
 ) -> None:
     filters: list[Filter] = [kind(("topic",), value) for kind, value in conditions]
     for before in (NameRange(), NameRange(prefix=prefix), NameRange(start=b"a", stop=b"b\xff")):
-        found, rest = narrowed(before, filters)
+        left, rest = narrowed(before, filters)
         assert rest == []
         for name in names:
             fulfils = all(COMPARISONS[kind](name, value) for kind, value in conditions)
-            assert found.wants(Topic(name)) == (before.wants(Topic(name)) and fulfils)
-            if found.wants(Topic(name)):
-                assert name.startswith(found.common)
+            assert left.wants(Topic(name)) == (before.wants(Topic(name)) and fulfils)
+            if left.wants(Topic(name)):
+                assert name.startswith(left.common)
 
 
 @pytest.mark.parametrize(

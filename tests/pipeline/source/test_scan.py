@@ -26,13 +26,13 @@ def test_scan_meets_every_record_once(filled: str, table: Table) -> None:
     config = ScanConfig(url=filled, table=table, rows_per_partition=30, fetch_rows=7, batch_rows=10)
     shares = scanned(config)
     assert len(shares) > 1
-    batches = [batch for _, found in shares for batch in found]
+    batches = [batch for _, share in shares for batch in share]
     assert all(batch.schema == arrow_schema(table) and 1 <= batch.num_rows <= 10 for batch in batches)
     rows = [row for batch in batches for row in rows_of(table, batch)]
     assert len(rows) == len(stored)
-    assert {row.key: row.version for row in rows} == {key: found.version for key, found in stored.items()}
+    assert {row.key: row.version for row in rows} == {key: versioned.version for key, versioned in stored.items()}
     if table is not Table.TOPICS:
-        assert {row.key: row.record for row in rows} == {key: found.value for key, found in stored.items()}
+        assert {row.key: row.record for row in rows} == {key: versioned.value for key, versioned in stored.items()}
     assert {batch["backend"][0].as_py() for batch in batches} == {"sqlite"}
 
 
@@ -58,8 +58,8 @@ NAME_RANGES: Final[Mapping[str, NameRange]] = {
 @pytest.mark.parametrize("names", NAME_RANGES.values(), ids=NAME_RANGES)
 @pytest.mark.parametrize("table", [Table.TOPICS, Table.SUBSCRIPTIONS])
 def test_scan_of_some_names(filled: str, names: NameRange, table: Table) -> None:
-    found = rows_of_table(filled, table, names=names, rows_per_partition=20)
-    topics = sorted(found["topic"].to_pylist()) if found.num_rows else []
+    rows = rows_of_table(filled, table, names=names, rows_per_partition=20)
+    topics = sorted(rows["topic"].to_pylist()) if rows.num_rows else []
     expected = sorted(
         key.topic
         for key in records(filled, table)
@@ -89,8 +89,8 @@ def test_records_that_cannot_be_read_are_passed_over_and_told(filled: str, caplo
     broken = list(stored)[::4]
     for key in broken:
         break_one(filled, Table.LEDGERS, key)
-    found = rows_of_table(filled, Table.LEDGERS, on_corrupt=OnCorrupt.SKIP)
-    assert set(found["topic"].to_pylist()) == {key.topic for key in stored} - {key.topic for key in broken}
+    rows = rows_of_table(filled, Table.LEDGERS, on_corrupt=OnCorrupt.SKIP)
+    assert set(rows["topic"].to_pylist()) == {key.topic for key in stored} - {key.topic for key in broken}
     assert f"passed over {len(broken)} records of ledgers that cannot be read" in caplog.text
 
 
@@ -108,9 +108,9 @@ def test_pages_with_something_unusual_keep_their_place_among_others(filled: str)
     # With pages of seven, three are read record by record, and one batch may hold rows of several pages.
     for batch_rows in (3, 7, 100):
         how = {"fetch_rows": 7, "batch_rows": batch_rows, "on_corrupt": OnCorrupt.SKIP}
-        found = rows_of_table(filled, Table.LEDGERS, columns=columns, **how)
-        assert found["topic"].to_pylist() == left
-        assert found.filter(found[UNKNOWN_FIELDS.name])["topic"].to_pylist() == [with_more.topic]
+        rows = rows_of_table(filled, Table.LEDGERS, columns=columns, **how)
+        assert rows["topic"].to_pylist() == left
+        assert rows.filter(rows[UNKNOWN_FIELDS.name])["topic"].to_pylist() == [with_more.topic]
         names = NameRange(start=left[1], stop=left[-1])
         assert (
             rows_of_table(filled, Table.LEDGERS, columns=columns, names=names, **how)["topic"].to_pylist() == left[1:-1]
@@ -148,9 +148,9 @@ def test_nothing_of_a_scan_goes_on_after_it(filled: str) -> None:
 
 
 def test_some_columns_are_read(filled: str) -> None:
-    found = rows_of_table(filled, Table.SUBSCRIPTIONS, columns=("subscriber", "topic"))
-    assert found.column_names == ["subscriber", "topic"]
-    assert found.num_rows == len(records(filled, Table.SUBSCRIPTIONS))
+    rows = rows_of_table(filled, Table.SUBSCRIPTIONS, columns=("subscriber", "topic"))
+    assert rows.column_names == ["subscriber", "topic"]
+    assert rows.num_rows == len(records(filled, Table.SUBSCRIPTIONS))
 
 
 def test_wrong_places_and_sizes_are_refused(tmp_path: Path) -> None:

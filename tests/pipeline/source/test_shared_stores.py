@@ -15,7 +15,7 @@ from hedwig.pipeline.source.shared_stores import url_for_tasks
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("sqlite:///./hedwig.db", "sqlite:///data/a%20b/hedwig.db"),
         ("sqlite:///./x/a%20b%3F.db?create=false", "sqlite:///data/a%20b/x/a%20b%3F.db?create=false"),
@@ -23,9 +23,9 @@ from hedwig.pipeline.source.shared_stores import url_for_tasks
         ("hbase://host:2181/hedwig", "hbase://host:2181/hedwig"),
     ],
 )
-def test_relative_paths_are_made_absolute(url: str, found: str) -> None:
+def test_relative_paths_are_made_absolute(url: str, expected: str) -> None:
     for master in ("local", "local[*]", "local[2,3]", None):
-        assert url_for_tasks(url, master=master, directory="/data/a b") == found
+        assert url_for_tasks(url, master=master, directory="/data/a b") == expected
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])

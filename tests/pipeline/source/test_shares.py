@@ -24,8 +24,8 @@ def _shares(number: int, names: int = 10) -> list[Share]:
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return one row of what the task receives: the starts of its shares, and the size of the names in them."""
-    found = [share.keys for share in shares_in(batches) if isinstance(share, Share)]
-    starts, names = [keys.start for keys in found], sum(len(keys.listed or b"") for keys in found)
+    ranges = [share.keys for share in shares_in(batches) if isinstance(share, Share)]
+    starts, names = [keys.start for keys in ranges], sum(len(keys.listed or b"") for keys in ranges)
     yield pa.RecordBatch.from_pydict({"starts": pa.array([starts], pa.list_(pa.binary())), "names": pa.array([names])})
 
 
@@ -37,8 +37,8 @@ def _given(frame: DataFrame) -> DataFrame:
 def test_each_share_goes_to_a_task_of_its_own(spark: SparkSession, number: int) -> None:
     frame = frame_of_shares(spark, _shares(number))
     assert frame.rdd.getNumPartitions() == number
-    found = [([bytes(start) for start in row["starts"]], row["names"]) for row in _given(frame).collect()]
-    assert found == [([b"%d" % index], 10) for index in range(number)]
+    received = [([bytes(start) for start in row["starts"]], row["names"]) for row in _given(frame).collect()]
+    assert received == [([b"%d" % index], 10) for index in range(number)]
 
 
 def test_large_shares_arrive(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from hedwig.pipeline.source.source_options import OnConflict, SourceOptions
 from tests.support.checkout import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "how-to" / "pipeline.md"
-PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
+STORE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
 
 
 def read(given: dict[str, str]) -> tuple[ScanConfig, bool]:
@@ -30,11 +30,11 @@ def write(given: dict[str, str]) -> tuple[ApplyConfig, OnConflict]:
 
 
 def test_reading_needs_a_place_only() -> None:
-    assert read(PLACE) == (ScanConfig(url=PLACE["url"], table=Table.OWNERS), False)
+    assert read(STORE) == (ScanConfig(url=STORE["url"], table=Table.OWNERS), False)
 
 
 def test_writing_needs_a_place_only() -> None:
-    assert write(PLACE) == (ApplyConfig(url=PLACE["url"], table=Table.OWNERS), OnConflict.FAIL)
+    assert write(STORE) == (ApplyConfig(url=STORE["url"], table=Table.OWNERS), OnConflict.FAIL)
 
 
 def test_every_option_of_reading() -> None:
@@ -66,7 +66,7 @@ def test_every_option_of_reading() -> None:
 
 
 def test_every_option_of_writing() -> None:
-    given = PLACE | {
+    given = STORE | {
         "policy": "Overwrite",
         "batchRows": "5",
         "connections": "6",
@@ -77,7 +77,7 @@ def test_every_option_of_writing() -> None:
     options = SourceOptions(given)
     assert options.on_conflict is OnConflict.REPORT
     assert options.apply_config() == ApplyConfig(
-        url=PLACE["url"],
+        url=STORE["url"],
         table=Table.OWNERS,
         policy=Policy.OVERWRITE,
         batch_rows=5,
@@ -88,7 +88,7 @@ def test_every_option_of_writing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"url": "no url"}, "the option 'url' is 'no url'; it takes the URL of a metadata store"),
         ({"url": "sqlite://"}, "the option 'url' is 'sqlite://'; it takes the URL of a metadata store"),
@@ -107,13 +107,13 @@ def test_every_option_of_writing() -> None:
         ({"path": "/somewhere"}, "a store of Hedwig has no path"),
     ],
 )
-def test_wrong_option_of_reading_is_named(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(told)):
-        read(PLACE | wrong)
+def test_wrong_option_of_reading_is_named(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        read(STORE | wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"policy": "merge"}, "the option 'policy' is 'merge'; it takes one of create, replace, overwrite"),
         ({"connections": "65"}, "the option 'connections' is '65'; it takes a whole number from 1 to 64"),
@@ -125,14 +125,14 @@ def test_wrong_option_of_reading_is_named(wrong: dict[str, str], told: str) -> N
         ({"policy": "replace", "table": "topics"}, "write the table ledgers to replace records"),
     ],
 )
-def test_wrong_option_of_writing_is_named(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(told)):
-        write(PLACE | wrong)
+def test_wrong_option_of_writing_is_named(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        write(STORE | wrong)
 
 
 @pytest.mark.parametrize("missing", ["url", "table"])
 def test_missing_place_is_asked_for(missing: str) -> None:
-    given = {name: value for name, value in PLACE.items() if name != missing}
+    given = {name: value for name, value in STORE.items() if name != missing}
     with pytest.raises(ConfigurationError, match=f"the option '{missing}' is missing"):
         SourceOptions(given).scan_config()
 
@@ -143,8 +143,8 @@ def test_the_document_tells_every_option_with_its_default() -> None:
         dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", part, re.MULTILINE))
         for part in re.split(r"^\| \*\w+\* \|.*$", table, flags=re.MULTILINE)
     )
-    for options, told in ((source_options._READING, both | reading), (source_options._WRITING, both | writing)):
-        assert {option.name for option in options} == set(told)
+    for options, documented in ((source_options._READING, both | reading), (source_options._WRITING, both | writing)):
+        assert {option.name for option in options} == set(documented)
         for option in options:
             if option.default:
-                assert told[option.name].strip("`").replace(",", "") == option.default, option.name
+                assert documented[option.name].strip("`").replace(",", "") == option.default, option.name

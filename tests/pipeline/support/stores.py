@@ -67,7 +67,7 @@ def scanned(config: ScanConfig) -> list[tuple[KeyRange, list[pa.RecordBatch]]]:
 def rows_of_table(url: str, table: Table, **how: Any) -> pa.Table:
     """Return all rows of a table, as the pipeline reads them."""
     config = ScanConfig(url=url, table=table, **how)
-    batches = [batch for _, found in scanned(config) for batch in found]
+    batches = [batch for _, share in scanned(config) for batch in share]
     return pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))
 
 

@@ -29,8 +29,8 @@ def choose_replacements(
     A failed bookie is in the ensemble, so it never replaces itself.
     """
     fit = [bookie for bookie in sorted(set(writable)) if bookie not in ensemble and bookie not in suspects]
-    places = sorted(failed)
-    return dict(zip(places, source.sample(fit, min(len(fit), len(places))), strict=False))
+    positions = sorted(failed)
+    return dict(zip(positions, source.sample(fit, min(len(fit), len(positions))), strict=False))
 
 
 def _draw(

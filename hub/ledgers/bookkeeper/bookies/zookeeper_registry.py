@@ -55,13 +55,13 @@ class ZookeeperRegistry:
         for path in (f"{self._path}/{bookie}", f"{self._path}/{_READ_ONLY}/{bookie}"):
             try:
                 deadline = Deadline.after(self._clock, _TIMEOUT_S)
-                _, found = await self._session.send(deadline, sync(path), get(path))
+                _, node = await self._session.send(deadline, sync(path), get(path))
             except LedgerStoreUnavailableError as exc:
                 # An id that is an address is enough: a connection to a bookie need not wait for ZooKeeper.
-                _log.info("bookie %s is taken at its name: %s", bookie, exc)
+                _log.info("cannot ask ZooKeeper for the address of bookie %s, so its id is used: %s", bookie, exc)
                 break
-            if not isinstance(found, ZookeeperError):
-                return parse_address(bookie, found[0])
+            if not isinstance(node, ZookeeperError):
+                return parse_address(bookie, node[0])
         return parse_address(bookie, None)
 
     async def aclose(self) -> None:
@@ -81,7 +81,7 @@ class ZookeeperRegistry:
             try:
                 await self._refresh()
             except LedgerStoreUnavailableError as exc:
-                _log.warning("who the bookies are cannot be asked: %s", exc)
+                _log.warning("cannot ask ZooKeeper for the bookies: %s", exc)
                 await self._clock.sleep(min(1.0, self._refresh_s))
 
     async def _refresh(self) -> None:

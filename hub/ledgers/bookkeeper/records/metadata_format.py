@@ -152,10 +152,10 @@ def _decode_binary(body: bytes) -> LedgerMetadata:
 
 def _read_varint(body: bytes) -> tuple[int, int]:
     number = 0
-    for place, byte in enumerate(body[:5]):
-        number |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(body[:5]):
+        number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return number, place + 1
+            return number, index + 1
     raise ValueError("its length cannot be read")
 
 

@@ -80,16 +80,16 @@ async def update(
         except LedgerWriteError as exc:
             lost = exc
         try:
-            found = await store.read(ledger_id)
+            stored = await store.read(ledger_id)
         except LedgerStoreUnavailableError as exc:
             if lost is not None:
                 raise LedgerWriteError(f"{lost}; and {exc}") from exc
             raise
-        if found.version != held.version:
+        if stored.version != held.version:
             # The version that a lost write was to replace is gone. So the write shows in what was read, or it will
             # never happen.
             lost = None
-        held = found
+        held = stored
     if lost is not None:
         raise LedgerWriteError(f"the metadata of ledger {ledger_id} could not be settled: {lost}") from lost
-    raise LedgerStoreUnavailableError(f"others change the metadata of ledger {ledger_id} all the time: try again")
+    raise LedgerStoreUnavailableError(f"other clients keep changing the metadata of ledger {ledger_id}: try again")

@@ -32,13 +32,13 @@ class LedgerIds:
         """Return a new id. Raises: LedgerStoreUnavailableError - none can be drawn now, or there are no more."""
         parent = self._root if self._layout is LedgerLayout.FLAT else f"{self._root}/idgen"
         asked = (exists(f"{self._root}/idgen-long"),) if self._has_long else ()
-        found, long = await self._draw(deadline, parent, *asked)
+        number, long = await self._draw(deadline, parent, *asked)
         if isinstance(long, ZookeeperError):
             raise _refused("asking for ledger ids", long)
         if long is not None:
             return await self._next_long(deadline)
-        if 0 <= found < _SHORT_IDS:
-            return found
+        if 0 <= number < _SHORT_IDS:
+            return number
         if not self._has_long:
             raise LedgerStoreUnavailableError("there are no more ledger ids in this layout")
         return await self._next_long(deadline)
@@ -59,7 +59,7 @@ class LedgerIds:
                     return high << 32 | low
             # There is no counter yet, or the last one is used up.
             await self._make(deadline, f"{top}/{_HIGH}{high + 1:010}")
-        raise LedgerStoreUnavailableError("no long ledger id could be had: others take them all")
+        raise LedgerStoreUnavailableError("cannot get a long ledger id: other clients take them all")
 
     async def _draw(self, deadline: Deadline, parent: str, *asked: Request) -> tuple[int, Any]:
         """Return the number that ZooKeeper appends to a new child of `parent`, made if it is missing.

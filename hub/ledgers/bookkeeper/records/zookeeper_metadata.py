@@ -73,26 +73,26 @@ class ZookeeperLedgerMetadata:
         path = f"{root}/LAYOUT"
         deadline = Deadline.after(clock, timeout_s)
         try:
-            _, found = await session.send(deadline, sync(path), get(path))
-            if isinstance(found, NoNodeError) and made_as is not None:
+            _, node = await session.send(deadline, sync(path), get(path))
+            if isinstance(node, NoNodeError) and made_as is not None:
                 await _make_layout(session, root, deadline, made_as)
-                _, found = await session.send(deadline, sync(path), get(path))
+                _, node = await session.send(deadline, sync(path), get(path))
         except LedgerWriteError as exc:
             raise LedgerStoreUnavailableError(f"{path} cannot be read or made: {exc}") from exc
-        if isinstance(found, NoNodeError):
+        if isinstance(node, NoNodeError):
             text = f"there is no {path}: start a bookie with this root first, or correct the root"
             # A caller that would make the layout can wait until BookKeeper is set up there.
             raise ConfigurationError(text) if made_as is None else LedgerStoreUnavailableError(text)
-        if isinstance(found, ZookeeperError):
-            raise LedgerStoreUnavailableError(f"{path} cannot be read: {type(found).__name__}")
-        return cls(session, root, parse_layout(found[0]), clock, timeout_s)
+        if isinstance(node, ZookeeperError):
+            raise LedgerStoreUnavailableError(f"{path} cannot be read: {type(node).__name__}")
+        return cls(session, root, parse_layout(node[0]), clock, timeout_s)
 
     async def new_ledger_id(self) -> int:
         try:
             return await self._ids.next(self._deadline())
         except LedgerWriteError as exc:
             # An id whose answer was lost stays unused.
-            raise LedgerStoreUnavailableError(f"no ledger id could be had: {exc}") from exc
+            raise LedgerStoreUnavailableError(f"cannot get a ledger id: {exc}") from exc
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
         deadline = self._deadline()
@@ -109,7 +109,7 @@ class ZookeeperLedgerMetadata:
                 continue
             except LedgerStoreUnavailableError as exc:
                 if lost is not None:
-                    raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {exc}") from exc
+                    raise LedgerWriteError(f"cannot tell whether ledger {ledger_id} was made: {exc}") from exc
                 raise
             if isinstance(made, NoNodeError):
                 await self._make_parents(deadline, path)
@@ -118,7 +118,7 @@ class ZookeeperLedgerMetadata:
             elif isinstance(made, ZookeeperError):
                 refused = _refused(ledger_id, made)
                 if lost is not None:
-                    raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {refused}")
+                    raise LedgerWriteError(f"cannot tell whether ledger {ledger_id} was made: {refused}")
                 raise refused
             else:
                 return _version(0)
@@ -126,12 +126,12 @@ class ZookeeperLedgerMetadata:
     async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
         deadline = self._deadline()
         path = self._path(ledger_id)
-        _, found = await self._ask(deadline, f"the metadata of ledger {ledger_id}", sync(path), get(path))
-        if isinstance(found, NoNodeError):
+        _, node = await self._ask(deadline, f"the metadata of ledger {ledger_id}", sync(path), get(path))
+        if isinstance(node, NoNodeError):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
-        if isinstance(found, ZookeeperError):
-            raise _refused(ledger_id, found)
-        content, stat = found
+        if isinstance(node, ZookeeperError):
+            raise _refused(ledger_id, node)
+        content, stat = node
         try:
             return Versioned(decode_metadata(content), _version(stat.version))
         except CorruptRecordError as exc:
@@ -144,7 +144,7 @@ class ZookeeperLedgerMetadata:
         if isinstance(stat, NoNodeError):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
         if isinstance(stat, ZnodeVersionError):
-            raise BadVersionError(f"the metadata of ledger {ledger_id} were changed by somebody else")
+            raise BadVersionError(f"another client changed the metadata of ledger {ledger_id}")
         if isinstance(stat, ZookeeperError):
             raise _refused(ledger_id, stat)
         return _version(stat.version)
@@ -230,8 +230,8 @@ class ZookeeperLedgerMetadata:
         for name in sorted(names, key=lambda name: (len(name), name)):
             inner = f"{path}/{name}" if path else name
             if self._layout.is_directory(inner):
-                async for found in self._walk(inner):
-                    yield found
+                async for leaf in self._walk(inner):
+                    yield leaf
             else:
                 yield inner
 
@@ -253,13 +253,13 @@ class ZookeeperLedgerMetadata:
     async def _ours(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
         """Return the version if an attempt of ours made the record and its answer was lost, else None."""
         try:
-            found = await self.read(ledger_id)
+            stored = await self.read(ledger_id)
         except NoSuchLedgerError:
             return None
         except LedgerStoreUnavailableError as exc:
-            raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {exc}") from exc
-        is_ours = metadata.creation_token is not None and found.value.creation_token == metadata.creation_token
-        return found.version if is_ours else None
+            raise LedgerWriteError(f"cannot tell whether ledger {ledger_id} was made: {exc}") from exc
+        is_ours = metadata.creation_token is not None and stored.value.creation_token == metadata.creation_token
+        return stored.version if is_ours else None
 
     async def _make_parents(self, deadline: Deadline, path: str) -> None:
         below = path.removeprefix(f"{self._root}/").split("/")[:-1]

@@ -65,11 +65,11 @@ def _encode(transaction: int, request: ReadEntry | WriteLac | ReadLac) -> bytes:
             _fill_read(message, request)
         case WriteLac():
             header.operation = _WRITE_LAC
-            told = message.writeLacRequest
-            told.ledgerId = request.ledger_id
-            told.lac = request.lac
-            told.masterKey = request.master_key
-            told.body = request.body
+            write_lac = message.writeLacRequest
+            write_lac.ledgerId = request.ledger_id
+            write_lac.lac = request.lac
+            write_lac.masterKey = request.master_key
+            write_lac.body = request.body
         case ReadLac():
             header.operation = _READ_LAC
             message.readLacRequest.ledgerId = request.ledger_id

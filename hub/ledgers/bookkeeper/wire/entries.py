@@ -54,14 +54,14 @@ def decode_entry(digest: Digest, ledger_id: int, entry_id: int | None, body: byt
         raise UnverifiedError(f"{len(body)} bytes are no entry")
     header = body[: _HEADER.size]
     payload = body[start:]
-    found_ledger, found_entry, lac, length = _HEADER.unpack(header)
+    actual_ledger, actual_entry, lac, length = _HEADER.unpack(header)
     if not hmac.compare_digest(body[_HEADER.size : start], digest.of(header, payload)):
         raise UnverifiedError("the digest does not agree")
-    if found_ledger != ledger_id or (entry_id is not None and found_entry != entry_id):
-        raise UnverifiedError(f"entry {found_entry} of ledger {found_ledger} came instead")
-    if found_entry < 0 or not -1 <= lac < found_entry or length < len(payload):
-        raise UnverifiedError(f"entry {found_entry} with last add confirmed {lac} and length {length} makes no sense")
-    return Entry(ledger_id=found_ledger, entry_id=found_entry, lac=lac, length=length, payload=payload)
+    if actual_ledger != ledger_id or (entry_id is not None and actual_entry != entry_id):
+        raise UnverifiedError(f"entry {actual_entry} of ledger {actual_ledger} came instead")
+    if actual_entry < 0 or not -1 <= lac < actual_entry or length < len(payload):
+        raise UnverifiedError(f"entry {actual_entry} with last add confirmed {lac} and length {length} makes no sense")
+    return Entry(ledger_id=actual_ledger, entry_id=actual_entry, lac=lac, length=length, payload=payload)
 
 
 def encode_lac(digest: Digest, ledger_id: int, lac: int) -> bytes:
@@ -75,7 +75,7 @@ def decode_lac(digest: Digest, ledger_id: int, body: bytes) -> int:
     header = body[: _LAC.size]
     if len(body) != _LAC.size + digest.size or not hmac.compare_digest(body[_LAC.size :], digest.of(header)):
         raise UnverifiedError("the digest of a last add confirmed does not agree")
-    found_ledger, lac = _LAC.unpack(header)
-    if found_ledger != ledger_id:
-        raise UnverifiedError(f"the last add confirmed of ledger {found_ledger} came instead")
+    actual_ledger, lac = _LAC.unpack(header)
+    if actual_ledger != ledger_id:
+        raise UnverifiedError(f"the last add confirmed of ledger {actual_ledger} came instead")
     return int(lac)

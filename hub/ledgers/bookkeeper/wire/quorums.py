@@ -62,6 +62,6 @@ class Coverage:
     @property
     def is_complete(self) -> bool:
         return all(
-            sum(place in self._missing for place in self._quorums.write_set(start)) < self._quorums.ack
+            sum(position in self._missing for position in self._quorums.write_set(start)) < self._quorums.ack
             for start in range(self._quorums.ensemble)
         )

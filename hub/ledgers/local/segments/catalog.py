@@ -66,7 +66,7 @@ class Catalog:
         self.stale: set[int] = set()
         """Segments that may hold ledgers deleted since their live bytes were counted."""
         self.damaged: list[tuple[Path, int]] = []
-        self.damaged_places = 0
+        self.damage_count = 0
         self._groups: dict[int, _Group] = {}
 
     def exists(self, ledger_id: int) -> bool:
@@ -102,13 +102,13 @@ class Catalog:
     def group_ledgers(self, number: int) -> list[int]:
         group = self._groups.get(number)
         exist = group.exist if group is not None else 0
-        return [number << _GROUP_BITS | place for place in range(_GROUP) if exist >> place & 1]
+        return [number << _GROUP_BITS | bit for bit in range(_GROUP) if exist >> bit & 1]
 
     def group_numbers(self, ledger_ids: Iterator[int]) -> set[int]:
         """Return the groups of some ledgers."""
         return {ledger_id >> _GROUP_BITS for ledger_id in ledger_ids}
 
-    def place(self, segment: Segment, index: DiskIndex, groups: set[int]) -> None:
+    def mark_placed(self, segment: Segment, index: DiskIndex, groups: set[int]) -> None:
         """Give a segment its index file, which holds records of ledgers of `groups`."""
         self.placings += 1
         segment.index = index
@@ -142,10 +142,10 @@ class Catalog:
         return [self.placed[number] for number in group.segments if number in self.placed] if group is not None else []
 
     def note_damage(self, path: Path, offset: int) -> None:
-        """Count an unreadable place, and keep the first 1000 of them."""
+        """Count an unreadable location, and keep the first 1000 of them."""
         if (path, offset) in self.damaged:
             return
-        self.damaged_places += 1
+        self.damage_count += 1
         if len(self.damaged) < 1000:
             self.damaged.append((path, offset))
 

@@ -44,8 +44,8 @@ class StoreFiles:
         return list(self.path.glob("*.index.new"))
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
-        found = (pattern.fullmatch(entry.name) for entry in self.path.iterdir())
-        return sorted(int(match[1], 16) for match in found if match)
+        matches = (pattern.fullmatch(entry.name) for entry in self.path.iterdir())
+        return sorted(int(match[1], 16) for match in matches if match)
 
 
 class StoreDirectory(StoreFiles):

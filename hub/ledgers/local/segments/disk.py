@@ -35,8 +35,8 @@ class Disk:
 
     def free_bytes(self, directory: Path) -> int:
         """Return how many bytes a process without special rights can still write to the directory's file system."""
-        found = os.statvfs(directory)
-        return found.f_bavail * found.f_frsize
+        file_system = os.statvfs(directory)
+        return file_system.f_bavail * file_system.f_frsize
 
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)

@@ -124,9 +124,9 @@ class MemoryIndex:
         if keys[held[-1]] < key:
             held.append(number)
             return
-        place = bisect_left(held, key, key=keys.__getitem__)
-        if keys[held[place]] != key:
-            held.insert(place, number)
+        position = bisect_left(held, key, key=keys.__getitem__)
+        if keys[held[position]] != key:
+            held.insert(position, number)
 
     def ledger_rows(self, ledger_id: int) -> list[Row]:
         """Return all rows of a ledger."""
@@ -146,11 +146,11 @@ class MemoryIndex:
 
     def rows(self, ledger_id: int, first_entry_id: int, most: int) -> list[Row]:
         held = self._held(ledger_id)
-        place = bisect_left(held, first_entry_id + 1, key=self._keys.__getitem__)
-        found = [(self._keys[number], self._values[number]) for number in held[place : place + most]]
-        while found and found[-1][0] >= MARKS:
-            found.pop()
-        return found
+        position = bisect_left(held, first_entry_id + 1, key=self._keys.__getitem__)
+        rows = [(self._keys[number], self._values[number]) for number in held[position : position + most]]
+        while rows and rows[-1][0] >= MARKS:
+            rows.pop()
+        return rows
 
     def shares(self) -> Iterator[LedgerShare]:
         for ledger_id in self.ledger_ids():

@@ -89,7 +89,9 @@ def write_index(path: Path, facts: IndexFacts, index: MemoryIndex, disk: Disk) -
     descriptor = disk.create(unfinished)
     try:
         for start in range(0, len(content), 256):
-            blocks = (_seal(facts.salt, start + place, data) for place, data in enumerate(content[start : start + 256]))
+            blocks = (
+                _seal(facts.salt, start + number, data) for number, data in enumerate(content[start : start + 256])
+            )
             disk.write(descriptor, b"".join(blocks), start * _BLOCK)
         disk.sync(descriptor)
     finally:
@@ -148,24 +150,26 @@ class DiskIndex:
         expected = (1 + index._ledger_blocks + -(-row_count // _ROWS_PER_BLOCK)) * _BLOCK
         if path.stat().st_size != expected:
             raise DamagedIndexError(f"{path} has not the length that its header says")
-        index._samples.extend(row[0] for place, row in enumerate(index._ledgers()) if place % _LEDGERS_PER_BLOCK == 0)
+        index._samples.extend(
+            row[0] for position, row in enumerate(index._ledgers()) if position % _LEDGERS_PER_BLOCK == 0
+        )
         return index
 
     def holding(self, ledger_id: int) -> Holding | None:
         with self._open() as blocks:
-            found = self._find(blocks, ledger_id)
-            if found is None:
+            ledger = self._find(blocks, ledger_id)
+            if ledger is None:
                 return None
-            _, first, count, _, _ = found
+            _, first, count, _, _ = ledger
             head = self._rows(blocks, first, min(2, count))
             return holding_of(head, self._rows(blocks, first + max(0, count - 4), min(4, count)))
 
     def rows(self, ledger_id: int, first_entry_id: int, most: int) -> list[Row]:
         with self._open() as blocks:
-            found = self._find(blocks, ledger_id)
-            if found is None:
+            ledger = self._find(blocks, ledger_id)
+            if ledger is None:
                 return []
-            _, first, count, _, _ = found
+            _, first, count, _, _ = ledger
             start = self._seek(blocks, first, count, first_entry_id + 1)
             rows = self._rows(blocks, first + start, min(most, count - start))
             while rows and rows[-1][0] >= MARKS:
@@ -219,15 +223,15 @@ class DiskIndex:
         return low
 
     def _rows(self, blocks: "_Blocks", first: int, count: int) -> list[Row]:
-        found: list[Row] = []
+        rows: list[Row] = []
         while count > 0:
-            number, place = divmod(first, _ROWS_PER_BLOCK)
-            here = min(count, _ROWS_PER_BLOCK - place)
+            number, position = divmod(first, _ROWS_PER_BLOCK)
+            here = min(count, _ROWS_PER_BLOCK - position)
             content = blocks.content(1 + self._ledger_blocks + number)
-            found += _ROW.iter_unpack(content[place * _ROW.size : (place + here) * _ROW.size])
+            rows += _ROW.iter_unpack(content[position * _ROW.size : (position + here) * _ROW.size])
             first += here
             count -= here
-        return found
+        return rows
 
 
 class _Blocks:

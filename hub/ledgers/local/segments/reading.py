@@ -37,7 +37,7 @@ class LedgerState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     entry_id: int
     segment: Segment
     offset: int
@@ -94,31 +94,31 @@ class Reader:
         return _state_of(held)
 
     def _read(self, ledger_id: int, first: int, most: int, bytes_max: int) -> list[bytes]:
-        held, found = self._look(ledger_id, first, most)
+        held, locations = self._look(ledger_id, first, most)
         for one in sorted(held, key=lambda one: one.holding.first):
             if isinstance(one.segment.index, MemoryIndex) or not one.holding.first <= first + most - 1:
                 continue
             if one.holding.last >= first:
-                self._add(found, one.segment, self._ask(one.segment, _rows, ledger_id, first, most))
-        run: list[_Place] = []
+                self._add(locations, one.segment, self._ask(one.segment, _rows, ledger_id, first, most))
+        run: list[_Location] = []
         size = 0
-        while len(run) < most and (place := found.get(first + len(run))) is not None:
-            size += place.payload_bytes
+        while len(run) < most and (location := locations.get(first + len(run))) is not None:
+            size += location.payload_bytes
             if run and size > bytes_max:
                 break
-            run.append(place)
+            run.append(location)
         if not run:
             # Use the state as looked up above, not the current one: an entry appended meanwhile is not lost.
             self._explain_absence(ledger_id, first, _state_of(held))
         return self._payloads(ledger_id, run)
 
-    def _look(self, ledger_id: int, first: int, most: int) -> tuple[list[_Held], dict[int, _Place]]:
-        """Return the segments that hold the ledger. Also return the places of its entries in indexes in memory.
+    def _look(self, ledger_id: int, first: int, most: int) -> tuple[list[_Held], dict[int, _Location]]:
+        """Return the segments that hold the ledger. Also return the locations of its entries from indexes in memory.
 
         Raises: NoSuchLedgerError.
         """
         catalog = self._catalog
-        found: dict[int, _Place] = {}
+        locations: dict[int, _Location] = {}
         with catalog.lock:
             if not catalog.exists(ledger_id):
                 raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
@@ -131,7 +131,7 @@ class Reader:
                 holding = segment.index.holding(ledger_id)
                 if holding is not None:
                     young.append(_Held(segment, holding))
-                    self._add(found, segment, segment.index.rows(ledger_id, first, most))
+                    self._add(locations, segment, segment.index.rows(ledger_id, first, most))
         for segment in unknown:
             holding = self._ask(segment, _holding, ledger_id)
             if holding is not None:
@@ -141,7 +141,7 @@ class Reader:
             self._hints.move_to_end(ledger_id)
             while len(self._hints) > _HINTS_MAX:
                 self._hints.popitem(last=False)
-        return held + young, found
+        return held + young, locations
 
     def _ask(self, segment: Segment, question: Callable[..., T], *arguments: int) -> T:
         """Ask the index of a segment a question. If the index is damaged, rebuild it and ask again."""
@@ -152,18 +152,18 @@ class Reader:
             self._rebuild(segment)
             return question(segment.index, *arguments)
 
-    def _add(self, found: dict[int, _Place], segment: Segment, rows: Sequence[tuple[int, int]]) -> None:
+    def _add(self, locations: dict[int, _Location], segment: Segment, rows: Sequence[tuple[int, int]]) -> None:
         for key, value in rows:
-            found.setdefault(key - 1, _Place(key - 1, segment, value >> 32, value & 0xFFFFFFFF))
+            locations.setdefault(key - 1, _Location(key - 1, segment, value >> 32, value & 0xFFFFFFFF))
 
     def _explain_absence(self, ledger_id: int, first: int, state: LedgerState) -> None:
         """Return if the ledger ends before `first`. Raises: CorruptEntryError - it does not, so the entry is lost."""
         if first > state.last_entry_id:
             return
         with self._catalog.lock:
-            places = self._catalog.damaged[:3]
-        where = "; ".join(f"unreadable bytes in {path} at offset {offset}" for path, offset in places)
-        path, offset = places[0] if places else ("", 0)
+            damaged = self._catalog.damaged[:3]
+        where = "; ".join(f"unreadable bytes in {path} at offset {offset}" for path, offset in damaged)
+        path, offset = damaged[0] if damaged else ("", 0)
         raise CorruptEntryError(
             f"entry {first} of ledger {ledger_id} is missing ({where or 'no file has it'}); restore the "
             "file from a copy, or skip the entry",
@@ -171,7 +171,7 @@ class Reader:
             offset,
         )
 
-    def _payloads(self, ledger_id: int, run: list[_Place]) -> list[bytes]:
+    def _payloads(self, ledger_id: int, run: list[_Location]) -> list[bytes]:
         """Return the payloads up to the first damaged one. Raises: CorruptEntryError - the first one is damaged."""
         payloads: dict[int, bytes] = {}
         damage: CorruptEntryError | None = None
@@ -179,25 +179,25 @@ class Reader:
             first, last = span[0], span[-1]
             size = last.offset + RECORD_HEADER_BYTES + last.payload_bytes - first.offset
             data = _pread(first.segment, first.offset, size)
-            for place in span:
-                payload = _payload(data, place.offset - first.offset, ledger_id, place)
+            for location in span:
+                payload = _payload(data, location.offset - first.offset, ledger_id, location)
                 if payload is not None:
-                    payloads[place.entry_id] = payload
+                    payloads[location.entry_id] = payload
                     continue
                 with self._catalog.lock:
-                    self._catalog.note_damage(place.segment.path, place.offset)
-                if damage is None or place.entry_id == run[0].entry_id:
+                    self._catalog.note_damage(location.segment.path, location.offset)
+                if damage is None or location.entry_id == run[0].entry_id:
                     damage = CorruptEntryError(
-                        f"entry {place.entry_id} of ledger {ledger_id} is damaged in {place.segment.path} at offset "
-                        f"{place.offset}; restore the file from a copy, or skip the entry",
-                        str(place.segment.path),
-                        place.offset,
+                        f"entry {location.entry_id} of ledger {ledger_id} is damaged in {location.segment.path} at "
+                        f"offset {location.offset}; restore the file from a copy, or skip the entry",
+                        str(location.segment.path),
+                        location.offset,
                     )
         whole: list[bytes] = []
-        for place in run:
-            if place.entry_id not in payloads:
+        for location in run:
+            if location.entry_id not in payloads:
                 break
-            whole.append(payloads[place.entry_id])
+            whole.append(payloads[location.entry_id])
         if damage is not None and not whole:
             raise damage
         return whole
@@ -219,18 +219,18 @@ def _rows(index: SegmentIndex, ledger_id: int, first: int, most: int) -> list[tu
     return index.rows(ledger_id, first, most)
 
 
-def _spans(run: list[_Place]) -> list[list[_Place]]:
-    """Group places that are near one another in one file, so that one read serves them."""
-    spans: list[list[_Place]] = []
-    for place in sorted(run, key=lambda place: (place.segment.number, place.offset)):
+def _spans(run: list[_Location]) -> list[list[_Location]]:
+    """Group locations that are near one another in one file, so that one read serves them."""
+    spans: list[list[_Location]] = []
+    for location in sorted(run, key=lambda location: (location.segment.number, location.offset)):
         if spans:
             first, last = spans[-1][0], spans[-1][-1]
-            gap = place.offset - last.offset - last.payload_bytes
-            near = place.segment is last.segment and gap <= _GAP_BYTES_MAX
-            if near and place.offset + place.payload_bytes - first.offset <= _SPAN_BYTES_MAX:
-                spans[-1].append(place)
+            gap = location.offset - last.offset - last.payload_bytes
+            near = location.segment is last.segment and gap <= _GAP_BYTES_MAX
+            if near and location.offset + location.payload_bytes - first.offset <= _SPAN_BYTES_MAX:
+                spans[-1].append(location)
                 continue
-        spans.append([place])
+        spans.append([location])
     return spans
 
 
@@ -246,15 +246,16 @@ def _pread(segment: Segment, offset: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-def _payload(data: bytes, at: int, ledger_id: int, place: _Place) -> bytes | None:
-    """Return the payload of the record at `data[at:]`, None if that is not the whole record of `place`."""
-    if len(data) < at + RECORD_HEADER_BYTES + place.payload_bytes:
+def _payload(data: bytes, at: int, ledger_id: int, location: _Location) -> bytes | None:
+    """Return the payload of the record at `data[at:]`, None if that is not the whole record of `location`."""
+    if len(data) < at + RECORD_HEADER_BYTES + location.payload_bytes:
         return None
-    fields = parse_record_header(data, at, place.segment.salt, place.offset)
+    fields = parse_record_header(data, at, location.segment.salt, location.offset)
     if fields is None:
         return None
-    kind, length, checksum, _, found_ledger_id, entry = fields
-    if (kind, length, found_ledger_id, entry) != (RecordKind.ENTRY, place.payload_bytes, ledger_id, place.entry_id):
+    kind, length, checksum, _, stored_ledger_id, entry = fields
+    expected = RecordKind.ENTRY, location.payload_bytes, ledger_id, location.entry_id
+    if (kind, length, stored_ledger_id, entry) != expected:
         return None
     payload = data[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
     return payload if crc32(payload) == checksum else None

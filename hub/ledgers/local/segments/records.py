@@ -61,7 +61,7 @@ def encode_record(
 def parse_record_header(data: bytes, at: int, salt: int, offset: int) -> RecordFields | None:
     """Return the fields of the record header at `data[at:]`, None if there is no whole one.
 
-    `offset` is its place in the segment file.
+    `offset` is where it begins in the segment file.
     """
     checksum, marker, kind, length, payload_checksum, back, ledger_id, entry = _HEADER.unpack_from(data, at)
     if marker != MARKER or crc32(data[at + 4 : at + RECORD_HEADER_BYTES], (salt + offset) & 0xFFFFFFFF) != checksum:

@@ -1,4 +1,4 @@
-"""Read a segment from its first record on, past damaged places, and tell a torn tail from damage.
+"""Read a segment from its first record on, past damaged bytes, and tell a torn tail from damage.
 
 The writer writes records in groups. It writes a group only after all bytes before it are on stable storage. Each record
 says how far back its group begins. So a whole header proves that all bytes before its group were acknowledged, and
@@ -28,7 +28,7 @@ _WINDOW: Final = 1 << 20
 
 
 class ScannedRecord(NamedTuple):
-    """A record as it was found. `intact` says that its payload is as written. Kind 0 is a place without a record."""
+    """A record as it was found. `intact` says that its payload is as written. Kind 0 is bytes without a record."""
 
     offset: int
     group_offset: int
@@ -41,7 +41,7 @@ class ScannedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Scan:
-    """The result of a scan: the index, the length that counts, the highest ledger id, offsets of damaged places."""
+    """The result of a scan: the index, the length that counts, the highest ledger id, offsets of damaged bytes."""
 
     index: MemoryIndex = field(default_factory=MemoryIndex)
     end: int = FIRST_RECORD
@@ -86,7 +86,7 @@ def _take(scan: Scan, records: list[ScannedRecord], before: int) -> list[Scanned
 
 
 def scan_segment(path: Path, salt: int, end: int) -> Iterator[ScannedRecord]:
-    """Yield the records up to `end`, and the unreadable places between them. Raises: OSError."""
+    """Yield the records up to `end`, and the unreadable bytes between them. Raises: OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield from _Scanner(descriptor, salt, end).records()
@@ -145,15 +145,15 @@ class _Scanner:
         """Return the offset of the next whole record header, at `offset` or behind it; the end if there is none."""
         while offset + RECORD_HEADER_BYTES <= self._end:
             at = self._load(offset, RECORD_HEADER_BYTES)
-            found = self._window.find(MARKER, at + 4)
+            position = self._window.find(MARKER, at + 4)
             stop = len(self._window) - RECORD_HEADER_BYTES
             if len(self._window) - at < RECORD_HEADER_BYTES:
                 break
-            if found < 0 or found - 4 > stop:
+            if position < 0 or position - 4 > stop:
                 # A header that begins in the last bytes of the window is found again in the next one.
                 offset = max(self._base + stop + 1, offset + 1)
                 continue
-            offset = self._base + found - 4
+            offset = self._base + position - 4
             if self._header(offset) is not None:
                 return offset
             offset += 1

@@ -57,8 +57,8 @@ class Cluster:
 
     def known(self, table: str, row: bytes) -> Region | None:
         """Return the known region that holds `row`, or None. This asks no server."""
-        found = self._locations.get(table)
-        return None if found is None else found.find(row)
+        locations = self._locations.get(table)
+        return None if locations is None else locations.find(row)
 
     async def locate(self, table: str, row: bytes, deadline: Deadline) -> Region:
         """Return the region that holds `row`.
@@ -69,13 +69,13 @@ class Cluster:
         known = self._locations.get(table)
         if known is None:
             known = self._locations[table] = Locations(table, self, self._clock)
-        found = known.find(row)
-        if found is not None:
-            return found
+        region = known.find(row)
+        if region is not None:
+            return region
         await known.look_up(row, deadline)
-        found = known.find(row)
-        if found is not None:
-            return found
+        region = known.find(row)
+        if region is not None:
+            return region
         # A table may exist with all its HBase regions closed.
         if known.is_missing and not await self.table_exists(table, deadline):
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
@@ -83,11 +83,11 @@ class Cluster:
 
     def batcher(self, server: Server) -> Batcher:
         """Return the batcher for actions on rows to a region server."""
-        found = self._batchers.get(server)
-        if found is None:
+        batcher = self._batchers.get(server)
+        if batcher is None:
             link = self._links.to(server, DATA)
-            found = self._batchers[server] = Batcher(link, self._clock, self._in_flight_max, self._gathering)
-        return found
+            batcher = self._batchers[server] = Batcher(link, self._clock, self._in_flight_max, self._gathering)
+        return batcher
 
     async def data_connection(self, server: Server, deadline: Deadline, *, in_blocks: bool = False) -> Connection:
         """Return the connection for data to a region server. With `in_blocks` it is the one for cells in blocks."""
@@ -143,7 +143,7 @@ class Cluster:
         text = f"{region.server} answers {failure.java_class}: {failure}"
         match failure.meaning:
             case Meaning.ELSEWHERE:
-                self._misplaced(region, failure.place)
+                self._misplaced(region, failure.address)
             case Meaning.ENDING:
                 self._lost(region.server)
             case Meaning.UNKNOWN:
@@ -187,13 +187,13 @@ class Cluster:
         except (NotAppliedError, OutcomeUnknownError) as exc:
             raise NotAppliedError(f"hbase:meta cannot be read: {exc}") from exc
 
-    def _misplaced(self, region: Region, place: tuple[str, int] | None) -> None:
+    def _misplaced(self, region: Region, address: tuple[str, int] | None) -> None:
         if region.table == META_TABLE:
             if self._meta is region:
                 self._meta = None
         elif region.table in self._locations:
-            if place is not None:
-                self._locations[region.table].move(region, Server(*place))
+            if address is not None:
+                self._locations[region.table].move(region, Server(*address))
             else:
                 self._locations[region.table].forget(region)
 

@@ -72,7 +72,7 @@ class Creations:
         """When the call to each region began, if there is one."""
         self._calls_made: dict[bytes, int] = {}
         self._has_endpoint: dict[str, bool | None] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._rest = 0
         self._next_rest = _REST_MIN
 
@@ -180,8 +180,8 @@ class Creations:
 
     def _has_none(self, table: str, why: object) -> None:
         self._has_endpoint[table] = False
-        if table not in self._told:
-            self._told.add(table)
+        if table not in self._logged:
+            self._logged.add(table)
             _log.info("%s makes the rows of %s one by one: %s", self._server, table, why)
 
 

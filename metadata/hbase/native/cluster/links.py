@@ -134,16 +134,16 @@ class Links:
 
     def to(self, server: Server, service: str, *, in_blocks: bool = False) -> Link:
         """Return the link to a service. Raises AbortedError if the links were closed."""
-        found = self._links.get((server, service, in_blocks))
-        if found is not None and found.refuses_blocks:
+        link = self._links.get((server, service, in_blocks))
+        if link is not None and link.refuses_blocks:
             return self.to(server, service)
-        if found is None:
+        if link is None:
             if self._closed:
                 raise AbortedError("the store was closed", sent=False)
             address = self._route(server)
-            found = Link(server, address, service, self._user, self._on_loss, in_blocks=in_blocks)
-            self._links[server, service, in_blocks] = found
-        return found
+            link = Link(server, address, service, self._user, self._on_loss, in_blocks=in_blocks)
+            self._links[server, service, in_blocks] = link
+        return link
 
     async def close(self) -> None:
         """End every connection; calls in flight are aborted. May be called twice."""

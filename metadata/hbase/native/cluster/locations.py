@@ -57,8 +57,8 @@ class Locations:
     def find(self, row: bytes) -> Region | None:
         """Return the known region that holds `row`, or None."""
         at = bisect_right(self._regions, row, key=_start) - 1
-        found = self._regions[at] if at >= 0 else None
-        return found if found is not None and found.holds(row) else None
+        region = self._regions[at] if at >= 0 else None
+        return region if region is not None and region.holds(row) else None
 
     def forget(self, region: Region) -> None:
         """Drop a region that was not at its known location. A region that was learnt since then stays."""
@@ -117,10 +117,10 @@ class Locations:
     async def _ask(self, row: bytes) -> bool:
         if self._lookups_left > 0:
             self._lookups_left -= 1
-            found = await self._directory.region(self._table, row)
-            self.is_missing = found is None
-            if found is not None:
-                self._learn(found)
+            region = await self._directory.region(self._table, row)
+            self.is_missing = region is None
+            if region is not None:
+                self._learn(region)
             return False
         regions = await self._directory.regions(self._table)
         self.is_missing = not regions

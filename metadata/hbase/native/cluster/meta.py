@@ -34,7 +34,7 @@ def meta_region(server: Server) -> Region:
 
 async def list_regions(connection: Connection, meta: Region, table: str, deadline: Deadline) -> list[Region]:
     """Return the open regions of `table`, in the order of their rows; none if there is no such table."""
-    found: list[Region] = []
+    regions: list[Region] = []
     # A start row with only one comma after the table would skip the first region.
     start, included = f"{table},,".encode(), True
     while True:
@@ -46,9 +46,9 @@ async def list_regions(connection: Connection, meta: Region, table: str, deadlin
             read_type=Scan.STREAM,
         )
         rows = await scan_region(connection, meta, scan, _PAGE_ROWS, lambda: deadline, row_of)
-        found += [region for row in rows if (region := _region(row, table)) is not None]
+        regions += [region for row in rows if (region := _region(row, table)) is not None]
         if len(rows) < _PAGE_ROWS:
-            return found
+            return regions
         start, included = rows[-1].key, False
 
 
@@ -72,10 +72,10 @@ async def find_region(
     rows = await scan_region(connection, meta, scan, 1, lambda: deadline, row_of)
     if not rows:
         return None
-    found = _region(rows[0], table)
-    if found is None or not found.holds(row):
+    region = _region(rows[0], table)
+    if region is None or not region.holds(row):
         raise NowhereError(table)
-    return found
+    return region
 
 
 async def has_table(connection: Connection, meta: Region, table: str, deadline: Deadline) -> bool:
@@ -90,12 +90,12 @@ async def has_table(connection: Connection, meta: Region, table: str, deadline: 
 
 def _region(row: Row, table: str) -> Region | None:
     """Return the region in a row of hbase:meta; None unless it is open."""
-    raw, place = row.value(_INFO), row.value(_SERVER)
-    if raw is None or place is None or row.value(_STATE) not in (None, b"OPEN"):
+    raw, address = row.value(_INFO), row.value(_SERVER)
+    if raw is None or address is None or row.value(_STATE) not in (None, b"OPEN"):
         return None
     try:
         info = RegionInfo.FromString(raw.removeprefix(_PROTOBUF_MARK))
-        host, _, port = place.decode().rpartition(":")
+        host, _, port = address.decode().rpartition(":")
         server = Server(host, int(port))
     except (DecodeError, ValueError) as exc:
         raise NotAppliedError(f"hbase:meta cannot be read at {row.key!r}: {exc}") from exc

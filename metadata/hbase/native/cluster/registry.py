@@ -64,13 +64,13 @@ class RpcRegistry:
         self._servers = [Server(*endpoint) for endpoint in endpoints]
 
     async def master(self, deadline: Deadline) -> Server:
-        found = ActiveMaster.FromString(await self._ask("GetActiveMaster", deadline))
-        return _server(found.server_name, "an active master")
+        reply = ActiveMaster.FromString(await self._ask("GetActiveMaster", deadline))
+        return _server(reply.server_name, "an active master")
 
     async def meta_server(self, deadline: Deadline) -> Server:
-        found = MetaRegionLocations.FromString(await self._ask("GetMetaRegionLocations", deadline))
-        places = [place.server_name for place in found.meta_locations if place.region_info.replica_id == 0]
-        return _server(places[0] if places else ServerName(), "hbase:meta")
+        reply = MetaRegionLocations.FromString(await self._ask("GetMetaRegionLocations", deadline))
+        locations = [location.server_name for location in reply.meta_locations if location.region_info.replica_id == 0]
+        return _server(locations[0] if locations else ServerName(), "hbase:meta")
 
     async def cluster_id(self, deadline: Deadline) -> str:
         return ClusterId.FromString(await self._ask("GetClusterId", deadline)).cluster_id
@@ -97,14 +97,14 @@ class ZooKeeperRegistry:
         self._parent = parent.rstrip("/")
 
     async def master(self, deadline: Deadline) -> Server:
-        found = ZooKeeperServer.FromString(await self._read("master", deadline))
-        return _server(found.server, "an active master")
+        reply = ZooKeeperServer.FromString(await self._read("master", deadline))
+        return _server(reply.server, "an active master")
 
     async def meta_server(self, deadline: Deadline) -> Server:
-        found = ZooKeeperServer.FromString(await self._read("meta-region-server", deadline))
-        if found.HasField("state") and found.state != _OPEN:
+        reply = ZooKeeperServer.FromString(await self._read("meta-region-server", deadline))
+        if reply.HasField("state") and reply.state != _OPEN:
             raise NotAppliedError("hbase:meta is open nowhere at the moment")
-        return _server(found.server, "hbase:meta")
+        return _server(reply.server, "hbase:meta")
 
     async def cluster_id(self, deadline: Deadline) -> str:
         return ClusterId.FromString(await self._read("hbaseid", deadline)).cluster_id
@@ -118,7 +118,7 @@ class ZooKeeperRegistry:
         async def read(server: Server, deadline: Deadline) -> bytes:
             content = await read_node(server.host, server.port, path, deadline)
             if content is None:
-                raise NotAppliedError(f"ZooKeeper at {server} has no {path}; HBase is down, or its znode is another")
+                raise NotAppliedError(f"ZooKeeper at {server} has no {path}; HBase is down, or uses another znode")
             return _protobuf(content, path)
 
         return await _first_answer(self._servers, read, deadline, self._clock)

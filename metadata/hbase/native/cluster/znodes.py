@@ -32,7 +32,7 @@ async def read_node(host: str, port: int, path: str, deadline: Deadline) -> byte
 
     Raises: NotAppliedError - ZooKeeper did not answer before the deadline, or answered with an error.
     """
-    place = f"ZooKeeper at {host}:{port}"
+    server = f"ZooKeeper at {host}:{port}"
     try:
         async with asyncio.timeout(deadline.remaining_s()):
             reader, writer = await asyncio.open_connection(host, port)
@@ -41,9 +41,9 @@ async def read_node(host: str, port: int, path: str, deadline: Deadline) -> byte
             finally:
                 writer.transport.abort()
     except TimeoutError as exc:
-        raise NotAppliedError(f"{place} did not answer in time") from exc
+        raise NotAppliedError(f"{server} did not answer in time") from exc
     except (OSError, EOFError) as exc:
-        raise NotAppliedError(f"cannot read {path} of {place}: {reason_of(exc)}") from exc
+        raise NotAppliedError(f"cannot read {path} of {server}: {reason_of(exc)}") from exc
 
 
 async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> bytes | None:

@@ -17,13 +17,13 @@ class Meaning(enum.Enum):
 
     ELSEWHERE = "the HBase region is not where it was believed to be, or has other bounds"
     ENDING = "the server is going down, with all of its HBase regions"
-    STARTING = "the server is starting, and has no HBase region yet: others may have got those it had"
+    STARTING = "the server is starting, and has no HBase region yet: other servers may have got those it had"
     NOT_YET = "the server is busy or overloaded, or opens the HBase region, or is a master that starts"
     SCANNER_LOST = "the server forgot the scanner"
     NO_TABLE = "the table does not exist"
     FORBIDDEN = "the user has no right to that, as far as HBase knows"
     REFUSED = "the request is wrong and stays so"
-    UNKNOWN = "nobody knows whether the call had an effect"
+    UNKNOWN = "it is unknown whether the call had an effect"
 
 
 _MEANINGS: Final = {
@@ -65,31 +65,33 @@ _TEXT_MAX: Final = 300
 class ServerFailure(Exception):
     """An exception with which a server answered a call, or one action of a call.
 
-    `place` is the host and port to which the HBase region has moved, if the server named them.
+    `address` is the host and port to which the HBase region has moved, if the server named them.
     """
 
     def __init__(
-        self, java_class: str, text: str, *, for_good: bool = False, place: tuple[str, int] | None = None
+        self, java_class: str, text: str, *, for_good: bool = False, address: tuple[str, int] | None = None
     ) -> None:
         self.java_class = java_class.rpartition(".")[2].rpartition("$")[2]
         first_line = text.partition("\n\tat ")[0].removeprefix(f"{java_class}: ")
         super().__init__(" ".join(first_line.split())[:_TEXT_MAX] or self.java_class)
-        self.place = place
+        self.address = address
         self.meaning = self._meaning(text, for_good=for_good)
 
     @classmethod
     def of_call(cls, exception: ExceptionResponse) -> Self:
         """Return the failure of a whole call."""
-        place = (exception.hostname, exception.port) if exception.hostname else None
-        return cls(exception.exception_class_name, exception.stack_trace, for_good=exception.do_not_retry, place=place)
+        address = (exception.hostname, exception.port) if exception.hostname else None
+        return cls(
+            exception.exception_class_name, exception.stack_trace, for_good=exception.do_not_retry, address=address
+        )
 
     @classmethod
     def of_action(cls, exception: NameBytesPair) -> Self:
         """Return the failure of one HBase region or one action in a batch."""
         text = exception.value.decode("utf-8", "backslashreplace")
-        # In a batch the place has no field of its own. HBase's own client takes it from the text too.
+        # In a batch the address has no field of its own. HBase's own client takes it from the text too.
         moved = _MOVED_TO.search(text) if "RegionMovedException" in exception.name else None
-        return cls(exception.name, text, place=(moved[1], int(moved[2])) if moved else None)
+        return cls(exception.name, text, address=(moved[1], int(moved[2])) if moved else None)
 
     def _meaning(self, text: str, *, for_good: bool) -> Meaning:
         # HBase marks this one as final all the same.
@@ -97,5 +99,5 @@ class ServerFailure(Exception):
             return Meaning.ELSEWHERE
         if _LOCK_NOT_GOT in text:
             return Meaning.NOT_YET
-        found = _MEANINGS.get(self.java_class)
-        return found or (Meaning.REFUSED if for_good else Meaning.UNKNOWN)
+        meaning = _MEANINGS.get(self.java_class)
+        return meaning or (Meaning.REFUSED if for_good else Meaning.UNKNOWN)

@@ -47,13 +47,13 @@ async def contend(
     overtaken: dict[Topic, Version] = {}
 
     async def change(topic: Topic) -> None:
-        found = await records.read(topic)
-        version = NEW if found is None else found.version
+        record = await records.read(topic)
+        version = NEW if record is None else record.version
         if topic in overtaken and rng.random() < _STALE_SHARE:
             version = overtaken[topic]
-        elif found is not None and rng.random() < 0.5:
-            overtaken[topic] = found.version
-        if version != NEW and (rng.random() < 0.2 or (found is not None and found.value == hub)):
+        elif record is not None and rng.random() < 0.5:
+            overtaken[topic] = record.version
+        if version != NEW and (rng.random() < 0.2 or (record is not None and record.value == hub)):
             await records.delete(topic, version)
         else:
             await records.write(topic, hub, version)

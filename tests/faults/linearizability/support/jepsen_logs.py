@@ -70,7 +70,7 @@ class _Open(Generic[Input, Output]):
 
 def read_etcd(lines: Iterable[str]) -> list[Operation[RegisterInput, RegisterOutput]]:
     """Return the operations of a log of one register. Raises ValueError - an event that cannot be."""
-    found: _Open[RegisterInput, RegisterOutput] = _Open()
+    calls: _Open[RegisterInput, RegisterOutput] = _Open()
     for number, line in enumerate(lines):
         moment = number * _LINE_NS
         if not (event := _ETCD.fullmatch(line.rstrip("\n"))):
@@ -82,10 +82,10 @@ def read_etcd(lines: Iterable[str]) -> list[Operation[RegisterInput, RegisterOut
                 asked = Put(int(value))
             elif name == "cas":
                 asked = Swap(*map(int, value.strip("[]").split()))
-            found.begin(process, moment, "register", asked)
+            calls.begin(process, moment, "register", asked)
         else:
-            found.finish(process, moment, partial(_etcd_answer, kind, value))
-    return found.all()
+            calls.finish(process, moment, partial(_etcd_answer, kind, value))
+    return calls.all()
 
 
 def _etcd_answer(kind: str, value: str, asked: RegisterInput) -> RegisterOutput | Unanswered:
@@ -103,7 +103,7 @@ def _etcd_answer(kind: str, value: str, asked: RegisterInput) -> RegisterOutput 
 
 def read_kv(lines: Iterable[str]) -> list[Operation[KeyValueInput, KeyValueOutput]]:
     """Return the operations of a log of a store of strings. Raises ValueError - a line of another form."""
-    found: _Open[KeyValueInput, KeyValueOutput] = _Open()
+    calls: _Open[KeyValueInput, KeyValueOutput] = _Open()
     for number, line in enumerate(lines):
         moment = number * _LINE_NS
         if not (event := _KV.fullmatch(line.rstrip("\n"))):
@@ -111,10 +111,10 @@ def read_kv(lines: Iterable[str]) -> list[Operation[KeyValueInput, KeyValueOutpu
         process, kind, name, key, value = event.groups()
         if kind == "invoke":
             asked: KeyValueInput = Get() if name == "get" else Put(value) if name == "put" else Append(value)
-            found.begin(process, moment, key, asked)
+            calls.begin(process, moment, key, asked)
         else:
-            found.finish(process, moment, partial(_kv_answer, value))
-    return found.all()
+            calls.finish(process, moment, partial(_kv_answer, value))
+    return calls.all()
 
 
 def _kv_answer(value: str, asked: KeyValueInput) -> KeyValueOutput:

@@ -13,20 +13,20 @@ WAYS: Final = 5
 
 def mutated(history: Sequence[Operation[Any, Any]], way: int, one: int, other: int) -> list[Operation[Any, Any]]:
     """Return a history with one report altered in one of `WAYS` ways, after the example of another report."""
-    found = list(history)
-    if not found:
-        return found
-    one, other = one % len(found), other % len(found)
-    example = found[other]
+    altered = list(history)
+    if not altered:
+        return altered
+    one, other = one % len(altered), other % len(altered)
+    example = altered[other]
     match way:
         case 0:
-            found[one] = replace(found[one], output=example.output)
+            altered[one] = replace(altered[one], output=example.output)
         case 1:
-            found[one] = replace(found[one], start=example.start, end=example.end)
+            altered[one] = replace(altered[one], start=example.start, end=example.end)
         case 2:
-            found[one] = replace(found[one], output=UNKNOWN)
+            altered[one] = replace(altered[one], output=UNKNOWN)
         case 3:
-            found[one] = replace(found[one], output=NOT_APPLIED)
+            altered[one] = replace(altered[one], output=NOT_APPLIED)
         case 4:
-            del found[one]
-    return found
+            del altered[one]
+    return altered

@@ -157,19 +157,24 @@ def as_ownership(operations: Iterable[cas.CasOperation]) -> list[OwnershipOperat
 
     return [
         Operation(
-            process=one.process, key=one.key, start=one.start, end=one.end, input=asked(one), output=_told(one.output)
+            process=one.process,
+            key=one.key,
+            start=one.start,
+            end=one.end,
+            input=asked(one),
+            output=_output_of(one.output),
         )
         for one in operations
     ]
 
 
-def _told(output: cas.CasOutput | Unanswered) -> OwnershipOutput | Unanswered:
+def _output_of(output: cas.CasOutput | Unanswered) -> OwnershipOutput | Unanswered:
     match output:
         case cas.Written():
             return Claimed()
         case cas.Deleted():
             return Released()
-        case cas.Found(record):
+        case cas.Returned(record):
             return Saw(None if record is None else _owner(record.value))
         case cas.Exists(current) | cas.Stale(current):
             if current is None:
@@ -182,7 +187,7 @@ def _told(output: cas.CasOutput | Unanswered) -> OwnershipOutput | Unanswered:
 
 def _shown(output: cas.CasOutput | Unanswered) -> cas.Record | None:
     match output:
-        case cas.Found(record) | cas.Exists(record) | cas.Stale(record):
+        case cas.Returned(record) | cas.Exists(record) | cas.Stale(record):
             return record
     return None
 

@@ -22,11 +22,11 @@ Output = TypeVar("Output")
 
 def by_key(operations: Iterable[Operation[Input, Output]]) -> dict[Hashable, list[Operation[Input, Output]]]:
     """Return the operations on each key, without those that were surely not applied."""
-    found: defaultdict[Hashable, list[Operation[Input, Output]]] = defaultdict(list)
+    parts: defaultdict[Hashable, list[Operation[Input, Output]]] = defaultdict(list)
     for one in operations:
         if one.output is not NOT_APPLIED:
-            found[one.key].append(one)
-    return dict(found)
+            parts[one.key].append(one)
+    return dict(parts)
 
 
 def check(
@@ -46,13 +46,13 @@ def check(
     configurations = 0
     refusals, undecided = [], []
     for key, part in sorted(parts.items(), key=lambda part: len(part[1])):
-        found = search(part, model, budget)
-        configurations += found.configurations
-        if isinstance(found, Blocked):
-            refusals.append(Refusal(key, len(part), model.prepared(part), found))
+        result = search(part, model, budget)
+        configurations += result.configurations
+        if isinstance(result, Blocked):
+            refusals.append(Refusal(key, len(part), model.prepared(part), result))
             if not all_keys:
                 break
-        elif isinstance(found, Undecided):
+        elif isinstance(result, Undecided):
             undecided.append(key)
     total = sum(map(len, parts.values()))
     return Report(len(parts), total, configurations, tuple(refusals), tuple(undecided))

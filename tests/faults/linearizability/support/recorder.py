@@ -59,12 +59,12 @@ class RecordedOwnership:
         """Read, as the manager does."""
         number = self._called(topic, do="read")
         try:
-            found = await self._manager.read(topic)
+            record = await self._manager.read(topic)
         except HedwigError as error:
             self._failed(number, error)
             raise
-        self._returned(number, came="found", record=_record(found))
-        return found
+        self._returned(number, came="found", record=_record(record))
+        return record
 
     async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         """Write, as the manager does."""
@@ -134,12 +134,12 @@ def read_recorded(paths: Iterable[Path]) -> list[cas.CasOperation]:
     The last line of a killed process may be incomplete; it counts as not written.
     Raises: ValueError - a line that no recorder wrote.
     """
-    found: list[cas.CasOperation] = []
+    calls: list[cas.CasOperation] = []
     for path in paths:
         facts = [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
         returns = {fact["return"]: fact for fact in facts if "return" in fact}
-        found += [_recorded(fact, returns.get(fact["call"])) for fact in facts if "call" in fact]
-    return found
+        calls += [_recorded(fact, returns.get(fact["call"])) for fact in facts if "call" in fact]
+    return calls
 
 
 def _recorded(call: dict[str, Any], answer: dict[str, Any] | None) -> cas.CasOperation:
@@ -168,7 +168,7 @@ def _read_asked(call: dict[str, Any]) -> cas.CasInput:
 def _read_answer(asked: cas.CasInput, answer: dict[str, Any]) -> cas.CasOutput | Unanswered:
     match answer:
         case {"came": "found", "record": record}:
-            return cas.Found(_read_record(record))
+            return cas.Returned(_read_record(record))
         case {"came": "written", "version": version}:
             return cas.Written(version)
         case {"came": "deleted"}:
@@ -196,8 +196,8 @@ def _hub(hub: HubInfo) -> list[Any]:
     return [hub.address, hub.epoch]
 
 
-def _record(found: Versioned[HubInfo] | None) -> list[Any] | None:
-    return None if found is None else [_hub(found.value), str(found.version)]
+def _record(versioned: Versioned[HubInfo] | None) -> list[Any] | None:
+    return None if versioned is None else [_hub(versioned.value), str(versioned.version)]
 
 
 def _read_record(record: list[Any] | None) -> cas.Record | None:

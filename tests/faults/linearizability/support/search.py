@@ -21,7 +21,7 @@ from tests.faults.linearizability.support.limits import Budget
 from tests.faults.linearizability.support.model import REFUSED, Model
 from tests.faults.linearizability.support.operations import UNKNOWN, Operation, Unanswered
 
-__all__ = ["Blocked", "Explained", "Found", "Undecided", "search"]
+__all__ = ["Blocked", "Explained", "SearchResult", "Undecided", "search"]
 
 AnyOperation: TypeAlias = Operation[Any, Any]
 AnyModel: TypeAlias = Model[Any, Any, Any]
@@ -57,10 +57,10 @@ class Undecided:
     configurations: int
 
 
-Found: TypeAlias = Explained | Blocked | Undecided
+SearchResult: TypeAlias = Explained | Blocked | Undecided
 
 
-def search(operations: Sequence[AnyOperation], model: AnyModel, budget: Budget) -> Found:
+def search(operations: Sequence[AnyOperation], model: AnyModel, budget: Budget) -> SearchResult:
     """Look for an order that explains the operations on one key."""
     return _Search(operations, model.prepared(operations), budget).run()
 
@@ -116,7 +116,7 @@ class _Search:
         # At the same moment a start comes before an end: operations that touch count as concurrent.
         answered = [one for one in operations if not isinstance(one.output, Unanswered)]
         answered.sort(key=lambda one: one.start)
-        self._to_place = len(answered)
+        self._unplaced = len(answered)
         moments: list[tuple[int, int, _Event | AnyOperation]] = []
         for number, one in enumerate(answered):
             end = _Event(one, True, number)
@@ -136,11 +136,11 @@ class _Search:
         last.after, self._head.before = self._head, last
         self._tried: dict[tuple[int, int, Any], tuple[int, ...]] = {}
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         step, effect, head, unanswered = self._model.step, self._model.effect, self._head, self._unanswered
         state = self._model.initial
         missing = beyond = used = 0
-        left = self._to_place
+        left = self._unplaced
         way: _Placed | None = None
         furthest: tuple[int, int] = (-1, -1)
         blocked: tuple[_Placed | None, Any, _Event] = (None, state, head)

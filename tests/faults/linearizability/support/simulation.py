@@ -55,7 +55,7 @@ class TrueRecord:
     def serve(self, process: int, asked: cas.CasInput) -> cas.CasOutput:
         shown = self.content
         if isinstance(asked, cas.Read):
-            answer: cas.CasOutput = cas.Found(shown)
+            answer: cas.CasOutput = cas.Returned(shown)
         elif asked.at is cas.NEW and shown is not None:
             answer = cas.Exists(shown)
         elif asked.at is not cas.NEW and shown is None and (isinstance(asked, cas.Delete) or asked.at is not cas.ANY):
@@ -150,13 +150,13 @@ def simulate(kind: Kind, script: Iterable[Step], *, keys: int = 1, lost: float =
     An operation whose caller gave up before it was served takes effect at some later step, or never.
     """
     objects = [kind.make() for _ in range(keys)]
-    found: list[Operation[Any, Any]] = []
+    calls: list[Operation[Any, Any]] = []
     under_way: dict[int, _InFlight] = {}
     late: list[tuple[int, _InFlight]] = []
 
     def report(process: int, one: _InFlight, end: int, output: Any) -> None:
         name, key = f"p{process}", f"k{one.key}"
-        found.append(Operation(process=name, key=key, start=one.start, end=end, input=one.asked, output=output))
+        calls.append(Operation(process=name, key=key, start=one.start, end=end, input=one.asked, output=output))
 
     now = 0
     for now, (process, choice) in enumerate(script):
@@ -181,7 +181,7 @@ def simulate(kind: Kind, script: Iterable[Step], *, keys: int = 1, lost: float =
             report(process, one, now, UNKNOWN if is_lost else one.answer)
     for process, one in under_way.items():
         report(process, one, now, UNKNOWN)
-    return found
+    return calls
 
 
 def random_script(rng: random.Random, processes: int, steps: int) -> Iterator[Step]:

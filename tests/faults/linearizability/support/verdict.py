@@ -41,11 +41,11 @@ class Refusal:
     key: Hashable
     operations: int
     model: Model[Any, Any, Any]
-    found: Blocked
+    result: Blocked
 
     def __str__(self) -> str:
-        found, model = self.found, self.model
-        everyone = [*found.order, found.blocked, *found.waiting]
+        result, model = self.result, self.model
+        everyone = [*result.order, result.blocked, *result.waiting]
         origin = min(one.start for one in everyone)
         width = max(len(one.process) for one in everyone)
 
@@ -54,23 +54,23 @@ class Refusal:
             return f"    [{_ms(one.start - origin)} - {end} ms] {one.process:{width}} {_short(model.describe(one))}"
 
         lines = [f"key {self.key!r}: no order explains these {self.operations} operations."]
-        lines.append(f"  The longest order explains {len(found.order)} of them, and all that had ended before:")
+        lines.append(f"  The longest order explains {len(result.order)} of them, and all that had ended before:")
         states = [model.initial]
-        for one in found.order:
+        for one in result.order:
             states.append(_after(model, states[-1], one))
-        hidden = max(0, len(found.order) - _SHOWN_OF_ORDER)
+        hidden = max(0, len(result.order) - _SHOWN_OF_ORDER)
         if hidden:
             lines.append(f"    ... {hidden} more, then: {_short(model.describe_state(states[hidden]))}")
-        for one, state in list(zip(found.order, states[1:], strict=True))[hidden:]:
+        for one, state in list(zip(result.order, states[1:], strict=True))[hidden:]:
             lines.append(f"{line(one)}   => {_short(model.describe_state(state))}")
-        lines += ["  There, or anywhere else before its end, this one could not be placed:", line(found.blocked)]
-        if found.waiting:
+        lines += ["  There, or anywhere else before its end, this one could not be placed:", line(result.blocked)]
+        if result.waiting:
             lines.append("  Not placed either, and started before that end:")
-            for one in found.waiting[:_SHOWN_OF_WAITING]:
-                is_possible = _after(model, found.state, one) is not REFUSED
+            for one in result.waiting[:_SHOWN_OF_WAITING]:
+                is_possible = _after(model, result.state, one) is not REFUSED
                 lines.append(f"{line(one)}   ({_POSSIBLE if is_possible else _IMPOSSIBLE})")
-            if len(found.waiting) > _SHOWN_OF_WAITING:
-                lines.append(f"    ... {len(found.waiting) - _SHOWN_OF_WAITING} more")
+            if len(result.waiting) > _SHOWN_OF_WAITING:
+                lines.append(f"    ... {len(result.waiting) - _SHOWN_OF_WAITING} more")
         return "\n".join(lines)
 
 

@@ -32,11 +32,11 @@ __all__ = [
     "Delete",
     "Deleted",
     "Exists",
-    "Found",
     "Given",
     "Gone",
     "Read",
     "Record",
+    "Returned",
     "Stale",
     "VersionedRegister",
     "Write",
@@ -86,8 +86,8 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A read found `record`, None for none."""
+class Returned:
+    """A read returned `record`; None: there was none."""
 
     record: Record | None
 
@@ -124,7 +124,7 @@ class Gone:
 
 
 CasInput: TypeAlias = Read | Write | Delete
-CasOutput: TypeAlias = Found | Written | Deleted | Exists | Stale | Gone
+CasOutput: TypeAlias = Returned | Written | Deleted | Exists | Stale | Gone
 CasOperation: TypeAlias = Operation[CasInput, CasOutput]
 
 
@@ -160,7 +160,7 @@ class VersionedRegister(Model[Register, CasInput, CasOutput]):
 
     def step(self, state: Register, input: CasInput, output: CasOutput) -> Register | Refused:
         if isinstance(input, Read):
-            return self._seen(state, output.record) if isinstance(output, Found) else REFUSED
+            return self._seen(state, output.record) if isinstance(output, Returned) else REFUSED
         held, at = state.held, input.at
         match output:
             case Written(version):

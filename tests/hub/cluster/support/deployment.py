@@ -21,7 +21,7 @@ from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
 from hedwig.metadata import MetadataStore, StoreOptions
-from hedwig.metadata.testing.place import Place
+from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
 from hedwig.wire import Answer, CloseSubscription
@@ -49,7 +49,7 @@ class Deployment:
         self,
         zookeeper: str,
         backend: str,
-        place: Place,
+        subject: Subject,
         directory: Path,
         patch: pytest.MonkeyPatch,
         stack: AsyncExitStack,
@@ -60,7 +60,7 @@ class Deployment:
         self.prefix = f"/hedwig/{uuid.uuid4().hex}"
         self.networked: Networked = _NETWORKED[backend]
         # The hub opens its store in the same way.
-        self.place = replace(place, gather=True)
+        self.subject = replace(subject, gather=True)
         self.directory = directory
         self.store: MetadataStore
         self._patch = patch
@@ -70,8 +70,8 @@ class Deployment:
 
     async def open(self) -> None:
         """Format the metadata, and open a store in addition to the hubs' own."""
-        await self.place.format()
-        self.store = await self._stack.enter_async_context(await self.place.open())
+        await self.subject.format()
+        self.store = await self._stack.enter_async_context(await self.subject.open())
 
     # --------------------------------------------------------------------------------------------------- hubs
 
@@ -83,7 +83,7 @@ class Deployment:
         given = {"session_timeout_s": session_s, "rebalance_interval_s": 0.0, **(cluster or {})}
         made: dict[str, Any] = {
             "data_directory": self.directory,
-            "metadata": self.place.url,
+            "metadata": self.subject.url,
             "port": 0,
             "admin_port": -1,
             "retention_interval_s": 3600.0,
@@ -92,9 +92,9 @@ class Deployment:
         }
         return HubOptions(**{**made, **changes})
 
-    async def start(self, *, place: Place | None = None, **changes: Any) -> Hub:
-        """Start a hub in this process, with its metadata at `place`. It is closed at the end of the test."""
-        there = place or self.place
+    async def start(self, *, subject: Subject | None = None, **changes: Any) -> Hub:
+        """Start a hub in this process, with its metadata in `subject`. It is closed at the end of the test."""
+        there = subject or self.subject
 
         async def open_there(_url: str, options: StoreOptions | None = None) -> MetadataStore:
             return await there.open(options)
@@ -117,7 +117,7 @@ class Deployment:
     def settings(self) -> tuple[str, ...]:
         """Return the settings of a hub in a process of its own."""
         return (
-            f"metadata={self.place.url}",
+            f"metadata={self.subject.url}",
             f"cluster.zookeeper=zookeeper://{self.zookeeper}{self.prefix}",
             f"cluster.session_timeout_s={SESSION_S:g}",
             "cluster.rebalance_interval_s=0",
@@ -130,11 +130,11 @@ class Deployment:
 
     # --------------------------------------------------------------------------------- in between, and past the hubs
 
-    async def behind_proxy(self, plan: Plan = lambda _: PASS) -> tuple[Proxy, Place]:
-        """Return a proxy in front of the metadata store, and the place that leads through it."""
-        proxy = self.networked.proxy(self.place, plan)
+    async def behind_proxy(self, plan: Plan = lambda _: PASS) -> tuple[Proxy, Subject]:
+        """Return a proxy in front of the metadata store, and the subject that is reached through it."""
+        proxy = self.networked.proxy(self.subject, plan)
         await self._stack.enter_async_context(proxy)
-        return proxy, self.networked.behind(proxy, self.place)
+        return proxy, self.networked.behind(proxy, self.subject)
 
     async def proxy_to_zookeeper(self, wire: Any) -> Proxy:
         """Return a proxy in front of ZooKeeper, for the liveness of a hub."""
@@ -176,8 +176,8 @@ class Deployment:
 
     async def owner(self, topic: bytes) -> HubInfo | None:
         """Return the hub that the owner record of a topic names."""
-        found = await self.store.ownership.read(Topic(topic))
-        return None if found is None else found.value
+        record = await self.store.ownership.read(Topic(topic))
+        return None if record is None else record.value
 
     def epoch_of(self, raw: KazooClient, address: str) -> int | None:
         """Return the epoch of the hub that is registered at host:port:sslport, None if there is none."""

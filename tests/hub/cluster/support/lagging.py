@@ -42,14 +42,14 @@ class BehindWire(ZooKeeperWire):
         self._asked: set[int] = set()
 
     def requests(self, data: bytes) -> list[Request | bytes]:
-        found = super().requests(data)
-        for request in found:
+        requests = super().requests(data)
+        for request in requests:
             assert isinstance(request, Request)
             if request.name == "sync":
                 self._behind.below = None
             elif request.name in ("get", "exists") and self._is_hidden(request.data):
                 self._asked.add(request.mark)
-        return found
+        return requests
 
     def _is_hidden(self, request: bytes) -> bool:
         below = self._behind.below
@@ -77,13 +77,13 @@ class LaggingWire(ZooKeeperWire):
         self._asked: dict[int, bytes] = {}
 
     def requests(self, data: bytes) -> list[Request | bytes]:
-        found = super().requests(data)
-        for request in found:
+        requests = super().requests(data)
+        for request in requests:
             if isinstance(request, Request) and request.name.startswith("children"):
                 (length,) = _NUMBER.unpack_from(request.data, _PATH_AT)
                 start = _PATH_AT + _NUMBER.size
                 self._asked[request.mark] = request.data[start : start + length]
-        return found
+        return requests
 
     def replies(self, data: bytes) -> list[Reply]:
         return [changed for reply in super().replies(data) if (changed := self._changed(reply)) is not None]

@@ -53,9 +53,9 @@ def test_every_answer_is_read_as_protobuf_reads_it(
     transaction: int, status: int, inner: int | None, ledger_id: int, entry_id: int
 ) -> None:
     body = answer(transaction, status, inner, ledger_id, entry_id)
-    ((number, found),) = AnswerDecoder().receive(len(body).to_bytes(4, "big") + body)
+    ((number, reply),) = AnswerDecoder().receive(len(body).to_bytes(4, "big") + body)
     assert number == transaction
-    assert found.outcome is Outcome.of_status(status if inner is None else inner)
+    assert reply.outcome is Outcome.of_status(status if inner is None else inner)
 
 
 @given(st.data(), st.integers(FIRST_TRANSACTION, (1 << 35) - 1))
@@ -63,10 +63,10 @@ def test_damage_never_makes_a_success_of_another_answer(data: st.DataObject, tra
     body = bytearray(answer(transaction, 0, data.draw(st.sampled_from([0, 504])), 1, 2))
     # The ids follow the statuses. The client does not read them: the transaction tells which entry was added.
     body[data.draw(st.integers(0, len(body) - IDS_BYTES - 1))] = data.draw(st.integers(0, 255))
-    found = added_transaction(bytes(body), 0, len(body))
-    if found is not None:
+    added = added_transaction(bytes(body), 0, len(body))
+    if added is not None:
         message = pb.Response.FromString(bytes(body))
-        assert (message.header.txnId, message.status, message.addResponse.status) == (found, 0, 0)
+        assert (message.header.txnId, message.status, message.addResponse.status) == (added, 0, 0)
 
 
 @given(st.integers(0, (1 << 64) - 1))

@@ -31,7 +31,7 @@ def test_entries_are_acknowledged_in_order_and_carry_what_was_confirmed() -> Non
         assert order == list(range(50))
         # All entries were sent before the first was confirmed, and each is stored by exactly its write set.
         for entry in range(50):
-            holders = {room.members(ledger_id)[place] for place in STRIPES.write_set(entry)}
+            holders = {room.members(ledger_id)[position] for position in STRIPES.write_set(entry)}
             assert {
                 name for name, bookie in room.model.bookies.items() if entry in bookie.entries[ledger_id]
             } == holders
@@ -124,8 +124,8 @@ def test_what_was_sent_waits_for_bookies_that_are_gone_and_only_what_was_not_is_
         async with asyncio.timeout(2):
             await asyncio.gather(*sent)
         await room.store.append(ledger_id, 4, b"kept")
-        found = await room.store.read(ledger_id, 2, entries_max=9, bytes_max=999)
-        assert found == [b"sent", b"sent", b"kept"]
+        contents = await room.store.read(ledger_id, 2, entries_max=9, bytes_max=999)
+        assert contents == [b"sent", b"sent", b"kept"]
 
     run(work)
 

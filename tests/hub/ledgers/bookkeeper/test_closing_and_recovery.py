@@ -84,8 +84,8 @@ def test_what_others_recovered_is_read_past_a_writer_that_failed() -> None:
         other = room.client()
         assert await other.open_and_fence(ledger_id) == 4
         assert await room.store.last_entry_id(ledger_id) == 4
-        found = await room.store.read(ledger_id, 0, entries_max=9, bytes_max=999)
-        assert found == [b"entry %d" % entry for entry in range(5)]
+        contents = await room.store.read(ledger_id, 0, entries_max=9, bytes_max=999)
+        assert contents == [b"entry %d" % entry for entry in range(5)]
         assert await outcome(room.store.append(ledger_id, 5, b"late")) == "LedgerFencedError"
 
     run(work)
@@ -153,8 +153,8 @@ def test_recovery_goes_past_a_dead_bookie_and_replaces_it() -> None:
         room.model.crash(dead)
         assert await room.client().open_and_fence(ledger_id) == 19
         assert dead not in room.members(ledger_id)
-        found = await room.client().read(ledger_id, 0, entries_max=100, bytes_max=1000)
-        assert found == [b"%d" % entry for entry in range(20)]
+        contents = await room.client().read(ledger_id, 0, entries_max=100, bytes_max=1000)
+        assert contents == [b"%d" % entry for entry in range(20)]
 
     run(work)
 
@@ -194,8 +194,8 @@ def test_a_sound_copy_of_what_is_damaged_elsewhere_is_made_safe() -> None:
             entries = room.model[name].entries[ledger_id]
             entries[4] = entries[4][:-1] + b"?"
         assert await room.client().open_and_fence(ledger_id) == 4
-        found = await room.client().read(ledger_id, 0, entries_max=5, bytes_max=100)
-        assert found == [b"entry %d" % each for each in range(5)]
+        contents = await room.client().read(ledger_id, 0, entries_max=5, bytes_max=100)
+        assert contents == [b"entry %d" % each for each in range(5)]
 
     run(work)
 

@@ -103,16 +103,16 @@ def payloads(count: int) -> list[bytes]:
 
 
 async def append_all(store: BookkeeperLedgerStore, ledger_id: int, wanted: list[bytes], first: int = 0) -> None:
-    futures = [store.start_append(ledger_id, first + place, payload) for place, payload in enumerate(wanted)]
+    futures = [store.start_append(ledger_id, first + index, payload) for index, payload in enumerate(wanted)]
     async with asyncio.timeout(60):
         await asyncio.gather(*futures)
 
 
 async def read_all(store: BookkeeperLedgerStore, ledger_id: int, last: int) -> list[bytes]:
-    found: list[bytes] = []
-    while len(found) <= last:
-        found += await store.read(ledger_id, len(found), entries_max=200, bytes_max=1 << 20)
-    return found
+    entries: list[bytes] = []
+    while len(entries) <= last:
+        entries += await store.read(ledger_id, len(entries), entries_max=200, bytes_max=1 << 20)
+    return entries
 
 
 @pytest.mark.parametrize("digest", [DigestKind.CRC32, DigestKind.HMAC])
@@ -147,9 +147,9 @@ async def test_we_read_what_the_original_client_wrote(
     client: Client, shell: Callable[..., str], stack: DevServers
 ) -> None:
     words = ("simpletest", "-ensemble", "3", "-writeQuorum", "2", "-ackQuorum", "2", "-numEntries", "20")
-    found = re.search(r"20 entries written to ledger (\d+)", await asyncio.to_thread(shell, *words))
-    assert found is not None
-    ledger_id = int(found[1])
+    match = re.search(r"20 entries written to ledger (\d+)", await asyncio.to_thread(shell, *words))
+    assert match is not None
+    ledger_id = int(match[1])
     reader = await client(STRIPES, password=b"")
     metadata = (await reader._cluster.metadata.read(ledger_id)).value
     assert (metadata.state, metadata.digest, metadata.last_entry_id) == (LedgerState.CLOSED, DigestKind.HMAC, 19)

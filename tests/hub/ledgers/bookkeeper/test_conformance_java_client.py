@@ -139,14 +139,14 @@ async def test_java_takes_over_in_the_middle_of_a_burst(java: JavaLedgers, open_
     ledger = await store.create()
     appends = [store.start_append(ledger, entry, payload(ledger, entry)) for entry in range(3000)]
     await appends[200]
-    found = await java("read", ledger, *whose(DigestKind.CRC32C))
+    printed = await java("read", ledger, *whose(DigestKind.CRC32C))
     results = await asyncio.gather(*appends, return_exceptions=True)
     acknowledged = [entry for entry, result in enumerate(results) if result is None]
     assert all(isinstance(result, LedgerError) for result in results[len(acknowledged) :])
-    last = int(found.split()[0])
+    last = int(printed.split()[0])
     assert acknowledged == list(range(len(acknowledged)))
     assert 200 < len(acknowledged) <= last + 1
-    assert found == summary(ours(ledger, last + 1))
+    assert printed == summary(ours(ledger, last + 1))
     assert await store.open_and_fence(ledger) == last
     assert await read_all(store, ledger) == ours(ledger, last + 1)
 

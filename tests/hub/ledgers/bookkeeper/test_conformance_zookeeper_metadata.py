@@ -156,7 +156,7 @@ async def test_all_ledgers_are_listed_and_nothing_else(
     await store.new_ledger_id()
     raw.create(f"{root}/underreplication")
     raw.create(f"{root}/available/127.0.0.1:3181")
-    assert [found async for found in store.ledgers()] == ids
+    assert [ledger_id async for ledger_id in store.ledgers()] == ids
 
 
 async def test_changes_of_many_at_once_all_take_effect(store: ZookeeperLedgerMetadata) -> None:
@@ -289,7 +289,7 @@ async def test_a_registry_without_a_folder_has_no_bookies_until_there_is_one(
 
 
 @pytest.mark.parametrize(
-    ("made_as", "found", "made"),
+    ("made_as", "existing", "made"),
     [
         (LedgerLayout.HIERARCHICAL, (), LedgerLayout.HIERARCHICAL),
         (LedgerLayout.FLAT, (), LedgerLayout.FLAT),
@@ -302,12 +302,12 @@ async def test_a_root_without_a_layout_gets_one(
     raw: KazooClient,
     root: str,
     made_as: LedgerLayout,
-    found: Sequence[str],
+    existing: Sequence[str],
     made: LedgerLayout,
 ) -> None:
-    for name in found:
+    for name in existing:
         raw.create(f"{root}/new/{name}", makepath=True)
-    if not found:
+    if not existing:
         raw.create(f"{root}/new")
     with pytest.raises(ConfigurationError, match="LAYOUT"):
         await ZookeeperLedgerMetadata.open(session, f"{root}/new", CLOCK)

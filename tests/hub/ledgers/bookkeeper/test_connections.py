@@ -24,7 +24,7 @@ def read(entry_id: int) -> ReadEntry:
     return ReadEntry(ledger_id=1, entry_id=entry_id)
 
 
-def found(entry_id: int) -> pb.ReadResponse:
+def read_response(entry_id: int) -> pb.ReadResponse:
     return pb.ReadResponse(status=0, ledgerId=1, entryId=entry_id, body=b"entry %d" % entry_id)
 
 
@@ -51,9 +51,9 @@ async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: Script
     kept = await started(links, 2)
     assert (await lost).outcome is Outcome.UNANSWERED
     # The answer is too late: its request has timed out.
-    peer.answer(request, writer, readResponse=found(1))
+    peer.answer(request, writer, readResponse=read_response(1))
     request, writer = await peer.next()
-    peer.answer(request, writer, readResponse=found(2))
+    peer.answer(request, writer, readResponse=read_response(2))
     assert (await kept).body == b"entry 2"
     assert peer.connections == 1
 
@@ -72,7 +72,7 @@ async def test_a_silent_bookie_loses_its_connection(
     await peer.next()
     again = await started(links, 3)
     request, writer = await peer.next()
-    peer.answer(request, writer, readResponse=found(3))
+    peer.answer(request, writer, readResponse=read_response(3))
     assert (await again).outcome is Outcome.DONE
     assert peer.connections == 2
 
@@ -111,11 +111,11 @@ async def test_what_is_in_flight_is_bounded(
     second = await started(links, 1)
     await peer.next()
     assert (await ask(links, "bookie", read(2), LONG_S)).outcome is Outcome.BUSY
-    peer.answer(request, writer, readResponse=found(0))
+    peer.answer(request, writer, readResponse=read_response(0))
     assert (await first).outcome is Outcome.DONE
     third = await started(links, 3)
     request, writer = await peer.next()
-    peer.answer(request, writer, readResponse=found(3))
+    peer.answer(request, writer, readResponse=read_response(3))
     assert (await third).outcome is Outcome.DONE
     assert not second.done()
     peer.hang_up()

@@ -74,8 +74,8 @@ def test_what_a_replaced_bookie_stored_does_not_count_any_more() -> None:
         await other
         last = room.record(ledger_id)
         for entry in (1, 2):
-            for place in BOTH.write_set(entry):
-                holder = last.ensemble_of(entry).bookies[place]
+            for position in BOTH.write_set(entry):
+                holder = last.ensemble_of(entry).bookies[position]
                 assert entry in room.model[holder].entries[ledger_id]
 
     run(work)
@@ -220,8 +220,8 @@ def test_a_change_whose_answer_is_lost_is_settled_before_anything_is_acknowledge
         room.metadata.lost = 0.0
         record = room.record(ledger_id)
         for entry in range(4):
-            for place in BOTH.write_set(entry):
-                assert entry in room.model[record.ensemble_of(entry).bookies[place]].entries[ledger_id]
+            for position in BOTH.write_set(entry):
+                assert entry in room.model[record.ensemble_of(entry).bookies[position]].entries[ledger_id]
 
     run(work)
 

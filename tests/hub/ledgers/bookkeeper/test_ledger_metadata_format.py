@@ -149,8 +149,8 @@ def test_an_unknown_state_is_refused_rather_than_guessed() -> None:
 
 def test_the_ensemble_of_an_entry_is_the_last_that_begins_at_or_before_it() -> None:
     metadata = OPEN.with_ensemble(10, ("c", "d")).with_ensemble(20, ("e", "f"))
-    found = [metadata.ensemble_of(entry).bookies[0] for entry in (0, 9, 10, 19, 20, 999)]
-    assert found == ["127.0.0.1:3181", "127.0.0.1:3181", "c", "c", "e", "e"]
+    bookies = [metadata.ensemble_of(entry).bookies[0] for entry in (0, 9, 10, 19, 20, 999)]
+    assert bookies == ["127.0.0.1:3181", "127.0.0.1:3181", "c", "c", "e", "e"]
 
 
 def test_a_second_change_before_any_entry_replaces_the_first() -> None:

@@ -37,7 +37,7 @@ def test_the_write_sets_of_three_of_five() -> None:
 def test_holds_agrees_with_the_write_set(quorums: Quorums, entry_id: int) -> None:
     write_set = quorums.write_set(entry_id)
     assert len(set(write_set)) == quorums.write
-    assert {place for place in range(quorums.ensemble) if quorums.holds(place, entry_id)} == set(write_set)
+    assert {position for position in range(quorums.ensemble) if quorums.holds(position, entry_id)} == set(write_set)
 
 
 @pytest.mark.parametrize("quorums", ALL, ids=str)
@@ -88,9 +88,9 @@ def test_every_bookie_gets_every_position() -> None:
 def test_replacements_are_new_and_sound(writable: set[str], suspects: set[str], data: st.DataObject) -> None:
     ensemble = tuple(sorted(data.draw(names.filter(bool))))
     failed = data.draw(st.sets(st.integers(0, len(ensemble) - 1)))
-    found = choose_replacements(writable, suspects, ensemble, failed, Random(data.draw(st.integers())))
+    replacements = choose_replacements(writable, suspects, ensemble, failed, Random(data.draw(st.integers())))
     fit = writable - suspects - set(ensemble)
-    assert set(found) <= failed
-    assert len(found) == min(len(failed), len(fit))
-    assert set(found.values()) <= fit
-    assert len(set(found.values())) == len(found)
+    assert set(replacements) <= failed
+    assert len(replacements) == min(len(failed), len(fit))
+    assert set(replacements.values()) <= fit
+    assert len(set(replacements.values())) == len(replacements)

@@ -21,8 +21,8 @@ def test_reading_goes_on_to_the_next_copy() -> None:
         entries[2] = entries[3]
         del entries[4]
         room.model.crash(middle)
-        found = await room.client().read(ledger_id, 0, entries_max=10, bytes_max=1000)
-        assert found == [b"entry %d" % entry for entry in range(6)]
+        contents = await room.client().read(ledger_id, 0, entries_max=10, bytes_max=1000)
+        assert contents == [b"entry %d" % entry for entry in range(6)]
         del room.model[right].entries[ledger_id][1]
         with pytest.raises(LedgerStoreUnavailableError):
             await room.client().read(ledger_id, 1, entries_max=10, bytes_max=1000)
@@ -74,11 +74,11 @@ def test_a_writer_tells_its_last_entry_once_nothing_more_comes() -> None:
         await asyncio.sleep(3)
         reader = room.client()
         assert await reader.last_entry_id(ledger_id) == 9
-        found = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1000)
-        assert found == [b"entry %d" % entry for entry in range(10)]
+        contents = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1000)
+        assert contents == [b"entry %d" % entry for entry in range(10)]
         # The writer sends no confirmation that bookies already have, and none for a closed ledger.
-        told = {name: bookie.lacs.pop(ledger_id) for name, bookie in room.model.bookies.items()}
-        assert set(told) == set(room.members(ledger_id))
+        sent = {name: bookie.lacs.pop(ledger_id) for name, bookie in room.model.bookies.items()}
+        assert set(sent) == set(room.members(ledger_id))
         await asyncio.sleep(3)
         await room.store.append(ledger_id, 10, b"more")
         await room.store.close(ledger_id)

@@ -153,13 +153,13 @@ class Scenario:
         record = self.metadata.current(ledger_id)
         assert (record.state, record.last_entry_id) == (LedgerState.CLOSED, last)
         reader = self.client()
-        found: list[bytes] = []
-        while len(found) <= last:
-            found += await reader.read(ledger_id, len(found), entries_max=7, bytes_max=100)
-        assert record.length == sum(map(len, found))
-        assert found[: len(self.contents)] == self.contents
-        assert not self.refused.keys() & set(found), "what was refused is in the ledger"
-        assert [content.partition(b".")[0] for content in found] == [b"%d" % entry_id for entry_id in range(last + 1)]
+        entries: list[bytes] = []
+        while len(entries) <= last:
+            entries += await reader.read(ledger_id, len(entries), entries_max=7, bytes_max=100)
+        assert record.length == sum(map(len, entries))
+        assert entries[: len(self.contents)] == self.contents
+        assert not self.refused.keys() & set(entries), "what was refused is in the ledger"
+        assert [content.partition(b".")[0] for content in entries] == [b"%d" % entry_id for entry_id in range(last + 1)]
         assert await reader.read(ledger_id, last + 1, entries_max=1, bytes_max=1) == []
         with pytest.raises(LedgerError):
             await writer.append(ledger_id, last + 1, b"late")

@@ -75,9 +75,10 @@ def test_a_poll_says_what_is_known_and_how_long_to_wait() -> None:
 
 
 def test_the_last_add_confirmed_is_written_and_asked_for() -> None:
-    told = pb.Request.FromString(encode_request(5, WriteLac(ledger_id=1, lac=8, master_key=KEY, body=b"blob"))[4:])
-    assert told.header.operation == 6
-    assert (told.writeLacRequest.lac, told.writeLacRequest.masterKey, told.writeLacRequest.body) == (8, KEY, b"blob")
+    written = pb.Request.FromString(encode_request(5, WriteLac(ledger_id=1, lac=8, master_key=KEY, body=b"blob"))[4:])
+    assert written.header.operation == 6
+    lac = written.writeLacRequest
+    assert (lac.lac, lac.masterKey, lac.body) == (8, KEY, b"blob")
     asked = pb.Request.FromString(encode_request(5, ReadLac(ledger_id=1))[4:])
     assert (asked.header.operation, asked.readLacRequest.ledgerId) == (7, 1)
 
@@ -145,16 +146,16 @@ def test_the_parts_of_answers() -> None:
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=5), st.lists(st.integers(1, 40), max_size=40))
 def test_answers_come_out_the_same_however_they_were_cut(transactions: list[int], cuts: list[int]) -> None:
     stream = b"".join(
-        answer_frame(number, readResponse=pb.ReadResponse(status=0, ledgerId=1, entryId=place, body=bytes(place)))
-        for place, number in enumerate(transactions)
+        answer_frame(number, readResponse=pb.ReadResponse(status=0, ledgerId=1, entryId=index, body=bytes(index)))
+        for index, number in enumerate(transactions)
     )
     decoder = AnswerDecoder()
-    found: list[tuple[int, Answer]] = []
+    answers: list[tuple[int, Answer]] = []
     for size in [*cuts, len(stream)]:
-        found += decoder.receive(stream[:size])
+        answers += decoder.receive(stream[:size])
         stream = stream[size:]
-    assert [number for number, _ in found] == transactions
-    assert [answer.body for _, answer in found] == [bytes(place) for place in range(len(transactions))]
+    assert [number for number, _ in answers] == transactions
+    assert [answer.body for _, answer in answers] == [bytes(index) for index in range(len(transactions))]
 
 
 @pytest.mark.parametrize("body", [b"\x02\x00\x00\x00", b"", b"\x0a\x02\x08\x03", b"\xff" * 9])

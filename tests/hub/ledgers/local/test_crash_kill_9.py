@@ -56,7 +56,7 @@ async def _check(store: LocalLedgerStore, reported: _Reported) -> None:
             assert ledger in reported.deleting
             continue
         acknowledged = reported.entries[ledger]
-        # A process has 20 entries of a ledger in flight. Unacknowledged ones may be stored, in their places.
+        # A process has 20 entries of a ledger in flight. Unacknowledged ones may be stored, in order.
         assert acknowledged - 1 <= last < acknowledged + 20
         assert await read_all(store, ledger) == [payload(ledger, entry, 60 + entry % 90) for entry in range(last + 1)]
 
@@ -84,7 +84,7 @@ async def test_everything_acknowledged_survives_kill_9(open_store: OpenStore, tm
         assert len(reported.entries) > before, "it did work"
         store = await open_store()
         await _check(store, reported)
-        assert (await store.stats()).damaged_places == 0
+        assert (await store.stats()).damage_count == 0
         await store.aclose()
     assert sum(reported.entries.values()) > 500 * kills
 
@@ -99,9 +99,9 @@ async def test_files_that_may_not_grow_refuse_appends_and_lose_nothing(open_stor
     entries = [line for line in lines if line.startswith("entry")]
     assert len(full) == 3
     store = await open_store()
-    found = await read_all(store, 1)
-    assert len(found) == len(entries) > 1000
-    assert found == [payload(1, entry, 60 + entry % 90) for entry in range(len(found))]
+    contents = await read_all(store, 1)
+    assert len(contents) == len(entries) > 1000
+    assert contents == [payload(1, entry, 60 + entry % 90) for entry in range(len(contents))]
 
 
 async def test_second_opener_is_told_who_has_the_directory(open_store: OpenStore) -> None:

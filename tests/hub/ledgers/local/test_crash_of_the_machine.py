@@ -63,18 +63,18 @@ async def test_torn_tail_is_cut_at_every_byte_of_it(open_store: OpenStore, tmp_p
     async with _held_write(disk, store, ledger, range(5, 6)) as segment:
         synced, size = disk.synced[segment], segment.stat().st_size
         assert size == synced + RECORD
-        found: list[int] = []
+        counts: list[int] = []
         # Cut at every byte of the header, and at some of the payload.
         lengths = [*range(synced, synced + RECORD_HEADER_BYTES + 2), *range(synced + 40, size, 9), size]
         for length in lengths:
             image = tmp_path / f"image-{length}"
             disk.image(tmp_path / "ledgers", image, lambda *_, length=length: length)
             copy = await open_store(path=image)
-            found.append(await _check_prefix(copy, ledger, 5, 6))
+            counts.append(await _check_prefix(copy, ledger, 5, 6))
             assert await _check_prefix(copy, other, 5, 5) == 5
             await copy.aclose()
             shutil.rmtree(image)
-    assert found == [5] * (len(lengths) - 1) + [6]
+    assert counts == [5] * (len(lengths) - 1) + [6]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -99,7 +99,7 @@ async def test_garbled_tail_is_cut_and_nothing_else(open_store: OpenStore, tmp_p
                     file.write(bytes(min(source.randrange(1, 600), size - start)))
             copy = await open_store(path=image)
             whole = await _check_prefix(copy, ledger, entries, entries + 20)
-            assert (await copy.stats()).damaged_places == 0
+            assert (await copy.stats()).damage_count == 0
             await copy.aclose()
             # Every later recovery finds the same entries.
             copy = await open_store(path=image)
@@ -192,8 +192,8 @@ async def test_damage_before_the_last_write_is_never_cut(open_store: OpenStore, 
     (segment,) = (tmp_path / "image").glob("*.segment")
     data = segment.read_bytes()
     target = payload(ledgers[1], 4)
-    place = data.index(target)
-    for position, is_in_header in ((place + 50, False), (place - 10, True)):
+    start = data.index(target)
+    for position, is_in_header in ((start + 50, False), (start - 10, True)):
         garbled = bytearray(data)
         garbled[position] ^= 0x10
         segment.write_bytes(garbled)
@@ -207,8 +207,8 @@ async def test_damage_before_the_last_write_is_never_cut(open_store: OpenStore, 
         with pytest.raises(CorruptEntryError) as caught:
             await copy.read(ledgers[1], 4, entries_max=100, bytes_max=1 << 20)
         assert caught.value.path == str(segment)
-        assert caught.value.offset == place - RECORD_HEADER_BYTES
+        assert caught.value.offset == start - RECORD_HEADER_BYTES
         assert str(segment) in str(caught.value)
         assert len(await copy.read(ledgers[1], 5, entries_max=100, bytes_max=1 << 20)) == 5
-        assert (await copy.stats()).damaged_places == 1, is_in_header
+        assert (await copy.stats()).damage_count == 1, is_in_header
         await copy.aclose()

@@ -80,7 +80,7 @@ async def test_failed_sync_is_never_acknowledged_and_its_bytes_never_come_back(
     copy = await open_store(path=tmp_path / "image")
     assert await read_all(copy, ledger) == expected_entries
     assert await copy.last_entry_id(other) == 9
-    assert (await copy.stats()).damaged_places == 0
+    assert (await copy.stats()).damage_count == 0
 
 
 async def test_appends_behind_a_failed_one_fail_too_and_ledgers_get_no_gap(open_store: OpenStore) -> None:
@@ -105,11 +105,11 @@ async def test_appends_behind_a_failed_one_fail_too_and_ledgers_get_no_gap(open_
         nonlocal attempts, failures
         while len(contents[ledger]) < 400:
             done = len(contents[ledger])
-            datas = [b"%d %d %d" % (ledger, done + place, attempts + place) for place in range(40)]
+            datas = [b"%d %d %d" % (ledger, done + index, attempts + index) for index in range(40)]
             attempts += 40
-            appends = (store.append(ledger, done + place, data) for place, data in enumerate(datas))
+            appends = (store.append(ledger, done + index, data) for index, data in enumerate(datas))
             results = await asyncio.gather(*appends, return_exceptions=True)
-            good = next((place for place, result in enumerate(results) if result is not None), 40)
+            good = next((index for index, result in enumerate(results) if result is not None), 40)
             assert all(isinstance(result, LedgerStoreUnavailableError) for result in results[good:]), results
             failures += 40 - good
             contents[ledger] += datas[:good]
@@ -271,11 +271,11 @@ async def test_append_on_its_way_while_the_one_before_fails_is_refused(
     store = await open_store(disk=disk)
     ledger = await store.create()
     loop = asyncio.get_running_loop()
-    call, told = loop.call_soon_threadsafe, threading.Event()
+    call, notified = loop.call_soon_threadsafe, threading.Event()
 
     def call_and_tell(*arguments: Any, **options: Any) -> asyncio.Handle:
         handle = call(*arguments, **options)
-        told.set()
+        notified.set()
         return handle
 
     def fail_once(path: Path) -> None:
@@ -285,7 +285,7 @@ async def test_append_on_its_way_while_the_one_before_fails_is_refused(
     disk.on_write = fail_once
     monkeypatch.setattr(loop, "call_soon_threadsafe", call_and_tell)
     first = loop.create_task(store.append(ledger, 0, b"fails"))
-    loop.call_soon(told.wait, 60)
+    loop.call_soon(notified.wait, 60)
     second = loop.create_task(store.append(ledger, 1, b"would be a gap"))
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [isinstance(result, LedgerStoreUnavailableError) for result in results] == [True, True]

@@ -19,8 +19,8 @@ async def test_ledgers_over_many_segments_are_read_from_every_entry(store: Local
     assert segments > 5
     for ledger in ledgers:
         for first in range(60):
-            found = await store.read(ledger, first, entries_max=9, bytes_max=1 << 20)
-            assert found == [payload(ledger, entry) for entry in range(first, min(first + 9, 60))]
+            contents = await store.read(ledger, first, entries_max=9, bytes_max=1 << 20)
+            assert contents == [payload(ledger, entry) for entry in range(first, min(first + 9, 60))]
 
 
 async def test_entry_over_the_limit_is_refused_and_changes_nothing(open_store: OpenStore) -> None:
@@ -85,9 +85,9 @@ async def test_reads_while_segments_roll_and_vanish_see_every_entry(open_store: 
         turns = 0
         while not stop:
             until = appended
-            found = await read_all(store, kept)
-            assert len(found) >= until
-            assert found == [payload(kept, entry) for entry in range(len(found))]
+            contents = await read_all(store, kept)
+            assert len(contents) >= until
+            assert contents == [payload(kept, entry) for entry in range(len(contents))]
             turns += 1
         return turns
 

@@ -173,8 +173,8 @@ async def test_damaged_segment_with_live_entries_is_kept_for_whoever_can_mend_it
     await fill(store, ledgers, range(30))
     await store.aclose()
     first = sorted((tmp_path / "ledgers").glob("*.segment"))[0]
-    place = first.read_bytes().index(payload(ledgers[3], 2))
-    _flip(first, place + 5)
+    start = first.read_bytes().index(payload(ledgers[3], 2))
+    _flip(first, start + 5)
     store = await open_store(**QUICKLY)
     for ledger in ledgers:
         if ledger != ledgers[3]:
@@ -199,7 +199,7 @@ async def test_removed_segment_file_is_named_when_it_is_missed(open_store: OpenS
     with pytest.raises(CorruptEntryError, match=str(lost)):
         await store.read(first, 0, entries_max=1, bytes_max=1)
     assert await store.read(first, 299, entries_max=1, bytes_max=1) == [payload(first, 299)]
-    assert (await store.stats()).damaged_places == 1
+    assert (await store.stats()).damage_count == 1
 
 
 async def test_index_that_is_missing_or_damaged_is_made_anew(open_store: OpenStore, tmp_path: Path) -> None:
@@ -207,15 +207,15 @@ async def test_index_that_is_missing_or_damaged_is_made_anew(open_store: OpenSto
     ledgers = [await store.create() for _ in range(10)]
     await fill(store, ledgers, range(60))
     await store.aclose()
-    for place in range(0, 16384, 1361):
+    for offset in range(0, 16384, 1361):
         indexes = sorted((tmp_path / "ledgers").glob("*.index"))
         indexes[0].unlink()
         for index in indexes[1:-1]:
-            _flip(index, place % index.stat().st_size)
+            _flip(index, offset % index.stat().st_size)
         os.truncate(indexes[-1], indexes[-1].stat().st_size // 2)
         store = await open_store(**QUICKLY)
         await _check(store, ledgers, 60)
-        assert (await store.stats()).damaged_places == 0
+        assert (await store.stats()).damage_count == 0
         await store.aclose()
 
 
@@ -225,8 +225,8 @@ async def test_index_damaged_while_the_store_is_open_is_made_anew(open_store: Op
     await fill(store, ledgers, range(60))
     await until(lambda: len(list((tmp_path / "ledgers").glob("*.index"))) > 3, "some indexes")
     for index in (tmp_path / "ledgers").glob("*.index"):
-        for place in range(4096, index.stat().st_size, 4096):
-            _flip(index, place)
+        for offset in range(4096, index.stat().st_size, 4096):
+            _flip(index, offset)
     await _check(store, ledgers, 60)
 
 
@@ -235,9 +235,9 @@ async def _check(store: LocalLedgerStore, ledgers: list[int], entries: int) -> N
         assert await read_all(store, ledger) == [payload(ledger, entry) for entry in range(entries)]
 
 
-def _flip(path: Path, place: int) -> None:
+def _flip(path: Path, offset: int) -> None:
     with path.open("r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         byte = file.read(1)[0]
-        file.seek(place)
+        file.seek(offset)
         file.write(bytes([byte ^ 0x40]))

@@ -1,4 +1,4 @@
-"""Contents of test ledgers: payloads that name their place, and a function that reads all of them."""
+"""Contents of test ledgers: payloads that name their ledger and entry, and a function that reads all of them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ async def fill(store: LedgerStore, ledger_ids: Iterable[int], entries: range, si
 
 async def read_all(store: LedgerStore, ledger_id: int, at_once: int = 100) -> list[bytes]:
     """Return all payloads of a ledger."""
-    found: list[bytes] = []
-    while more := await store.read(ledger_id, len(found), entries_max=at_once, bytes_max=1 << 20):
-        found += more
-    return found
+    payloads: list[bytes] = []
+    while more := await store.read(ledger_id, len(payloads), entries_max=at_once, bytes_max=1 << 20):
+        payloads += more
+    return payloads

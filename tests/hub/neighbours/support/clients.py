@@ -44,8 +44,8 @@ MEMORY_MAX: Final = 224 * MIB
 
 It is a sum. The interpreter with all modules takes 80 MiB, and the cache and the publishes on their way take 8 MiB. The
 queue of the ledgers takes 64 MiB: it holds 32 MiB, and is copied as it is written. Each of at most 100 connections that
-are not idle takes 0.7 MiB: 256 KiB of one read, as much of requests, and 64 KiB unsent in two places. Each test sends
-more than all of that, so a queue without bound shows.
+are not idle takes 0.7 MiB: 256 KiB of one read, as much of requests, and twice 64 KiB unsent. Each test sends more
+than all of that, so a queue without bound shows.
 """
 
 BOUNDLESS: Final = 320 * MIB

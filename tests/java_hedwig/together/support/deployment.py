@@ -68,13 +68,13 @@ class Deployment:
         self.java.servers.down()
 
     def _settings(self) -> tuple[str, ...]:
-        place = f"zookeeper://{self.java.zookeeper}"
+        zookeeper = f"zookeeper://{self.java.zookeeper}"
         return (
-            f"metadata={place}{REGION_PATH}",
-            f"cluster.zookeeper={place}{REGION_PATH}",
+            f"metadata={zookeeper}{REGION_PATH}",
+            f"cluster.zookeeper={zookeeper}{REGION_PATH}",
             f"cluster.session_timeout_s={_SESSION_S}",
             "cluster.rebalance_interval_s=0",
-            f"bookkeeper.zookeeper={place}/ledgers",
+            f"bookkeeper.zookeeper={zookeeper}/ledgers",
             "bookkeeper.compat=4.3",
             *(f"bookkeeper.{name}={size}" for name, size in QUORUMS.items()),
             f"ledger_messages_max={MESSAGES_PER_LEDGER}",
@@ -95,16 +95,16 @@ class Deployment:
 
     def named(self, address: str | None) -> Member:
         """Return the hub at host:port:sslport."""
-        (found,) = [member for member in self.members if address is not None and member.is_at(address)]
-        return found
+        (hub,) = [member for member in self.members if address is not None and member.is_at(address)]
+        return hub
 
     # -------------------------------------------------------------------------- what is done past the code under test
 
     def address(self, member: Member) -> str:
         """Return host:port:sslport of a hub that is registered."""
-        found = self.registered(member)
-        assert found is not None, f"{member.name} is not registered"
-        return found.address
+        info = self.registered(member)
+        assert info is not None, f"{member.name} is not registered"
+        return info.address
 
     def give(self, topic: bytes, member: Member) -> None:
         """Make `member` the owner of an unowned topic: write the record as original hubs do, and send a request."""
@@ -188,12 +188,12 @@ class Deployment:
 
     def loads(self) -> dict[str, int]:
         """Return the number of topics that each hub announces, by its name."""
-        found = {}
+        loads = {}
         with self.java.znodes() as raw:
             for name in raw.get_children(f"{REGION_PATH}/hosts"):
                 data, _ = raw.get(f"{REGION_PATH}/hosts/{name}")
-                found[self.named(name).name] = text_format.Parse(data.decode(), pb.HubLoadData()).numTopics
-        return found
+                loads[self.named(name).name] = text_format.Parse(data.decode(), pb.HubLoadData()).numTopics
+        return loads
 
     def owner(self, topic: bytes) -> HubInfo | None:
         """Return the hub in the owner record of a topic."""
@@ -209,9 +209,9 @@ class Deployment:
         """Return the range record of a topic without our own field."""
         with self.java.znodes() as raw:
             data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/ledgers")
-        found = pb.LedgerRanges.FromString(data)
-        found.ClearField("writeStamp")
-        return found
+        ranges = pb.LedgerRanges.FromString(data)
+        ranges.ClearField("writeStamp")
+        return ranges
 
 
 def _asked(client: BlockingClient, topic: bytes) -> bool:

@@ -66,11 +66,11 @@ def _stored(raw: KazooClient, ledger_id: int) -> bytes | None:
 
 async def _read(zookeeper: str, ranges: list[pb.LedgerRange]) -> list[pb.Message]:
     options = BookkeeperOptions.for_original_hub(Quorums(ensemble=3, write=2, ack=2))
-    found: list[pb.Message] = []
+    messages: list[pb.Message] = []
     async with session_with(zookeeper) as session:
         store = await BookkeeperLedgerStore.open(session, _ROOT, options, SystemClock(), Random())
         for each in ranges:
             entries = await store.read(each.ledgerId, 0, entries_max=1000, bytes_max=1 << 20)
-            found += [pb.Message.FromString(entry) for entry in entries]
+            messages += [pb.Message.FromString(entry) for entry in entries]
         await store.aclose()
-    return found
+    return messages

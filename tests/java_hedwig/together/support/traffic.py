@@ -69,8 +69,8 @@ class Traffic:
         """Fail unless this is the topic: ids 1, 2, 3 …, each acknowledged message under its id, and none twice."""
         self.check()
         assert [local for local, _ in delivered] == list(range(1, len(delivered) + 1))
-        found = dict(delivered)
-        missing = {local: body for local, body in self.acknowledged.items() if found.get(local) != body}
+        by_id = dict(delivered)
+        missing = {local: body for local, body in self.acknowledged.items() if by_id.get(local) != body}
         assert not missing, f"acknowledged and not delivered so: {dict(itertools.islice(missing.items(), 3))}"
         bodies = [body for _, body in delivered]
         assert len(bodies) == len(set(bodies)), "a message was delivered under two ids"

@@ -26,7 +26,7 @@ def soon() -> Deadline:
 
 @dataclass(frozen=True)
 class Namespace:
-    """The place of a test's tables: namespace `name`, on the servers of the run."""
+    """The tables of a test: namespace `name`, on the servers of the run."""
 
     name: str
     servers: RunningServers
@@ -71,10 +71,10 @@ class Doors:
 @pytest.fixture(scope="module")
 def namespace(servers: RunningServers) -> Namespace:
     servers.address("hbase")
-    found = Namespace(f"v{uuid.uuid4().hex}", servers)
+    made = Namespace(f"v{uuid.uuid4().hex}", servers)
     with asyncio.Runner() as runner:
-        runner.run(format_metadata(found.url, OPTIONS))
-    return found
+        runner.run(format_metadata(made.url, OPTIONS))
+    return made
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_an_exception_comes_in_the_place_of_the_message() -> None:
     assert (call, behind) == (7, 8)
     assert isinstance(failure, ServerFailure)
     assert failure.java_class == "RegionMovedException"
-    assert failure.place == ("elsewhere", 16020)
+    assert failure.address == ("elsewhere", 16020)
     assert str(failure) == "moved"
 
 

@@ -80,7 +80,7 @@ async def made(driver: NativeDriver, puts: Sequence[ConditionalPut]) -> list[Ref
 def fresh(table: str, number: int = MANY) -> list[ConditionalPut]:
     """Return creations of rows in all three HBase regions."""
     run = secrets.token_hex(4).encode()
-    return [create(table, b"%x000" % (place % 16) + run + b"%d" % place) for place in range(number)]
+    return [create(table, b"%x000" % (index % 16) + run + b"%d" % index) for index in range(number)]
 
 
 async def acquainted(driver: NativeDriver, table: str) -> NativeDriver:
@@ -111,23 +111,23 @@ async def test_one_that_is_there_is_refused_and_the_others_are_made(
     driver = await acquainted(await doors.driver(), namespace.table)
     puts = fresh(namespace.table)
     there = {7, 100, 299}
-    standing = [create(namespace.table, puts[place].row) for place in sorted(there)]
+    standing = [create(namespace.table, puts[index].row) for index in sorted(there)]
     assert await made(driver, standing) == [None] * len(there)
     if way == "callers":
         answers = await made(driver, puts)
     else:
         answers = await driver.put_all(puts, soon())
-    assert {place for place, answer in enumerate(answers) if answer is not None} == there
-    for put, place in zip(standing, sorted(there), strict=True):
-        answer = answers[place]
+    assert {index for index, answer in enumerate(answers) if answer is not None} == there
+    for put, index in zip(standing, sorted(there), strict=True):
+        answer = answers[index]
         assert isinstance(answer, Refusal)
         assert answer.current is not None
         assert answer.current.value(COLUMN) == put.values[COLUMN]
-    found = await asyncio.gather(*(driver.get(namespace.table, put.row, (COLUMN,), soon()) for put in puts))
+    rows = await asyncio.gather(*(driver.get(namespace.table, put.row, (COLUMN,), soon()) for put in puts))
     assert all(
         row is not None and row.value(COLUMN) == put.values[COLUMN]
-        for place, (row, put) in enumerate(zip(found, puts, strict=True))
-        if place not in there
+        for index, (row, put) in enumerate(zip(rows, puts, strict=True))
+        if index not in there
     )
 
 
@@ -151,7 +151,7 @@ async def test_one_that_the_server_refuses_fails_alone(namespace: Namespace, doo
     puts = fresh(namespace.table)
     puts[11] = create(namespace.table, puts[11].row, b"nofamily:v")
     answers = await made(driver, puts)
-    assert [place for place, answer in enumerate(answers) if answer is not None] == [11]
+    assert [index for index, answer in enumerate(answers) if answer is not None] == [11]
     assert isinstance(answers[11], MetadataError)
 
 
@@ -192,7 +192,7 @@ async def test_what_was_lost_on_the_way_is_settled_for_each(
     direct = HBaseTable(OWNERSHIP, namespace.table, await doors.driver(), OPTIONS)
     hub, other = HubInfo(host="hub-1", port=4080, epoch=1), HubInfo(host="hub-2", port=4080, epoch=1)
     keys = [RecordKey(Topic(b"lost %s %d" % (secrets.token_hex(4).encode(), number))) for number in range(MANY)]
-    standing = {keys[place]: await direct.write(keys[place], other, NEW) for place in ((5, 250) if there else ())}
+    standing = {keys[index]: await direct.write(keys[index], other, NEW) for index in ((5, 250) if there else ())}
     async with Proxy(namespace.region_server, CreationsWire) as proxy:
         driver = await acquainted(await doors.driver(_through(proxy, namespace)), namespace.table)
         proxy.plan = scripted(TOGETHER, [Step(action)] * 3)
@@ -201,14 +201,14 @@ async def test_what_was_lost_on_the_way_is_settled_for_each(
         assert proxy.done[action] >= 1, "nothing was lost"
         await driver.close()
     for key, outcome in zip(keys, outcomes, strict=True):
-        found = await direct.read(key)
-        assert found is not None
+        record = await direct.read(key)
+        assert record is not None
         if key in standing:
             assert isinstance(outcome.error, TopicOwnerInfoExistsError)
-            assert (found.value, found.version) == (other, standing[key])
+            assert (record.value, record.version) == (other, standing[key])
         else:
             assert outcome.error is None
-            assert (found.value, found.version) == (hub, outcome.version)
+            assert (record.value, record.version) == (hub, outcome.version)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5, unique=True), st.binary(max_size=300))
@@ -231,12 +231,12 @@ def creates(region: Region, row: bytes) -> Change:
     return Change(region, row, COLUMN, None, put_of(row, {COLUMN: b"x"}), 0.0, creates=True)
 
 
-def waiting(*places: tuple[Region, bytes]) -> Creations:
+def waiting(*rows: tuple[Region, bytes]) -> Creations:
     """Return creations of rows, in a table that is known to have the endpoint."""
     creations = Creations(SERVER)
     creations.asked(REGION.table)
     creations.answered(REGION.table, b"\x12\x04\x12\x02\x08\x00")
-    for region, row in places:
+    for region, row in rows:
         assert creations.admit(creates(region, row), 0.0)
     return creations
 

@@ -15,11 +15,11 @@ HUB = HubInfo(host="hub-1", port=4080, epoch=1)
 @pytest.mark.parametrize("durability", [each.name.lower() for each in Durability])
 @pytest.mark.parametrize("way", ["native", "gateway"])
 async def test_a_record_is_written_and_deleted(way: str, durability: str, namespace: Namespace) -> None:
-    place = namespace.url
+    url = namespace.url
     if way == "gateway":
-        place = f"hbase+thrift://{namespace.servers.address('thrift2')}/{namespace.name}"
+        url = f"hbase+thrift://{namespace.servers.address('thrift2')}/{namespace.name}"
     topic = Topic(f"written {durability} through {way}".encode())
-    async with await open_metadata(f"{place}?durability={durability}") as store:
+    async with await open_metadata(f"{url}?durability={durability}") as store:
         version = await store.ownership.write(topic, HUB, NEW)
         await store.ownership.delete(topic, version)
         assert await store.ownership.read(topic) is None

@@ -63,9 +63,9 @@ def test_a_moved_region_is_placed_by_a_call_and_by_an_action_alike() -> None:
     name = "org.apache.hadoop.hbase.exceptions.RegionMovedException"
     text = f"{name}: Region moved to: hostname=rs-2.example port=16020 startCode=1795283051259. As of locationSeqNum=7."
     call = ExceptionResponse(exception_class_name=name, stack_trace=text, hostname="rs-2.example", port=16020)
-    assert ServerFailure.of_call(call).place == ("rs-2.example", 16020)
-    assert ServerFailure.of_action(NameBytesPair(name=name, value=text.encode())).place == ("rs-2.example", 16020)
-    assert ServerFailure.of_action(NameBytesPair(name=name, value=b"Region moved")).place is None
+    assert ServerFailure.of_call(call).address == ("rs-2.example", 16020)
+    assert ServerFailure.of_action(NameBytesPair(name=name, value=text.encode())).address == ("rs-2.example", 16020)
+    assert ServerFailure.of_action(NameBytesPair(name=name, value=b"Region moved")).address is None
 
 
 def test_the_text_is_one_line_of_bounded_length() -> None:

@@ -20,8 +20,8 @@ def _files(servers: RunningServers, table: str) -> list[Path]:
     """Return the store files of a table. Only the region server knows where they are."""
     namespace, _, name = table.partition(":")
     (family,) = columns_of(PERSISTENCE).families
-    found = servers.launcher.directory.glob(f"**/data/{namespace}/{name}/*/{family.decode()}/*")
-    return [each for each in found if not each.name.startswith(".")]
+    files = servers.launcher.directory.glob(f"**/data/{namespace}/{name}/*/{family.decode()}/*")
+    return [each for each in files if not each.name.startswith(".")]
 
 
 async def test_what_was_written_is_in_files(doors: Doors, namespace: Namespace, servers: RunningServers) -> None:

@@ -65,9 +65,9 @@ async def known(*regions: Region) -> tuple[Locations, Map]:
 async def test_the_first_look_brings_the_whole_table() -> None:
     locations, directory = await known(region(b"", b"m"), region(b"m", b"t", TWO), region(b"t", b""))
     for row, start in [(b"a", b""), (b"lzz", b""), (b"m", b"m"), (b"s\xff", b"m"), (b"t", b"t"), (b"\xff", b"t")]:
-        found = locations.find(row)
-        assert found is not None
-        assert found.start == start
+        located = locations.find(row)
+        assert located is not None
+        assert located.start == start
     assert (directory.pages, directory.looks) == (1, 0)
 
 
@@ -79,9 +79,9 @@ async def test_a_split_is_learnt_daughter_by_daughter() -> None:
     locations.forget(parent)
     assert locations.find(b"x") is None
     await locations.look_up(b"x", soon())
-    found = locations.find(b"x")
-    assert found is not None
-    assert (found.start, found.server) == (b"t", TWO)
+    located = locations.find(b"x")
+    assert located is not None
+    assert (located.start, located.server) == (b"t", TWO)
     assert locations.find(b"n") is None, "nothing is known of the other daughter"
     assert locations.find(b"a") is not None, "the rest of the table stays"
     assert directory.pages == 1
@@ -105,9 +105,9 @@ async def test_a_late_failure_does_not_drop_what_was_learnt_since() -> None:
     directory.open = [region(b"", b"", TWO)]
     await locations.look_up(b"a", soon())
     locations.forget(old)
-    found = locations.find(b"a")
-    assert found is not None
-    assert found.server == TWO
+    located = locations.find(b"a")
+    assert located is not None
+    assert located.server == TWO
 
 
 async def test_a_hint_moves_a_region_without_a_look() -> None:
@@ -115,9 +115,9 @@ async def test_a_hint_moves_a_region_without_a_look() -> None:
     moved = locations.find(b"x")
     assert moved is not None
     locations.move(moved, TWO)
-    found = locations.find(b"x")
-    assert found is not None
-    assert (found.name, found.server) == (moved.name, TWO)
+    located = locations.find(b"x")
+    assert located is not None
+    assert (located.name, located.server) == (moved.name, TWO)
     assert (directory.pages, directory.looks) == (1, 0)
 
 

@@ -21,7 +21,7 @@ from hedwig.outcomes import NotAppliedError
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step, scripted
 from tests.metadata.hbase.native.support.administrator import Administrator
 from tests.metadata.hbase.native.support.wire import HBaseWire
-from tests.metadata.support.place import reached_at
+from tests.metadata.support.backends import reached_at
 from tests.support.servers import RunningServers
 
 OPTIONS: Final = StoreOptions(operation_timeout_s=60.0, regions=12)
@@ -122,8 +122,8 @@ async def test_a_batch_finds_a_moved_region_without_looking_it_up(client: Client
     assert all(isinstance(error, NotAppliedError) and "RegionMovedException" in str(error) for error in failed)
     assert client.proxy.seen["Get"] <= alone + 1, "only batches could learn of the move"
     assert client.proxy.seen["Multi"] > batches
-    found = await asyncio.gather(*map(client.get, rows))
-    assert all(one is not None and one.value(b"o:v") == b"1" for one in found)
+    stored = await asyncio.gather(*map(client.get, rows))
+    assert all(one is not None and one.value(b"o:v") == b"1" for one in stored)
     assert client.proxy.seen[SCAN] == looks
 
 
@@ -135,11 +135,11 @@ async def test_a_scan_over_many_regions_ends_though_every_fifth_call_of_it_is_lo
 
     client.proxy.plan = lose_every_fifth_scan
     everything = ScanRange(start=b"", stop=b"", columns=COLUMNS, marked=(b"o:v", b"1"))
-    found = await Attempts(OPTIONS, "scan").read(
+    scanned = await Attempts(OPTIONS, "scan").read(
         lambda deadline: client.driver.scan(client.table, everything, 1000, deadline)
     )
-    assert [row.key for row in found if row.key.endswith(b"scanned")] == rows
-    assert [row.key for row in found] == sorted({row.key for row in found}), "each once, in order"
+    assert [row.key for row in scanned if row.key.endswith(b"scanned")] == rows
+    assert [row.key for row in scanned] == sorted({row.key for row in scanned}), "each once, in order"
     assert client.proxy.done[Action.CUT_REPLY] > 0
 
 
@@ -149,9 +149,9 @@ async def test_a_stream_meets_every_row_once_though_every_fifth_call_of_it_is_lo
         await client.put(row, None, b"1")
 
     client.proxy.plan = lose_every_fifth_scan
-    found = await streamed(client, 2)
-    assert [key for key in found if key.endswith(b"streamed")] == rows
-    assert found == sorted(set(found)), "each once, in order"
+    keys = await streamed(client, 2)
+    assert [key for key in keys if key.endswith(b"streamed")] == rows
+    assert keys == sorted(set(keys)), "each once, in order"
     assert client.proxy.done[Action.CUT_REPLY] > 0
 
 
@@ -167,9 +167,9 @@ async def test_a_stream_follows_a_region_that_moves_under_it(client: Client) -> 
             moves += 1
             await client.move(rows[0])
 
-    found = await streamed(client, 3, start=rows[0], then=move)
-    assert found[: len(rows)] == rows
-    assert found == sorted(set(found)), "each once, in order"
+    keys = await streamed(client, 3, start=rows[0], then=move)
+    assert keys[: len(rows)] == rows
+    assert keys == sorted(set(keys)), "each once, in order"
     assert moves == 2
 
 

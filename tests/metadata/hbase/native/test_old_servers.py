@@ -69,7 +69,7 @@ async def test_a_new_region_server_gets_batches(namespace: Namespace, doors: Doo
     ]
     done = await asyncio.gather(*(driver.put_if(put, soon()) for put in puts))
     assert done == [None] * len(rows)
-    found = await asyncio.gather(*(driver.get(namespace.table, row, (b"o:v",), soon()) for row in rows))
-    assert [one.value(b"o:v") for one in found if one is not None] == rows
+    stored = await asyncio.gather(*(driver.get(namespace.table, row, (b"o:v",), soon()) for row in rows))
+    assert [one.value(b"o:v") for one in stored if one is not None] == rows
     refused = await asyncio.gather(*(driver.put_if(put, soon()) for put in puts))
     assert [one.current.value(b"o:v") for one in refused if one is not None and one.current is not None] == rows

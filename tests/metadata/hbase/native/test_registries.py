@@ -25,9 +25,9 @@ async def test_a_store_is_found(through: str, namespace: Namespace) -> None:
     topic = Topic(f"found through {through}".encode())
     async with await open_metadata(url) as store:
         version = await store.ownership.write(topic, HUB, NEW)
-        found = await store.ownership.read(topic)
-        assert found is not None
-        assert found.version == version
+        record = await store.ownership.read(topic)
+        assert record is not None
+        assert record.version == version
         facts = await store.describe()
     assert facts["HBase version"].startswith("2.")
     assert len(facts["HBase cluster"]) == 36
@@ -35,9 +35,7 @@ async def test_a_store_is_found(through: str, namespace: Namespace) -> None:
 
 
 async def test_another_znode_is_told(namespace: Namespace) -> None:
-    with pytest.raises(
-        MetadataUnavailableError, match="has no /nowhere/master; HBase is down, or its znode is another"
-    ):
+    with pytest.raises(MetadataUnavailableError, match="has no /nowhere/master; HBase is down, or uses another znode"):
         await open_metadata(f"{namespace.url}?znode=/nowhere", StoreOptions(operation_timeout_s=1.0))
 
 

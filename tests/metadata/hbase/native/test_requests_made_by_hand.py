@@ -41,12 +41,12 @@ SPECIFIER = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=REGION.name)
 
 
 def families(cells: dict[bytes, QualifierValue]) -> list[ColumnValue]:
-    """Group cells by family, each family at the place of its first cell."""
-    found: dict[bytes, list[QualifierValue]] = {}
+    """Group cells by family, each family at the position of its first cell."""
+    by_family: dict[bytes, list[QualifierValue]] = {}
     for name, cell in cells.items():
         family, _, cell.qualifier = name.partition(b":")
-        found.setdefault(family, []).append(cell)
-    return [ColumnValue(family=family, qualifier_value=them) for family, them in found.items()]
+        by_family.setdefault(family, []).append(cell)
+    return [ColumnValue(family=family, qualifier_value=them) for family, them in by_family.items()]
 
 
 def expected_condition(row: bytes, column: bytes, value: bytes | None) -> Condition:

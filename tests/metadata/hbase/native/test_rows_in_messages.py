@@ -173,12 +173,12 @@ async def stream_of(server: RegionServer) -> AsyncIterator[CellStream]:
 
 async def rows_of(server: RegionServer) -> list[tuple[bytes, dict[bytes, bytes | None]]]:
     """Return the rows of a stream, with their values."""
-    found = []
+    rows = []
     async with stream_of(server) as stream:
         while (block := await Attempts(OPTIONS, "stream").read(stream.next)) is not None:
             assert len(block) <= 4
-            found += block.rows(COLUMNS)
-    return [(key, dict(zip(COLUMNS, values, strict=True))) for key, values in found]
+            rows += block.rows(COLUMNS)
+    return [(key, dict(zip(COLUMNS, values, strict=True))) for key, values in rows]
 
 
 async def test_rows_that_come_in_messages_though_blocks_were_asked_for_are_read() -> None:
@@ -201,8 +201,8 @@ async def test_a_server_that_refuses_blocks_is_read_without_and_that_is_told_onc
     with caplog.at_level(logging.INFO, "hedwig.metadata.hbase.native"):
         assert await rows_of(server) == ROWS
     assert (server.in_blocks, server.others) == (tries, 1)
-    (told,) = caplog.messages
-    assert "takes no cells in blocks" in told
+    (message,) = caplog.messages
+    assert "takes no cells in blocks" in message
 
 
 async def test_connections_that_end_once_they_have_answered_are_no_refusals(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,23 +36,23 @@ def result(outcome: bool | None) -> RegionActionResult:
 def test_each_change_of_a_batch_gets_its_own_outcome(outcomes: list[bool | None], statistics: bool) -> None:
     body = MultiResponse(region_action_result=[result(outcome) for outcome in outcomes]).SerializeToString()
 
-    async def told() -> list[bool | None]:
+    async def answered() -> list[bool | None]:
         company = [change(number) for number in range(len(outcomes))]
         tell(company, body + NO_STATISTICS if statistics else body)
         return [None if one.outcome.exception() else one.outcome.result() for one in company]
 
-    assert asyncio.run(told()) == outcomes
+    assert asyncio.run(answered()) == outcomes
 
 
 def test_done_is_no_answer_to_a_read() -> None:
     body = MultiResponse(region_action_result=[result(True)] * 2).SerializeToString() + NO_STATISTICS
 
-    async def told() -> object:
+    async def answered() -> object:
         look = Look(REGION, get_of(b"row", (b"o:v",)), 0.0)
         tell([change(0), look], body)
         return look.outcome.result()
 
-    assert asyncio.run(told()) is None
+    assert asyncio.run(answered()) is None
 
 
 async def test_a_call_of_little_time_ends_before_those_around_it(namespace: Namespace, doors: Doors) -> None:

@@ -54,9 +54,9 @@ async def test_a_stream_has_the_rows_of_its_range_through_all_regions(namespace:
         wanted = ScanRange(start=rows[first], stop=stop, columns=COLUMNS)
         for page_rows in (1, 7, 1000):
             with closing(driver.stream(namespace.table, wanted, page_rows)) as stream:
-                found = [block async for block in pages(stream)]
-            assert all(1 <= len(block) <= page_rows for block in found)
-            values = [row for block in found for row in block.rows(COLUMNS)]
+                blocks = [block async for block in pages(stream)]
+            assert all(1 <= len(block) <= page_rows for block in blocks)
+            values = [row for block in blocks for row in block.rows(COLUMNS)]
             assert [key for key, _ in values if key.endswith(b"some")] == rows[first:last]
             assert all(value == (key, b"\0") for key, value in values if key.endswith(b"some"))
 
@@ -88,10 +88,10 @@ async def test_a_page_is_bounded_in_bytes(namespace: Namespace, doors: Doors) ->
         await fill(driver, namespace, rows[start : start + 5], size)
     wanted = ScanRange(start=rows[0], stop=rows[-1] + b"\0", columns=COLUMNS)
     with closing(driver.stream(namespace.table, wanted, 1000)) as stream:
-        found = [block async for block in pages(stream)]
-    assert [key for block in found for key in keys_of(block)] == rows
-    assert len(found) > 1
-    assert max(len(block.data) for block in found) <= REPLY_BYTES + size + 200
+        blocks = [block async for block in pages(stream)]
+    assert [key for block in blocks for key in keys_of(block)] == rows
+    assert len(blocks) > 1
+    assert max(len(block.data) for block in blocks) <= REPLY_BYTES + size + 200
 
 
 async def test_a_scanner_that_the_server_forgot_is_taken_up_where_it_stood(namespace: Namespace, doors: Doors) -> None:

@@ -67,9 +67,9 @@ async def test_replies_come_in_any_order_and_reach_those_who_asked(namespace: Na
 
     async def one(number: int) -> None:
         look = Look(region, get_of(rows[number], (b"o:v",)), 0.0)
-        found = look.answer(await connection.ask("Get", look.request(), soon()))
-        assert found is not None
-        assert found.value(b"o:v") == rows[number]
+        row = look.answer(await connection.ask("Get", look.request(), soon()))
+        assert row is not None
+        assert row.value(b"o:v") == rows[number]
         came.append(number)
 
     try:
@@ -147,8 +147,8 @@ async def test_more_calls_than_a_server_takes_are_carried_out_in_the_end(namespa
             topics = [Topic(b"flooded-%d" % number) for number in range(200)]
             await asyncio.gather(*(store.ownership.write(topic, hub, NEW) for topic in topics))
             await until(lambda: came["CallQueueTooBigException"], "a call too many")
-            found = await asyncio.gather(*(store.ownership.read(topic) for topic in topics))
-            assert all(one is not None and one.value == hub for one in found)
+            records = await asyncio.gather(*(store.ownership.read(topic) for topic in topics))
+            assert all(one is not None and one.value == hub for one in records)
     finally:
         enough.set()
         for connection in flood:
@@ -172,9 +172,9 @@ async def test_a_delete_takes_the_cells_that_it_names_and_no_others(namespace: N
     row = b"4000deleted"
     columns = (b"o:v", b"o:d")
     assert await driver.put_if(put(namespace, row, None, {b"o:v": b"1", b"o:d": b"data"}), soon()) is None
-    found = await driver.get(namespace.table, row, columns, soon())
-    assert found is not None
-    times = {b"o:v": found.cells[b"o:v"].timestamp_ms}
+    stored = await driver.get(namespace.table, row, columns, soon())
+    assert stored is not None
+    times = {b"o:v": stored.cells[b"o:v"].timestamp_ms}
     assert not await driver.delete_if(namespace.table, row, b"o:v", b"other", times, soon())
     assert await driver.delete_if(namespace.table, row, b"o:v", b"1", times, soon())
     left = await driver.get(namespace.table, row, columns, soon())
@@ -194,8 +194,8 @@ async def test_the_server_filters_names_byte_for_byte(namespace: Namespace, door
         assert await driver.put_if(put(namespace, row, None, {b"o:v": b"L" + name}), soon()) is None
     for name in awkward:
         rows = ScanRange(start=b"c000", stop=b"c001", columns=(b"o:v",), marked=(b"o:v", b"L"), name_prefix=name)
-        found = await driver.scan(namespace.table, rows, 100, soon())
-        assert [row.key for row in found] == [b"c000" + name + b"rest"]
+        scanned = await driver.scan(namespace.table, rows, 100, soon())
+        assert [row.key for row in scanned] == [b"c000" + name + b"rest"]
     rows = ScanRange(start=b"c000", stop=b"c001", columns=(b"o:v",), marked=(b"o:v", b"T"))
     assert await driver.scan(namespace.table, rows, 100, soon()) == []
 

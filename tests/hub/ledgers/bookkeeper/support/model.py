@@ -58,8 +58,8 @@ class _Bookie:
                 held = self.entries.get(request.ledger_id)
                 if not held:
                     return Answer(outcome=Outcome.NO_LEDGER)
-                told = self.lacs.get(request.ledger_id, b"")
-                return Answer(outcome=Outcome.DONE, body=held[max(held)], lac_body=told)
+                lac_body = self.lacs.get(request.ledger_id, b"")
+                return Answer(outcome=Outcome.DONE, body=held[max(held)], lac_body=lac_body)
             case WriteLac():
                 self.lacs[request.ledger_id] = request.body
                 return Answer(outcome=Outcome.DONE)

@@ -54,11 +54,11 @@ class Administrator:
     async def connection(self, server: Server, service: str) -> Connection:
         """Return a connection to one service of a server."""
         async with self._opening:
-            found = self._connections.get((server, service))
-            if found is None or found.ended is not None:
-                found = await Connection.open(server, service, "administrator", lambda _: None)
-                self._connections[server, service] = found
-            return found
+            connection = self._connections.get((server, service))
+            if connection is None or connection.ended is not None:
+                connection = await Connection.open(server, service, "administrator", lambda _: None)
+                self._connections[server, service] = connection
+            return connection
 
     async def regions(self, table: str) -> list[Region]:
         """Return the open regions of a table as hbase:meta has them."""
@@ -68,8 +68,8 @@ class Administrator:
     async def meta_server(self) -> Server:
         """Return the server of hbase:meta, as the master reports it."""
         registry = await self.connection(self._master, REGISTRY)
-        found = MetaRegionLocations.FromString(await registry.ask("GetMetaRegionLocations", b"", _soon()))
-        name = found.meta_locations[0].server_name
+        reply = MetaRegionLocations.FromString(await registry.ask("GetMetaRegionLocations", b"", _soon()))
+        name = reply.meta_locations[0].server_name
         return Server(name.host_name, name.port)
 
     async def all_regions_answer(self, table: str) -> bool:
@@ -122,11 +122,11 @@ class Administrator:
         question = ProcedureResultRequest(proc_id=procedure).SerializeToString()
         async with asyncio.timeout(_TIMEOUT_S):
             while True:
-                found = ProcedureResult.FromString(await self._ask("getProcedureResult", question))
-                if found.state != ProcedureResult.RUNNING:
+                result = ProcedureResult.FromString(await self._ask("getProcedureResult", question))
+                if result.state != ProcedureResult.RUNNING:
                     break
                 await asyncio.sleep(_POLL_S)
-        assert not found.HasField("exception"), found.exception
+        assert not result.HasField("exception"), result.exception
 
     async def _ask(self, method: str, request: bytes) -> bytes:
         return await (await self.connection(self._master, MASTER)).ask(method, request, _soon())

@@ -134,9 +134,9 @@ class Load:
         print(f"{dict(self.counts)} {len(self.door.failures)} failures")
         assert outcomes["Done"] > 0
         for topic, (version, number) in self._held.items():
-            found = await self.door.read(afresh, self.door.key(topic))
-            assert found is not None, f"{topic!r}, which was acknowledged at {version}, is lost"
-            assert (found.version, found.value) == (version, self.door.value(number)), f"{topic!r} is another one"
+            record = await self.door.read(afresh, self.door.key(topic))
+            assert record is not None, f"{topic!r}, which was acknowledged at {version}, is lost"
+            assert (record.version, record.value) == (version, self.door.value(number)), f"{topic!r} is another one"
 
     def assert_nobody_noticed(self) -> None:
         """Raise AssertionError if a caller received an error."""
@@ -167,18 +167,18 @@ class Load:
 
     async def _look_again(self, topic: bytes, number: int) -> None:
         """Read the result of a failed write: either the record has it, or the record before it is unchanged."""
-        found: Versioned[Any] | None = None
+        record: Versioned[Any] | None = None
         while True:
             try:
-                found = await self.door.read(self._store, self.door.key(topic))
+                record = await self.door.read(self._store, self.door.key(topic))
                 break
             except MetadataUnavailableError:
                 self.counts["repeated reads"] += 1
         held = self._held.get(topic)
-        if found is not None and found.value == self.door.value(number):
-            self._held[topic] = found.version, number
+        if record is not None and record.value == self.door.value(number):
+            self._held[topic] = record.version, number
         else:
-            shown = None if found is None else (found.version, found.value)
+            shown = None if record is None else (record.version, record.value)
             assert shown == (None if held is None else (held[0], self.door.value(held[1]))), f"{topic!r} was lost"
 
     async def _list(self, enough: asyncio.Event) -> None:

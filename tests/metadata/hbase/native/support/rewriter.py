@@ -92,12 +92,12 @@ class Rewriter:
         raise ConnectionResetError("one side has ended it, so the other one ends too")
 
     def _requests(self, wire: HBaseWire, methods: dict[int, str], data: bytes) -> bytes:
-        found = wire.requests(data)
-        for item in found:
+        items = wire.requests(data)
+        for item in items:
             if isinstance(item, Request):
                 methods[item.mark] = method = wire.method_of(item.data)
                 self.note(method, item)
-        return b"".join(item.data if isinstance(item, Request) else item for item in found)
+        return b"".join(item.data if isinstance(item, Request) else item for item in items)
 
     def _replies(self, wire: HBaseWire, methods: dict[int, str], data: bytes) -> bytes:
         return b"".join(self._change(methods.pop(reply.mark or 0, ""), reply.data) for reply in wire.replies(data))
@@ -148,10 +148,10 @@ def _aged(method: str, frame: bytes) -> bytes:
     if method != "Multi":
         return frame
     header, body = body_of(frame)
-    found = MultiResponse.FromString(body)
-    for result in found.region_action_result:
+    reply = MultiResponse.FromString(body)
+    for result in reply.region_action_result:
         result.ClearField("processed")
-    return _frame(header, found.SerializeToString())
+    return _frame(header, reply.SerializeToString())
 
 
 def _silenced(frame: bytes) -> bytes:
@@ -159,9 +159,9 @@ def _silenced(frame: bytes) -> bytes:
     header, body = body_of(frame)
     if ResponseHeader.FromString(header).HasField("exception"):
         return frame
-    found = CoprocessorServiceResponse.FromString(body)
-    found.value.value = MutateRowsResponse().SerializeToString()
-    return _frame(header, found.SerializeToString())
+    reply = CoprocessorServiceResponse.FromString(body)
+    reply.value.value = MutateRowsResponse().SerializeToString()
+    return _frame(header, reply.SerializeToString())
 
 
 def _frame(header: bytes, body: bytes | None = None) -> bytes:

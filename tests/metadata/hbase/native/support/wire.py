@@ -31,26 +31,26 @@ class HBaseWire:
 
     def requests(self, data: bytes) -> list[Request | bytes]:
         self._from_client += data
-        found: list[Request | bytes] = []
+        requests: list[Request | bytes] = []
         if not self._greeted:
             greeting = self._frame(self._from_client, _PREAMBLE_BYTES)
             if greeting is None:
                 return []
             self._greeted = True
             self._from_client = self._from_client[len(greeting) :]
-            found.append(greeting)
+            requests.append(greeting)
         while (frame := self._frame(self._from_client)) is not None:
             self._from_client = self._from_client[len(frame) :]
-            found.append(self._request(frame))
-        return found
+            requests.append(self._request(frame))
+        return requests
 
     def replies(self, data: bytes) -> list[Reply]:
         self._from_server += data
-        found = []
+        replies = []
         while (frame := self._frame(self._from_server)) is not None:
             self._from_server = self._from_server[len(frame) :]
-            found.append(Reply(ResponseHeader.FromString(body_of(frame)[0]).call_id, frame))
-        return found
+            replies.append(Reply(ResponseHeader.FromString(body_of(frame)[0]).call_id, frame))
+        return replies
 
     def _frame(self, data: bytes, skipped: int = 0) -> bytes | None:
         start = skipped + _LENGTH_BYTES

@@ -17,8 +17,8 @@ import org.apache.hbase.thirdparty.com.google.gson.JsonParser;
 /**
  * A load generator over HBase's own asynchronous client, as it is by default.
  *
- * <p>It speaks lines of JSON with the process that started it, like the generators in Python: a plan with the place of the
- * table, then any number of workloads. For each it makes the rows, says that it is ready, is told when to begin (in
+ * <p>It speaks lines of JSON with the process that started it, like the generators in Python: a plan with the address of
+ * the table, then any number of workloads. For each it makes the rows, says that it is ready, reads when to begin (in
  * nanoseconds of the system's monotonic clock, which System.nanoTime reads), and says what came out.
  */
 public final class CasGenerator {

@@ -87,15 +87,15 @@ final class Load {
         for (long aheadNs = startNs - System.nanoTime(); aheadNs > 0; aheadNs = startNs - System.nanoTime()) {
             TimeUnit.NANOSECONDS.sleep(aheadNs);
         }
-        for (int place = 0; place < inFlightMax; place++) {
-            begin(place, 0);
+        for (int caller = 0; caller < inFlightMax; caller++) {
+            begin(caller, 0);
         }
         ended.await(Math.round((seconds + drainS) * SECOND_NS), TimeUnit.NANOSECONDS);
         return recording.summary(Math.min(numbers.get(), recording.capacity()));
     }
 
-    /** Begins the next operation of a place, of which it has finished some. */
-    private void begin(int place, int before) {
+    /** Begins the next operation of a caller that has finished some before. */
+    private void begin(int caller, int before) {
         long now = System.nanoTime();
         int number = now < endNs ? numbers.getAndIncrement() : Integer.MAX_VALUE;
         if (number >= recording.capacity()) {
@@ -103,19 +103,19 @@ final class Load {
             return;
         }
         recording.begun(number, now);
-        carryOut(number, topic(place, before)).whenComplete((done, error) -> {
+        carryOut(number, topic(caller, before)).whenComplete((done, error) -> {
             recording.finished(number, System.nanoTime(), error == null ? null : name(error));
-            begin(place, before + 1);
+            begin(caller, before + 1);
         });
     }
 
-    /** Returns the record of a place's next operation: each has its own, in turn; places share if there are too few. */
-    private int topic(int place, int before) {
-        if (place >= order.length) {
-            return order[place % order.length];
+    /** Returns the record of a caller's next operation: its own records in turn. With too few, callers share them. */
+    private int topic(int caller, int before) {
+        if (caller >= order.length) {
+            return order[caller % order.length];
         }
-        int own = (order.length - place + inFlightMax - 1) / inFlightMax;
-        return order[place + before % own * inFlightMax];
+        int own = (order.length - caller + inFlightMax - 1) / inFlightMax;
+        return order[caller + before % own * inFlightMax];
     }
 
     private CompletableFuture<?> carryOut(int number, int topic) {
@@ -129,7 +129,7 @@ final class Load {
             case "partial-update":
                 return update(topic, versions.get(topic), true);
             case "contended-update":
-                return records.read(rows[topic]).thenCompose(found -> update(topic, found, false));
+                return records.read(rows[topic]).thenCompose(current -> update(topic, current, false));
             default:
                 throw new IllegalArgumentException("there is no operation " + operation);
         }
@@ -144,7 +144,7 @@ final class Load {
                 return CompletableFuture.completedFuture(null);
             }
             recording.refused(System.nanoTime());
-            return records.read(rows[topic]).thenCompose(found -> update(topic, found, isPart));
+            return records.read(rows[topic]).thenCompose(current -> update(topic, current, isPart));
         });
     }
 

@@ -101,8 +101,8 @@ final class Records {
                 .array();
     }
 
-    private static byte[] version(Result found) {
-        return found.getValue(STATE, VERSION);
+    private static byte[] version(Result result) {
+        return result.getValue(STATE, VERSION);
     }
 
     private static byte[] bytes(String text) {

@@ -1,4 +1,4 @@
-"""The backends under test, one row for each, and their places.
+"""The backends under test, one row for each, and their stores.
 
 To hold another backend to the suite, add a class and a row to `BACKENDS`.
 """
@@ -17,8 +17,8 @@ from hedwig.metadata.hbase import HBaseFactory
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.native.cluster.links import Route
 from hedwig.metadata.hbase.native.wire.regions import Server
-from hedwig.metadata.testing.place import Place
 from hedwig.metadata.testing.probe import Probe
+from hedwig.metadata.testing.subject import Subject
 from tests.metadata.hbase.native.support.tables import drop_tables
 from tests.metadata.support.probe_hbase import HBaseProbe
 from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
@@ -30,8 +30,8 @@ __all__ = [
     "BACKENDS",
     "KEPT_BACKENDS",
     "BackendRow",
-    "HBasePlace",
-    "RoutedPlace",
+    "HBaseSubject",
+    "RoutedSubject",
     "Surroundings",
     "as_parameters",
     "marks_of",
@@ -45,25 +45,25 @@ _FEW_REGIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The servers of the run and a directory, from which places are made."""
+    """The servers of the run and a directory for the stores of tests."""
 
     servers: RunningServers
     directory: Path
 
 
 @dataclass(frozen=True, slots=True)
-class HBasePlace(Place):
-    """A place on HBase. Each table has `regions` regions: few, since a run makes many tables on one server."""
+class HBaseSubject(Subject):
+    """A store on HBase. Each table has `regions` regions: few, since a run makes many tables on one server."""
 
     regions: int = _FEW_REGIONS
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
-        return replace(Place.with_own(self, options), regions=self.regions)
+        return replace(Subject.with_own(self, options), regions=self.regions)
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedPlace(HBasePlace):
-    """A place on an HBase with region servers at `server`. Clients of `open` reach them at `route`, if that is given.
+class RoutedSubject(HBaseSubject):
+    """A store on an HBase with region servers at `server`. Clients of `open` reach them at `route`, if that is given.
 
     Both are addresses joined by commas, one for each region server.
     """
@@ -73,14 +73,14 @@ class RoutedPlace(HBasePlace):
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         if not self.route:
-            return await Place.open(self, options)
+            return await Subject.open(self, options)
         chosen, url = self.with_own(options), MetadataUrl.parse(self.url)
         route = reached_at(self.server, self.route)
         factory = HBaseFactory(lambda url, options: connect(url, options, route))
         return MetadataStore(url, await factory.open(url, chosen), chosen)
 
     async def drop(self) -> None:
-        # The servers do not have the memory for the hundreds of HBase regions of all places of a run.
+        # The servers do not have the memory for the hundreds of HBase regions of all stores of a run.
         if self.regions > _FEW_REGIONS:
             await drop_tables(self.url)
 
@@ -106,8 +106,8 @@ class BackendRow(Protocol):
         """Name the backend in a test's id."""
 
     @property
-    def places_are_cheap(self) -> bool:
-        """Return whether every test can have a place of its own."""
+    def stores_are_cheap(self) -> bool:
+        """Return whether every test can have a store of its own."""
 
     @property
     def examples(self) -> int:
@@ -117,8 +117,8 @@ class BackendRow(Protocol):
     def wrong_urls(self) -> tuple[str, ...]:
         """Name URLs that can never work."""
 
-    def place(self, surroundings: Surroundings) -> Place:
-        """Choose a place for one store, and create nothing there."""
+    def subject(self, surroundings: Surroundings) -> Subject:
+        """Choose the address of one store, and create nothing there."""
 
     def url_at(self, host: str, port: int) -> str | None:
         """Return a URL with another server's address; None if the backend needs no server."""
@@ -128,7 +128,7 @@ class BackendRow(Protocol):
 class _SqliteFile:
     label: str = "sqlite"
     quick_pairs: int = 500
-    places_are_cheap: bool = True
+    stores_are_cheap: bool = True
     examples: int = 20
     wrong_urls: tuple[str, ...] = (
         "sqlite://host/path/to/file",
@@ -137,9 +137,9 @@ class _SqliteFile:
         "sqlite:///no/such/directory/file?create=maybe",
     )
 
-    def place(self, surroundings: Surroundings) -> Place:
+    def subject(self, surroundings: Surroundings) -> Subject:
         path = surroundings.directory / f"{uuid.uuid4().hex}.db"
-        return Place(f"sqlite://{path}?create=false", lambda _: SqliteProbe(run_in_file(str(path))))
+        return Subject(f"sqlite://{path}?create=false", lambda _: SqliteProbe(run_in_file(str(path))))
 
     def url_at(self, host: str, port: int) -> str | None:
         return None
@@ -149,22 +149,22 @@ class _SqliteFile:
 class _SqliteMemory:
     label: str = "memory"
     quick_pairs: int = 500
-    places_are_cheap: bool = True
+    stores_are_cheap: bool = True
     examples: int = 60
     wrong_urls: tuple[str, ...] = ("sqlite://?sync=off",)
 
     gather: bool = False
 
-    def place(self, surroundings: Surroundings) -> Place:
-        return Place("sqlite://", _probe_memory, kept=False, gather=self.gather)
+    def subject(self, surroundings: Surroundings) -> Subject:
+        return Subject("sqlite://", _probe_memory, kept=False, gather=self.gather)
 
     def url_at(self, host: str, port: int) -> str | None:
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelPlace(Place):
-    """A place in the model of a store, which the simulation uses."""
+class _ModelSubject(Subject):
+    """A store in the model, which the simulation uses."""
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         tables = open_tables()
@@ -178,8 +178,8 @@ class _Model(_SqliteMemory):
     label: str = "model"
     wrong_urls: tuple[str, ...] = ()
 
-    def place(self, surroundings: Surroundings) -> Place:
-        return _ModelPlace("sqlite://", _probe_memory, kept=False)
+    def subject(self, surroundings: Surroundings) -> Subject:
+        return _ModelSubject("sqlite://", _probe_memory, kept=False)
 
 
 def _probe_memory(store: MetadataStore | None) -> Probe:
@@ -191,7 +191,7 @@ def _probe_memory(store: MetadataStore | None) -> Probe:
 class _ZooKeeper:
     label: str = "zookeeper"
     quick_pairs: int = 500
-    places_are_cheap: bool = True
+    stores_are_cheap: bool = True
     examples: int = 12
     wrong_urls: tuple[str, ...] = (
         "zookeeper:///hedwig/standalone",
@@ -204,10 +204,10 @@ class _ZooKeeper:
         "zookeeper://localhost:2181/hedwig/standalone?sync=off",
     )
 
-    def place(self, surroundings: Surroundings) -> Place:
+    def subject(self, surroundings: Surroundings) -> Subject:
         address = surroundings.servers.address("zookeeper")
         root = f"/hedwig/{uuid.uuid4().hex}"
-        return Place(f"zookeeper://{address}{root}", lambda _: ZooKeeperProbe(address, root))
+        return Subject(f"zookeeper://{address}{root}", lambda _: ZooKeeperProbe(address, root))
 
     def url_at(self, host: str, port: int) -> str | None:
         return f"zookeeper://{host}:{port}/hedwig/standalone"
@@ -217,7 +217,7 @@ class _ZooKeeper:
 class _HBaseThrift:
     label: str = "hbase+thrift"
     quick_pairs: int = 2000
-    places_are_cheap: bool = False
+    stores_are_cheap: bool = False
     examples: int = 8
     wrong_urls: tuple[str, ...] = (
         "hbase+thrift:///hedwig",
@@ -230,10 +230,10 @@ class _HBaseThrift:
         "hbase+thrift://localhost:9090/hedwig?sync=off",
     )
 
-    def place(self, surroundings: Surroundings) -> Place:
+    def subject(self, surroundings: Surroundings) -> Subject:
         address, reader = (surroundings.servers.address(name) for name in ("thrift2", "thrift1"))
         namespace = f"t{uuid.uuid4().hex}"
-        return HBasePlace(f"hbase+thrift://{address}/{namespace}", lambda _: HBaseProbe(reader, namespace))
+        return HBaseSubject(f"hbase+thrift://{address}/{namespace}", lambda _: HBaseProbe(reader, namespace))
 
     def url_at(self, host: str, port: int) -> str | None:
         return f"hbase+thrift://{host}:{port}/hedwig"
@@ -243,7 +243,7 @@ class _HBaseThrift:
 class _HBaseNative:
     label: str = "hbase"
     quick_pairs: int = 2000
-    places_are_cheap: bool = False
+    stores_are_cheap: bool = False
     examples: int = 8
     wrong_urls: tuple[str, ...] = (
         "hbase:///hedwig",
@@ -263,11 +263,11 @@ class _HBaseNative:
 
     regions: int = _FEW_REGIONS
 
-    def place(self, surroundings: Surroundings) -> Place:
+    def subject(self, surroundings: Surroundings) -> Subject:
         running = servers_of(self, surroundings.servers)
         _, quorum, reader = (running.address(name) for name in ("hbase", "zookeeper", "thrift1"))
         namespace = f"t{uuid.uuid4().hex}"
-        return RoutedPlace(
+        return RoutedSubject(
             f"hbase://{quorum}/{namespace}",
             lambda _: HBaseProbe(reader, namespace),
             regions=self.regions,
@@ -291,7 +291,7 @@ class _HBaseOnThree(_HBaseNative):
 
 
 def servers_of(row: BackendRow, servers: RunningServers) -> RunningServers:
-    """Return the servers of a run on which a backend's places are."""
+    """Return the servers of a run on which a backend's stores are."""
     return servers.on_three if isinstance(row, _HBaseOnThree) else servers
 
 

@@ -1,4 +1,4 @@
-"""Places: where a test keeps a store, and how it reaches it; and how much the suite may ask of the backend."""
+"""The subject of a test: a store, and how to reach it. Also how much the suite may ask of the backend."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,25 +9,25 @@ from typing import Self
 from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.testing.probe import Probe
 
-__all__ = ["Effort", "Place"]
+__all__ = ["Effort", "Subject"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
     """How much the suite may ask of a backend.
 
-    places_are_cheap: every test can have a place of its own. examples: the number of examples for the search among
+    stores_are_cheap: every test can have a store of its own. examples: the number of examples for the search among
     sequences of operations. quick_pairs: the number of quick pairs of a deletion and a creation, none of which may
     vanish.
     """
 
-    places_are_cheap: bool = True
+    stores_are_cheap: bool = True
     examples: int = 20
     quick_pairs: int = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Subject:
     """One store, which only this test or module uses.
 
     `url` opens it. `kept` says whether it outlives the last client. `probe` reads it without the code under test. It
@@ -58,5 +58,5 @@ class Place:
         """Drop the store if it would be in the way of later tests. Other stores are dropped at the end of the run."""
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
-        """Return the options of a test, with those of the place added."""
+        """Return the options of a test, with those of the subject added."""
         return replace(options or StoreOptions(), gather=self.gather)
