@@ -1,4 +1,4 @@
-"""How two processes share the tests: all tests of a module go to one process, and so do those of some folders."""
+"""How the processes of a run share the tests: all tests of a module go to one process, and so do those of some folders."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from xdist.scheduler import LoadFileScheduling
 __all__ = ["WHOLE", "WholeFolders", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 WHOLE: Final = ("tests/pipeline/", "tests/chaos/", "tests/java_hedwig/", "tests/java_client/")
-"""Folders with a Spark session, or with their own Java servers. Starting these in both processes takes a minute."""
+"""Folders with a Spark session, or with their own Java servers. Starting these in each process takes a minute."""
 
 
 class WholeFolders(LoadFileScheduling):  # type: ignore[misc]  # It has no types.
@@ -25,7 +25,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFo
     if config.getoption("dist") != "loadfile":
         return None
     # xdist would order shares by the number of their tests. The tests that take a minute each would then come last, and
-    # the other process would wait for them.
+    # the other processes would wait for them.
     config.option.loadscopereorder = False
     return WholeFolders(config, log)
 
