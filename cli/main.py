@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from hedwig.cli.program import Program
+from hedwig.cli.program import AdminProgram
 from hedwig.lazy_commands import LazyCommands
 
 __all__ = ["main"]
@@ -31,7 +31,7 @@ _MODULES: Final = {
 
 
 @click.group(
-    cls=Program, commands=LazyCommands(_MODULES, "cli"), example="hedwig-admin topic create news --if-not-exists"
+    cls=AdminProgram, commands=LazyCommands(_MODULES, "cli"), example="hedwig-admin topic create news --if-not-exists"
 )
 @click.version_option(package_name="hedwig-pubsub", prog_name="hedwig-admin")
 def main() -> None:

@@ -17,7 +17,7 @@ from hedwig.command_line import has_no_room
 from hedwig.errors import HedwigError, OperationError, exit_code_of
 from hedwig.operations.errors import explain, remedy
 
-__all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]
+__all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "AdminProgram"]
 
 PROGRAM_NAME: Final = "hedwig-admin"
 
@@ -63,7 +63,7 @@ class AdminGroup(click.Group):
         self.params += shared_options()
 
 
-class Program(AdminGroup, command_line.Program):
+class AdminProgram(AdminGroup, command_line.Program):
     """The root of the commands, which get the Settings."""
 
     def line_about(self, error: Exception, obj: Any) -> tuple[str, int]:
@@ -89,7 +89,7 @@ class Program(AdminGroup, command_line.Program):
         extra.update(obj=settings, windows_expand_args=windows_expand_args)
 
         def run() -> Any:
-            return super(Program, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            return super(AdminProgram, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
 
         if not standalone_mode:
             return run()

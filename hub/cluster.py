@@ -10,7 +10,7 @@ from typing import Final
 from hedwig.clock import Clock, Deadline
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -26,7 +26,7 @@ from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions, exists
 
-__all__ = ["Cluster"]
+__all__ = ["ClusterMembership"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _QUESTION_S: Final = 5.0
 """The maximum time that ZooKeeper may take to say which hubs are alive."""
 
 
-class Cluster:
+class ClusterMembership:
     """A Membership with liveness in ZooKeeper and ledgers on bookies.
 
     Other hubs take its topics over once it cannot prove that it is alive.
@@ -228,7 +228,7 @@ class Cluster:
     def _ledger_options(self) -> BookkeeperOptions:
         given = self._options.bookkeeper
         quorums = Quorums(ensemble=given.ensemble, write=given.write_quorum, ack=given.ack_quorum)
-        bounds = ClusterOptions(append_timeout_s=given.append_timeout_s)
+        bounds = BookieClusterOptions(append_timeout_s=given.append_timeout_s)
         if given.compat:
             return BookkeeperOptions.for_original_hub(quorums, bounds)
         return BookkeeperOptions.for_hubs(self._options.cluster.zookeeper.encode(), quorums, bounds)

@@ -487,6 +487,6 @@ async def _close_server(server: Listener) -> None:
 def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Membership:
     if options.is_clustered:
         with needed("zookeeper,bookkeeper", "a hub of a cluster needs"):
-            from hedwig.hub.cluster import Cluster
-        return Cluster(options, clock)
+            from hedwig.hub.cluster import ClusterMembership
+        return ClusterMembership(options, clock)
     return Standalone(options, clock, replace=replace_standalone)

@@ -4,7 +4,6 @@ import io
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from pathlib import Path
 from signal import SIGINT
 from typing import Any, Final, NoReturn
@@ -18,6 +17,7 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
+from hedwig.exit_codes import ExitCode
 from hedwig.hub.connections.tls import tls_context
 from hedwig.hub.first_steps import DATA_ORIGIN, first_steps
 from hedwig.hub.hub import Hub
@@ -36,7 +36,7 @@ from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.metadata import MetadataUrl
 from hedwig.private_files import user_data_directory
 
-__all__ = ["ExitCode", "main"]
+__all__ = ["main"]
 
 _CONFIG_VARIABLE: Final = "HEDWIG_HUB_CONFIG"
 _LEVEL_VARIABLE: Final = "HEDWIG_HUB_LOG_LEVEL"
@@ -49,20 +49,6 @@ _FLAGS: Final = {
     "metadata": ("--metadata", "metadata"),
 }
 """From the parameter to its flag and the key of its option."""
-
-
-class ExitCode(IntEnum):
-    """How the process ended."""
-
-    DONE = 0
-    """Closed, after SIGTERM or SIGHUP."""
-    FAILED = 1
-    USAGE = 2
-    OUTCOME_UNKNOWN = 5
-    UNAVAILABLE = 6
-    """The metadata store cannot be reached, or the cluster cannot be joined."""
-    INTERRUPTED = 130
-    """Closed, after SIGINT: Ctrl-C."""
 
 
 @click.command(epilog="Example: hedwig-hub --data hedwig-data --set topic_idle_s='10 min'")

@@ -8,7 +8,7 @@ from typing import Final
 
 from hedwig.benchmarks.charts.charts import Axis, Bar, Curve, Point, Wall, bars_chart, curves_chart
 from hedwig.benchmarks.charts.drawing import Palette
-from hedwig.benchmarks.charts.sections import Chart, Section, Table
+from hedwig.benchmarks.charts.sections import Chart, Section, TextTable
 from hedwig.benchmarks.runs.figures import OwnFigures, figures
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.runs.rounds import good, is_enough, is_reached, merged
@@ -139,7 +139,7 @@ def _points(histogram: Histogram) -> list[Point]:
     return [Point(depth, value, value, value) for depth, value in values.items()]
 
 
-def percentile_table(title: str, measurements: Sequence[Measurement]) -> list[Table]:
+def percentile_table(title: str, measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table of the percentiles of all cases that have times, or an empty list if no case has any."""
     lines = []
     for group in alike(measurements):
@@ -153,7 +153,7 @@ def percentile_table(title: str, measurements: Sequence[Measurement]) -> list[Ta
         lines.append([*start, *enough, ms(response.max_us), "; ".join(notes)])
     percentiles = (f"p{percentile:g}, ms" for percentile in PERCENTILES)
     columns = ("measured", "on", "operations", *percentiles, "max, ms", "notes")
-    return [Table(title, columns, lines)] if lines else []
+    return [TextTable(title, columns, lines)] if lines else []
 
 
 def case_sections(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["Chart", "Section", "Table"]
+__all__ = ["Chart", "Section", "TextTable"]
 
 _BROAD: Final = 1000
 
@@ -32,7 +32,7 @@ class Chart:
         return b64encode(self.png).decode("ascii")
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """Lines of text under columns. `title`: empty if there is only one table."""
 
     title: str
@@ -50,5 +50,5 @@ class Section:
     title: str
     facts: Sequence[tuple[str, str]] = ()
     charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[TextTable] = ()
     is_folded: bool = False

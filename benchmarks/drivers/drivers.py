@@ -15,7 +15,7 @@ from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.errors import OperationError
 
-__all__ = ["DRIVERS", "LEDGERS", "USUAL_DRIVERS", "ZNODES", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
+__all__ = ["DRIVERS", "LEDGERS", "USUAL_DRIVERS", "ZNODES", "Driver", "GeneratorDriver", "JavaDriver", "MeasuredHub"]
 
 LEDGERS: Final = "ledgers"
 """The driver without a hub: our ledger client alone, on the bookies."""
@@ -33,7 +33,7 @@ _JAVA_S: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class MeasuredHub:
     """The hub that is measured: where it listens, and its process if it is on this machine.
 
     roles: processes that work for the hub, by their kind.
@@ -56,7 +56,7 @@ class Driver(Protocol):
         """Return the word that results use for this driver."""
         ...
 
-    def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
+    def measure(self, workload: Workload, subject: MeasuredHub, number: int) -> Measurement:
         """Run a workload as round `number`. Raises BenchmarkError - the workload could not run, and why."""
         ...
 
@@ -73,7 +73,7 @@ class GeneratorDriver:
     processes: int = 1
     drain_s: float = _DRAIN_S
 
-    def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
+    def measure(self, workload: Workload, subject: MeasuredHub, number: int) -> Measurement:
         """Run a workload as round `number`."""
         is_alone = workload.subscribers or subject.ledgers is not None
         processes = 1 if is_alone else min(self.processes, workload.in_flight)
@@ -98,7 +98,7 @@ class GeneratorDriver:
         _note_usage(measurement, sampler, subject, start_ns, summary.begin_ns, summary.end_ns)
         return measurement
 
-    def _plan(self, workload: Workload, subject: Subject, share: int, shares: int) -> dict[str, object]:
+    def _plan(self, workload: Workload, subject: MeasuredHub, share: int, shares: int) -> dict[str, object]:
         return {
             "driver": self.name,
             "address": subject.address,
@@ -121,7 +121,7 @@ class JavaDriver:
 
     name: str = "java"
 
-    def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
+    def measure(self, workload: Workload, subject: MeasuredHub, number: int) -> Measurement:
         """Run a workload as round `number`."""
         measurement = Measurement(workload=workload, driver=self.name, round=number)
         benchmark = self._benchmark(workload, subject, self._messages(workload, subject))
@@ -146,7 +146,7 @@ class JavaDriver:
         _note_usage(measurement, sampler, subject, begin_ns, begin_ns, end_ns)
         return measurement
 
-    def _messages(self, workload: Workload, subject: Subject) -> int:
+    def _messages(self, workload: Workload, subject: MeasuredHub) -> int:
         if Operation.PUBLISH not in workload.mix:
             return 0
         if workload.operations:
@@ -159,7 +159,7 @@ class JavaDriver:
         rate = self._run(probe, subject).rate_per_s
         return self._whole(round(rate * workload.seconds), workload.topics)
 
-    def _run(self, benchmark: JavaBenchmark, subject: Subject) -> JavaResult:
+    def _run(self, benchmark: JavaBenchmark, subject: MeasuredHub) -> JavaResult:
         with JavaBenchmarkRun(subject.address, benchmark, progress=lambda _: None) as running:
             return running.result(_JAVA_S)
 
@@ -167,7 +167,7 @@ class JavaDriver:
         """Return a number of messages that the program accepts: the same for each topic, and at least two."""
         return topics * max(2, round(messages / topics))
 
-    def _benchmark(self, workload: Workload, subject: Subject, messages: int) -> JavaBenchmark:
+    def _benchmark(self, workload: Workload, subject: MeasuredHub, messages: int) -> JavaBenchmark:
         kinds = [Operation(name) for name in workload.mix]
         match kinds:
             case [Operation.PUBLISH]:
@@ -198,12 +198,12 @@ def _said_last(error: Exception) -> str:
     return f": {chosen[0]}" if chosen else ""
 
 
-def _roles(subject: Subject, generators: list[int]) -> dict[str, list[int]]:
+def _roles(subject: MeasuredHub, generators: list[int]) -> dict[str, list[int]]:
     return {**subject.roles, "hub": [] if subject.pid is None else [subject.pid], "generator": generators}
 
 
 def _note_usage(
-    measurement: Measurement, sampler: Sampler, subject: Subject, start_ns: int, begin_ns: int, end_ns: int
+    measurement: Measurement, sampler: Sampler, subject: MeasuredHub, start_ns: int, begin_ns: int, end_ns: int
 ) -> None:
     for role in subject.roles:
         if (cores := sampler.cores(role, begin_ns, end_ns)) is not None:

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table as Shown
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import later_words
 from hedwig.benchmarks.suites.registry import suite_of
@@ -75,6 +75,6 @@ def markdown(result: Result) -> str:
     return "\n".join(written) + "\n"
 
 
-def _lines(table: Table) -> list[str]:
+def _lines(table: TextTable) -> list[str]:
     rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in table.lines]
     return ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns), *rows]

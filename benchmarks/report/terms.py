@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hedwig.benchmarks.charts.sections import Section, Table
+from hedwig.benchmarks.charts.sections import Section, TextTable
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import later_words
 
@@ -51,7 +51,7 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
 def details(result: Result) -> list[Section]:
     """Return what a reader needs to repeat a run: what each workload does, sizes, the virtual machines' flags."""
     tables = [
-        Table(title, columns, lines)
+        TextTable(title, columns, lines)
         for title, columns, lines in (
             ("Workloads", ("name", "one operation"), list(_pairs(result.terms.get("workloads")))),
             ("Sizes", ("name", "value"), list(_pairs(result.terms.get("sizes")))),

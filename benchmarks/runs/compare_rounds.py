@@ -11,7 +11,7 @@ from typing import Final
 __all__ = [
     "LEAST",
     "Difference",
-    "Verdict",
+    "Relation",
     "bound_words",
     "differ",
     "differ_in_rounds",
@@ -32,7 +32,7 @@ _T_LIMIT: Final = 1.960
 _DIGITS_MAX: Final = 6
 
 
-class Verdict(StrEnum):
+class Relation(StrEnum):
     """How the second side relates to the first."""
 
     MORE = "more"
@@ -58,7 +58,7 @@ class Difference:
     of_rounds: float | None
     low: float | None
     high: float | None
-    verdict: Verdict
+    verdict: Relation
     how: str
 
 
@@ -70,12 +70,12 @@ def differ(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Dif
     """
     if not all(value > 0 and math.isfinite(value) for value in (*first_rounds, *second_rounds)):
         return Difference(
-            ratio=None, of_rounds=None, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0"
+            ratio=None, of_rounds=None, low=None, high=None, verdict=Relation.UNKNOWN, how="a figure is not above 0"
         )
     ratio = middle(second_rounds) / middle(first_rounds)
     if min(len(first_rounds), len(second_rounds)) < 2:
         rounds = "1 round" if len(first_rounds) == len(second_rounds) else "1 round on one side"
-        return Difference(ratio=ratio, of_rounds=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how=rounds)
+        return Difference(ratio=ratio, of_rounds=ratio, low=None, high=None, verdict=Relation.UNKNOWN, how=rounds)
     return _judged(
         ratio, _half_width([math.log(value) for value in first_rounds], [math.log(value) for value in second_rounds])
     )
@@ -107,11 +107,11 @@ def over_all(difference: Difference, ratio: float) -> Difference:
         return difference
     if difference.low is None or difference.high is None:
         return replace(difference, ratio=ratio)
-    if (difference.verdict is Verdict.MORE and ratio - 1 < LEAST) or (
-        difference.verdict is Verdict.LESS and 1 - ratio < LEAST
+    if (difference.verdict is Relation.MORE and ratio - 1 < LEAST) or (
+        difference.verdict is Relation.LESS and 1 - ratio < LEAST
     ):
         how = f"{difference.how}, but all times together do not say so"
-        return replace(difference, ratio=ratio, verdict=Verdict.MIXED, how=how)
+        return replace(difference, ratio=ratio, verdict=Relation.MIXED, how=how)
     if difference.low * (1 - LEAST) <= ratio <= difference.high * (1 + LEAST):
         return replace(difference, ratio=ratio)
     return replace(difference, ratio=ratio, how=f"{difference.how}; all times together lie outside the interval")
@@ -123,7 +123,7 @@ def middle(ratios: Sequence[float]) -> float:
     return min(max(statistics.geometric_mean(ratios), min(ratios)), max(ratios))
 
 
-def undecided(difference: Difference, verdict: Verdict, how: str) -> Difference:
+def undecided(difference: Difference, verdict: Relation, how: str) -> Difference:
     """Return the difference without interval, with a verdict that concludes nothing."""
     return replace(difference, low=None, high=None, verdict=verdict, how=how)
 
@@ -145,11 +145,11 @@ def _judged(ratio: float, width: float) -> Difference:
     """Return the difference of a ratio whose logarithm may be off by `width` to either side."""
     low, high = ratio * math.exp(-width), ratio * math.exp(width)
     if low <= 1 <= high:
-        verdict, how = Verdict.NOISE, "the interval holds 1"
+        verdict, how = Relation.NOISE, "the interval holds 1"
     elif abs(ratio - 1) < LEAST:
-        verdict, how = Verdict.NOISE, f"less than {LEAST:.0%} apart"
+        verdict, how = Relation.NOISE, f"less than {LEAST:.0%} apart"
     else:
-        verdict, how = (Verdict.MORE if ratio > 1 else Verdict.LESS), "the interval is beyond 1"
+        verdict, how = (Relation.MORE if ratio > 1 else Relation.LESS), "the interval is beyond 1"
     return Difference(ratio=ratio, of_rounds=ratio, low=low, high=high, verdict=verdict, how=how)
 
 

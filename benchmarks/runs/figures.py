@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hedwig.benchmarks.runs.compare_rounds import Difference, Verdict, differ, differ_in_rounds, over_all
+from hedwig.benchmarks.runs.compare_rounds import Difference, Relation, differ, differ_in_rounds, over_all
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.runs.rounds import good, is_enough, merged
 
@@ -123,7 +123,7 @@ def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> D
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
     """Return the difference of a figure of two sides measured apart, and a word for the second side."""
     difference = difference_of(first, second, are_side_by_side=False)
-    words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
+    words = {Relation.MORE: first.words[0], Relation.LESS: first.words[1]}
     return difference, words.get(difference.verdict, difference.verdict.value)
 
 

@@ -18,7 +18,7 @@ from hedwig.benchmarks.load.load import Load, Observer
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.cpu_time import CpuTimes
 from hedwig.benchmarks.machine.jvm_heap import has_full_heap
-from hedwig.benchmarks.stores.dataset import DATA, Dataset, FillTask, Managers, owned
+from hedwig.benchmarks.stores.dataset import DATA, Dataset, FillTask, WorkloadManagers, owned
 from hedwig.benchmarks.stores.fill import fill_aloud
 from hedwig.benchmarks.stores.target import MetadataTarget
 from hedwig.errors import HedwigError
@@ -117,7 +117,7 @@ class _Metered:
 
 
 async def probe(
-    store: Managers,
+    store: WorkloadManagers,
     dataset: Dataset,
     topics: Sequence[int],
     seconds_max: float,
@@ -181,7 +181,7 @@ async def _until_done(attempt: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(_PROBE_PAUSE_S)
 
 
-async def _write(store: Managers, dataset: Dataset, number: int) -> bool:
+async def _write(store: WorkloadManagers, dataset: Dataset, number: int) -> bool:
     """Make a subscription and delete it; if an earlier attempt has left it, only delete it."""
     key = dataset.new_subscription(number, 0)
     subscriptions, subscriber = store.subscriptions, _subscriber(key)

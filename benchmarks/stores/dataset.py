@@ -22,8 +22,8 @@ __all__ = [
     "Batch",
     "Dataset",
     "FillTask",
-    "Managers",
     "Task",
+    "WorkloadManagers",
     "owned",
     "unowned",
     "wide_count",
@@ -58,7 +58,7 @@ def wide_count(wide: int) -> int:
     return min(_WIDE_TOPICS_MAX, max(1, _WIDE_RECORDS // wide))
 
 
-class Managers(Protocol):
+class WorkloadManagers(Protocol):
     """The managers of a store that workloads use."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.recording import Summary
-from hedwig.benchmarks.stores.dataset import Batch, Managers, Task
+from hedwig.benchmarks.stores.dataset import Batch, Task, WorkloadManagers
 from hedwig.benchmarks.stores.fill_rate import FillRate, Seconds
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.metadata.bulk.loading import load_batches
@@ -28,7 +28,7 @@ _LOOK_EVERY_S: Final = 60.0
 
 
 async def fill_aloud(
-    store: Managers,
+    store: WorkloadManagers,
     task: Task,
     tell: Callable[[dict[str, float]], None],
     *,
@@ -64,7 +64,7 @@ async def fill_aloud(
 
 
 async def fill(
-    store: Managers, task: Task, *, pace: FillRate | None = None, now_ns: Callable[[], int] = time.monotonic_ns
+    store: WorkloadManagers, task: Task, *, pace: FillRate | None = None, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
@@ -117,7 +117,10 @@ async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
 
 
 async def _make_until_done(
-    store: Managers, batch: Batch, note_failed: Callable[[HedwigError], None], why_over: Callable[[], str | None]
+    store: WorkloadManagers,
+    batch: Batch,
+    note_failed: Callable[[HedwigError], None],
+    why_over: Callable[[], str | None],
 ) -> None:
     """Make a batch, and note each failed attempt. Raises BenchmarkError - the fill is over, or it cannot be made."""
     fruitless = 0
@@ -136,7 +139,7 @@ async def _make_until_done(
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _make(store: Managers, batch: Batch) -> None:
+async def _make(store: WorkloadManagers, batch: Batch) -> None:
     topics = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in batch.topics]
     owners = [Write(RecordKey(topic), batch.owner, NEW) for topic in batch.owned]
     subscriptions = [Write(key, batch.data, NEW) for key in batch.subscriptions]

@@ -10,7 +10,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.load import Observer
 from hedwig.benchmarks.load.workers import Workers
 from hedwig.benchmarks.load.workloads import Among, Operation, Workload
-from hedwig.benchmarks.stores.dataset import DATA, PAGE, SUCCESSOR, Dataset, Managers, owned, unowned
+from hedwig.benchmarks.stores.dataset import DATA, PAGE, SUCCESSOR, Dataset, WorkloadManagers, owned, unowned
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata.contract.operations import Delete, Outcome, Read, RecordKey, Write
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
@@ -31,7 +31,7 @@ class MetadataTarget:
     of such a write counts from when it should have begun. Each round has keys of its own, the same as the Load's.
     """
 
-    def __init__(self, workload: Workload, store: Managers, dataset: Dataset, *, round_number: int = 0) -> None:
+    def __init__(self, workload: Workload, store: WorkloadManagers, dataset: Dataset, *, round_number: int = 0) -> None:
         self._workload = workload
         self._store = store
         self._dataset = dataset

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from hedwig.benchmarks.charts.sections import Section, Table
+from hedwig.benchmarks.charts.sections import Section, TextTable
 from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.machine.jvm_flags import note_flags
 from hedwig.benchmarks.runs.figures import OwnFigures, no_figures
@@ -87,7 +87,7 @@ class Suite:
     name: str
     example: str
     options: Callable[..., Prepare]
-    tables: Callable[[Sequence[Measurement]], list[Table]]
+    tables: Callable[[Sequence[Measurement]], list[TextTable]]
     charts: Callable[[Result], list[Section]]
     figures: OwnFigures = field(default=no_figures)
     file_option: str = "--result"

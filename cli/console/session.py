@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from hedwig.cli.console.subscriptions import OpenSubscriptions
-from hedwig.cli.program import PROGRAM_NAME, Program
+from hedwig.cli.program import PROGRAM_NAME, AdminProgram
 from hedwig.cli.settings.configuration import Value
 from hedwig.cli.settings.settings import Settings
 from hedwig.exit_codes import ExitCode
@@ -46,13 +46,13 @@ class ConsoleSession:
         self.turn = threading.Lock()
         """The lock of the writer: a command holds it while it runs, a subscription for each message."""
         self.subscriptions = OpenSubscriptions(self)
-        self.program = Program(
+        self.program = AdminProgram(
             PROGRAM_NAME,
             example="help pub",
             commands=ChainMap(dict(offer(self)), commands),
             help="The commands of hedwig-admin, and those of the original's console: type one, or help COMMAND.",
         )
-        self._admin = Program(PROGRAM_NAME, example="topic list", commands=commands)
+        self._admin = AdminProgram(PROGRAM_NAME, example="topic list", commands=commands)
 
     def settings(self) -> Settings:
         """Return the settings for one line."""

@@ -16,7 +16,7 @@ from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.servers.java import find_java, jvm_flags
 from hedwig.cli.dev.services import KINDS, SERVICES, planned_servers
 from hedwig.cli.dev.startup import Startup
-from hedwig.cli.dev.state import ServerRecord, Settings, State
+from hedwig.cli.dev.state import DirectorySettings, DirectoryState, ServerRecord
 
 __all__ = ["DevServers", "ServerState", "ServerStatus"]
 
@@ -78,7 +78,7 @@ class DevServers:
     ) -> None:
         self._directory = ServerDirectory(directory)
         self._progress = progress or _say_nothing
-        self._settings = Settings(
+        self._settings = DirectorySettings(
             heap_mb=heap_mb or {},
             zookeeper_properties=zookeeper_properties or {},
             hbase_properties=hbase_properties or {},
@@ -169,7 +169,7 @@ class DevServers:
     def log_path(self, name: str) -> Path:
         """Return the log file of the server `name`."""
         self._record(name)
-        return self._directory.site(State()).log(name)
+        return self._directory.site(DirectoryState()).log(name)
 
     def kill(self, name: str) -> None:
         """End a server with SIGKILL, paused or not, and wait until its process is gone."""
@@ -226,7 +226,7 @@ class DevServers:
             if keep_data:
                 state = self._directory.state()
                 stopped = {name: replace(record, process=None) for name, record in state.servers.items()}
-                self._directory.write(State(stopped, state.settings))
+                self._directory.write(DirectoryState(stopped, state.settings))
             else:
                 self._directory.remove()
 
@@ -241,12 +241,12 @@ class DevServers:
         """
         jars = self._jars(which)
         if which == "hbase" and self._directory.state().of_kind("hbase-master"):
-            jars = f"{self._directory.site(State()).configuration('hbase-master')}{os.pathsep}{jars}"
+            jars = f"{self._directory.site(DirectoryState()).configuration('hbase-master')}{os.pathsep}{jars}"
         return [find_java(), *jvm_flags(_TOOL_HEAP_MB), "-XX:-UsePerfData", "-cp", jars, main_class, *arguments]
 
-    def _adopted_state(self) -> State:
+    def _adopted_state(self) -> DirectoryState:
         state = self._directory.adopt(self._directory.state())
-        return State(state.servers, state.settings.overridden_by(self._settings))
+        return DirectoryState(state.servers, state.settings.overridden_by(self._settings))
 
     def _startup(self) -> Startup:
         return Startup(self._directory, self._jars, self._progress)
@@ -280,7 +280,7 @@ class DevServers:
             host=LOOPBACK,
             port=record.port,
             state=state,
-            log=self._directory.site(State()).log(record.name),
+            log=self._directory.site(DirectoryState()).log(record.name),
         )
 
     def _signal(self, name: str, number: signal.Signals) -> ProcessIdentity:

@@ -16,7 +16,7 @@ from hedwig.cli.dev.log_files import last_lines
 from hedwig.cli.dev.ports import LOOPBACK, choose_port
 from hedwig.cli.dev.processes import ProcessIdentity, marked_processes, still_runs
 from hedwig.cli.dev.servers.server_kind import ServerKind, Site
-from hedwig.cli.dev.state import ServerRecord, State, read_state, write_state
+from hedwig.cli.dev.state import DirectoryState, ServerRecord, read_state, write_state
 from hedwig.private_files import make_directory
 
 __all__ = ["ServerDirectory"]
@@ -57,16 +57,16 @@ class ServerDirectory:
         with locked(self.root / _LOCK, timeout_s):
             yield
 
-    def state(self) -> State:
+    def state(self) -> DirectoryState:
         """Read the state."""
         return read_state(self.root / _STATE)
 
-    def write(self, state: State) -> State:
+    def write(self, state: DirectoryState) -> DirectoryState:
         """Replace the state, and return it. Only the holder of the lock may call this."""
         write_state(self.root / _STATE, state)
         return state
 
-    def site(self, state: State) -> Site:
+    def site(self, state: DirectoryState) -> Site:
         """Return the directory as the kinds of server see it."""
         return Site(self.root, state)
 
@@ -79,7 +79,7 @@ class ServerDirectory:
         identity = record.process
         return identity if identity is not None and still_runs(identity, self.marker(record.name)) else None
 
-    def adopt(self, state: State) -> State:
+    def adopt(self, state: DirectoryState) -> DirectoryState:
         """Record processes of ours that are not on record, because their launcher was killed at the wrong moment."""
         marked = self.marked_processes()
         for record in state.servers.values():
@@ -91,7 +91,7 @@ class ServerDirectory:
         """Return all live processes of this directory by the name of their server, recorded or not."""
         return marked_processes(self.marker(""))
 
-    def new_record(self, name: str, kind: ServerKind, count: int, state: State) -> ServerRecord:
+    def new_record(self, name: str, kind: ServerKind, count: int, state: DirectoryState) -> ServerRecord:
         """Return the record of one of `count` servers of a kind.
 
         It has a free port for every role. No other server of the directory has any of them.
@@ -117,7 +117,7 @@ class ServerDirectory:
     def log_tail(self, name: str, lines: int) -> tuple[str, ...]:
         """Return the last lines of a server's log; none if it has no log."""
         try:
-            content, _position = last_lines(self.site(State()).log(name), lines)
+            content, _position = last_lines(self.site(DirectoryState()).log(name), lines)
         except FileNotFoundError:
             return ()
         return tuple(content.decode(errors="replace").splitlines())

@@ -9,7 +9,7 @@ from hedwig.cli.dev.servers.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
 from hedwig.cli.dev.servers.server_kind import ServerKind, Service
 from hedwig.cli.dev.servers.thrift import THRIFT1, THRIFT2
 from hedwig.cli.dev.servers.zookeeper import ZOOKEEPER
-from hedwig.cli.dev.state import State
+from hedwig.cli.dev.state import DirectoryState
 
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 
@@ -20,7 +20,9 @@ KINDS: Mapping[str, ServerKind] = {kind.name: kind for service in _ALL for kind 
 DEFAULT_SERVICES = ("zookeeper", "hbase", "thrift2")
 
 
-def planned_servers(names: Sequence[str], counts: Mapping[str, int], state: State) -> list[tuple[str, ServerKind]]:
+def planned_servers(
+    names: Sequence[str], counts: Mapping[str, int], state: DirectoryState
+) -> list[tuple[str, ServerKind]]:
     """Return name and kind of every server of the services `names`, and of the services that they require.
 
     A server that is already known stays part of its service, even if `counts` asks for fewer.
@@ -53,7 +55,7 @@ def _required_by(name: str) -> Iterator[str]:
         yield from _required_by(required)
 
 
-def _server_names(kind: ServerKind, counts: Mapping[str, int], state: State) -> list[str]:
+def _server_names(kind: ServerKind, counts: Mapping[str, int], state: DirectoryState) -> list[str]:
     if kind.count_option is None:
         return [kind.name]
     known = max((record.number for record in state.of_kind(kind.name)), default=0)

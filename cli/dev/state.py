@@ -9,7 +9,7 @@ from pathlib import Path
 from hedwig.cli.dev.errors import DevError
 from hedwig.cli.dev.processes import ProcessIdentity
 
-__all__ = ["ServerRecord", "Settings", "State", "read_state", "write_state"]
+__all__ = ["DirectorySettings", "DirectoryState", "ServerRecord", "read_state", "write_state"]
 
 _FORMAT = 1
 
@@ -36,7 +36,7 @@ class ServerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DirectorySettings:
     """The settings of callers, saved so that a server that starts again gets the same."""
 
     heap_mb: Mapping[str, int] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Settings:
     java_flags: Mapping[str, str] = field(default_factory=dict)
     classpaths: Mapping[str, str] = field(default_factory=dict)
 
-    def overridden_by(self, other: "Settings") -> "Settings":
+    def overridden_by(self, other: "DirectorySettings") -> "DirectorySettings":
         """Return these settings, overridden by those of `other`."""
-        return Settings(
+        return DirectorySettings(
             heap_mb={**self.heap_mb, **other.heap_mb},
             zookeeper_properties={**self.zookeeper_properties, **other.zookeeper_properties},
             hbase_properties={**self.hbase_properties, **other.hbase_properties},
@@ -61,22 +61,22 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DirectoryState:
     """The servers of a directory by name, and the settings that they got."""
 
     servers: Mapping[str, ServerRecord] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
+    settings: DirectorySettings = field(default_factory=DirectorySettings)
 
-    def with_server(self, record: ServerRecord) -> "State":
+    def with_server(self, record: ServerRecord) -> "DirectoryState":
         """Return the state with `record`, which replaces the record of the same name."""
-        return State({**self.servers, record.name: record}, self.settings)
+        return DirectoryState({**self.servers, record.name: record}, self.settings)
 
     def of_kind(self, kind: str) -> list[ServerRecord]:
         """Return the servers of one kind, in the order of their numbers."""
         return sorted((one for one in self.servers.values() if one.kind == kind), key=lambda one: one.number)
 
 
-def read_state(path: Path) -> State:
+def read_state(path: Path) -> DirectoryState:
     """Read the state file; an absent one is an empty state.
 
     Raises: DevError - the file is damaged, or another release wrote it.
@@ -88,9 +88,9 @@ def read_state(path: Path) -> State:
                 f"cannot use {path}: its format is {raw['format']}, not {_FORMAT}; delete it, or give another --dir"
             )
         servers = {name: _record(name, entry) for name, entry in raw["servers"].items()}
-        return State(servers, Settings(**raw["settings"]))
+        return DirectoryState(servers, DirectorySettings(**raw["settings"]))
     except FileNotFoundError:
-        return State()
+        return DirectoryState()
     except OSError as exc:
         raise DevError(
             f"cannot read {path}: {exc.strerror or exc}; ask its owner for permission, or give another --dir"
@@ -99,7 +99,7 @@ def read_state(path: Path) -> State:
         raise DevError(f"cannot read {path}: {exc!r}; give another --dir, or delete the directory") from exc
 
 
-def write_state(path: Path, state: State) -> None:
+def write_state(path: Path, state: DirectoryState) -> None:
     """Replace the state file in one step, so that a reader sees the old state or the new one, never a part."""
     servers = {
         one.name: {"kind": one.kind, "ports": dict(one.ports), "process": asdict(one.process) if one.process else None}

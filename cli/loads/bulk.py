@@ -12,8 +12,8 @@ import click
 
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.loads.bulk_input import BulkInput, InputRow, RowBatch
-from hedwig.cli.loads.result_file import Load, ResultFile
+from hedwig.cli.loads.bulk_input import BulkInput, InputLine, RowBatch
+from hedwig.cli.loads.result_file import LoadIdentity, ResultFile
 from hedwig.cli.settings.settings import Settings
 from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore, RecordKey
@@ -103,7 +103,9 @@ def run_load(
     Raises: OperationError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
         store stopped answering, and the same command resumes from there.
     """
-    load = Load(command=settings.command, metadata=settings.deployment.url, options=given or {}, input=options.file)
+    load = LoadIdentity(
+        command=settings.command, metadata=settings.deployment.url, options=given or {}, input=options.file
+    )
     path = options.result or _default_result(options.file, settings.command)
     output = settings.writer()
     with (
@@ -209,7 +211,7 @@ class _RunningLoad:
         while (batch := await asyncio.to_thread(self._source.read_batch, self._options.batch_rows)) is not None:
             yield batch
 
-    def _show_failures(self, rows: Sequence[InputRow], outcomes: Sequence[RowOutcome]) -> None:
+    def _show_failures(self, rows: Sequence[InputLine], outcomes: Sequence[RowOutcome]) -> None:
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.result is not RowResult.FAILED or self._failures_shown > _FAILURES_SHOWN:
                 continue

@@ -17,7 +17,7 @@ from hedwig.errors import InvalidArgumentError, OperationError
 from hedwig.metadata import RecordKey
 from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
 
-__all__ = ["BulkInput", "InputRow", "Position", "RowBatch"]
+__all__ = ["BulkInput", "InputLine", "Position", "RowBatch"]
 
 _LINE_BYTES_MAX: Final = 16 * NAME_BYTES_MAX
 """Two names of the largest size with every byte escaped, and as much again for further columns, which are ignored."""
@@ -35,7 +35,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class InputRow:
+class InputLine:
     """One line: the key that it names, or the reason why it names none."""
 
     line: int
@@ -47,7 +47,7 @@ class InputRow:
 class RowBatch:
     """Neighbouring lines. `end` is the position after them; `read_bytes` of the file were read until there."""
 
-    rows: list[InputRow] = field(default_factory=list)
+    rows: list[InputLine] = field(default_factory=list)
     end: Position = field(default_factory=Position)
     read_bytes: int = 0
 
@@ -86,7 +86,7 @@ class BulkInput:
 
     def read_batch(self, rows_max: int) -> RowBatch | None:
         """Return at most `rows_max` rows, None at the end. Raises OperationError if the input cannot be read on."""
-        rows: list[InputRow] = []
+        rows: list[InputLine] = []
         while len(rows) < rows_max and (row := self._read_row()) is not None:
             rows.append(row)
         if not rows:
@@ -110,7 +110,7 @@ class BulkInput:
             self._opened = self._file.opened()
         return self._opened
 
-    def _read_row(self) -> InputRow | None:
+    def _read_row(self) -> InputLine | None:
         line = self._read(_LINE_BYTES_MAX, line=True)
         if not line:
             return None
@@ -119,9 +119,9 @@ class BulkInput:
         while not whole and (rest := self._read(_LINE_BYTES_MAX, line=True)):
             whole = rest.endswith(b"\n")
         try:
-            return InputRow(self._line, self._key(line))
+            return InputLine(self._line, self._key(line))
         except InvalidArgumentError as exc:
-            return InputRow(self._line, None, str(exc))
+            return InputLine(self._line, None, str(exc))
 
     def _key(self, line: bytes) -> RecordKey:
         columns = line.rstrip(b"\n").removesuffix(b"\r").split(b"\t", 2)

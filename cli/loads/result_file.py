@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from hedwig.cli.loads.bulk_input import InputRow, Position
+from hedwig.cli.loads.bulk_input import InputLine, Position
 from hedwig.cli.output.fields import name_fields
 from hedwig.errors import OperationError
 from hedwig.metadata import RecordKey
@@ -32,7 +32,7 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.names import parse_name
 from hedwig.operations.errors import remedy
 
-__all__ = ["Checkpoint", "Load", "ResultFile"]
+__all__ = ["Checkpoint", "LoadIdentity", "ResultFile"]
 
 _FORMAT: Final = 1
 _LINE_BYTES_MAX: Final = 1 << 20
@@ -40,7 +40,7 @@ _HEADER_BYTES_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LoadIdentity:
     """Which load a result file belongs to. A resumed load must equal it in all but the name of the input."""
 
     command: str
@@ -66,7 +66,7 @@ class Checkpoint:
         return self.created + self.existed + self.failed
 
     def after(
-        self, rows: Sequence[InputRow], outcomes: Sequence[RowOutcome], end: Position, topics_created: int
+        self, rows: Sequence[InputLine], outcomes: Sequence[RowOutcome], end: Position, topics_created: int
     ) -> "Checkpoint":
         """Return the checkpoint after one more batch."""
         results = [outcome.result for outcome in outcomes]
@@ -100,7 +100,7 @@ class ResultFile:
     `checkpoint` is where to resume. `resumed` says that an earlier load wrote it.
     """
 
-    def __init__(self, path: Path, load: Load, *, restart: bool) -> None:
+    def __init__(self, path: Path, load: LoadIdentity, *, restart: bool) -> None:
         """Open or create the file. The file of a finished load, or any file with `restart`, begins anew.
 
         Raises: OperationError - another load uses it, it is not the result file of this load, or it cannot be written.
@@ -123,7 +123,7 @@ class ResultFile:
             self.close()
             raise
 
-    def record(self, rows: Sequence[InputRow], outcomes: Sequence[RowOutcome], checkpoint: Checkpoint) -> None:
+    def record(self, rows: Sequence[InputLine], outcomes: Sequence[RowOutcome], checkpoint: Checkpoint) -> None:
         """Append the failures of a batch, and the checkpoint after it."""
         pairs = zip(rows, outcomes, strict=True)
         failed = [_failure(row, outcome) for row, outcome in pairs if outcome.result is RowResult.FAILED]
@@ -165,7 +165,7 @@ class ResultFile:
         except BlockingIOError as exc:
             raise OperationError(f"another load is writing {self.path}; wait for it, or give another --result") from exc
 
-    def _resume(self, load: Load) -> int:
+    def _resume(self, load: LoadIdentity) -> int:
         """Read the state that an earlier load left; return how many bytes of the file stay."""
         kept = done = 0
         with os.fdopen(os.dup(self._descriptor), "rb") as lines:
@@ -195,7 +195,7 @@ class ResultFile:
                 f"{self.path} is damaged: it has a checkpoint without {exc}; begin anew with --restart"
             ) from exc
 
-    def _check_belongs(self, kind: str, fields: dict[str, Any], load: Load, line: bytes) -> None:
+    def _check_belongs(self, kind: str, fields: dict[str, Any], load: LoadIdentity, line: bytes) -> None:
         mine = asdict(load)
         if kind == "load" and fields | {"input": load.input} == mine:
             return
@@ -236,7 +236,7 @@ def _is_cut_header(line: bytes) -> bool:
     return short and (content.startswith(begin) or begin.startswith(content))
 
 
-def _failure(row: InputRow, outcome: RowOutcome) -> dict[str, Any]:
+def _failure(row: InputLine, outcome: RowOutcome) -> dict[str, Any]:
     names = {} if row.key is None else _names(row.key)
     return {"line": row.line, **names, "reason": outcome.reason}
 

@@ -1,6 +1,6 @@
 """A session with ZooKeeper for asyncio, on kazoo, and the requests made in it. It needs the extra `zookeeper`."""
 
-from hedwig.zookeeper.bridge import Bridge, Connection
+from hedwig.zookeeper.bridge import Bridge, NewSession
 from hedwig.zookeeper.options import BridgeOptions
 from hedwig.zookeeper.requests import (
     ANY_VERSION,
@@ -22,7 +22,7 @@ __all__ = [
     "ANY_VERSION",
     "Bridge",
     "BridgeOptions",
-    "Connection",
+    "NewSession",
     "Request",
     "TreeWatch",
     "children",

@@ -46,7 +46,7 @@ from hedwig.zookeeper.options import BridgeOptions
 from hedwig.zookeeper.requests import Request
 from hedwig.zookeeper.tree_watch import TreeWatch, hear_events
 
-__all__ = ["Bridge", "Connection"]
+__all__ = ["Bridge", "NewSession"]
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _REVIVE_PAUSE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class NewSession:
     """The session of a new connection, and for how long the server keeps a silent session."""
 
     session_id: int
@@ -84,7 +84,7 @@ class Bridge:
     """
 
     def __init__(
-        self, hosts: str, options: BridgeOptions, on_connected: Callable[[Connection], None] | None = None
+        self, hosts: str, options: BridgeOptions, on_connected: Callable[[NewSession], None] | None = None
     ) -> None:
         self._hosts = hosts
         self._options = options
@@ -98,7 +98,7 @@ class Bridge:
         self._woken = False
         self._calls: set[_Call] = set()
         self._connected = asyncio.Event()
-        self._connection: Connection | None = None
+        self._connection: NewSession | None = None
         self._last_zxid = 0
         self._session: tuple[int, bytes] | None = None
         self._revival: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class Bridge:
         return self._hosts
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> NewSession | None:
         """Return the current connection, as far as the event loop knows; None between two connections."""
         return self._connection
 
@@ -242,7 +242,7 @@ class Bridge:
             session_s * _SILENCE_SHARE, self._end_silence, self._answers, self._connection
         )
 
-    def _end_silence(self, answers: int, connection: Connection | None) -> None:
+    def _end_silence(self, answers: int, connection: NewSession | None) -> None:
         """Leave a server that has answered nothing since the timer was set, although requests were always under way."""
         self._silence = None
         if not self._calls or self._closing is not None:
@@ -300,7 +300,7 @@ class Bridge:
         if session is not None:
             log.info("connected to ZooKeeper at %s", self._hosts)
             self._session = session
-            self._connection = Connection(session[0], timeout_s)
+            self._connection = NewSession(session[0], timeout_s)
             self._give_up(OutcomeUnknownError(f"the connection to ZooKeeper at {self._hosts} was replaced"))
             self._connected.set()
             if self._on_connected is not None:

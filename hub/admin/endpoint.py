@@ -8,7 +8,7 @@ from aiohttp import web
 
 from hedwig.concurrency.tasks import Tasks
 from hedwig.hub.admin.busy_topics import BusyTopics
-from hedwig.hub.admin.load import Load
+from hedwig.hub.admin.load import LoadSampler
 from hedwig.hub.admin.metrics import CONTENT_TYPE_LATEST, Metrics
 from hedwig.hub.admin.orphans import OrphanDeletion
 from hedwig.hub.admin.parameters import flag_of, ledgers_of, limit_of, state_of
@@ -31,7 +31,7 @@ class AdminEndpoint:
         self._hub = hub
         self._configuration = Configuration(hub.options, origins)
         self._started = hub.clock.monotonic()
-        self._load = Load(hub)
+        self._load = LoadSampler(hub)
         self._tasks = Tasks()
         self._metrics = Metrics(hub, self._load)
         self._busy = BusyTopics(hub)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
 
-__all__ = ["Load"]
+__all__ = ["LoadSampler"]
 
 _INTERVAL_S: Final = 5.0
 _SLICE: Final = 5000
@@ -17,7 +17,7 @@ _SAMPLES: Final = 13
 """The samples of a minute, and the one at its start."""
 
 
-class Load:
+class LoadSampler:
     """Reads the plain counters of a hub every 5 s, so that no message pays for it."""
 
     def __init__(self, hub: "Hub") -> None:

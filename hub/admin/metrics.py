@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from hedwig.hub.admin.load import Load
+from hedwig.hub.admin.load import LoadSampler
 from hedwig.hub.ledgers import LedgerStoreStats
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _FIELDS: Final[Mapping[str, str]] = {"damaged_places": "damage_count"}
 class Metrics(Collector):
     """Renders the metrics of one hub. It counts nothing twice, and nothing per message."""
 
-    def __init__(self, hub: "Hub", load: Load) -> None:
+    def __init__(self, hub: "Hub", load: LoadSampler) -> None:
         self._hub = hub
         self._load = load
         self._ledgers: LedgerStoreStats | None = None

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from hedwig.clock import Clock
 
-__all__ = ["FairReading", "Reader"]
+__all__ = ["FairReading", "ReadingChannel"]
 
 _TURN_S: Final = 0.02
 """How long the requests that were read may take in one turn of the event loop."""
@@ -22,7 +22,7 @@ _SHARE_S: Final = 0.001
 """How long a channel may go on before the next one is chosen."""
 
 
-class Reader(Protocol):
+class ReadingChannel(Protocol):
     """A channel that has read requests."""
 
     had_s: float
@@ -40,7 +40,7 @@ class FairReading:
         """`processor_s` returns the processor seconds of this thread; the time of other threads must not count."""
         self._clock = clock
         self._processor_s = processor_s
-        self._waiting: list[tuple[float, int, Reader]] = []
+        self._waiting: list[tuple[float, int, ReadingChannel]] = []
         """A heap: the channels with the least time come first, and of equals the first to arrive."""
         self._numbers = itertools.count()
         self._least_s = 0.0
@@ -49,7 +49,7 @@ class FairReading:
         """When the time for requests in this turn of the loop ends."""
         self._is_turn_begun = False
 
-    def begin(self, reader: Reader) -> bool:
+    def begin(self, reader: ReadingChannel) -> bool:
         """Make `reader` begin its requests; return whether it has begun them all.
 
         If not, the rest follows in later turns. Do not call this again for `reader` before that is done.
@@ -62,7 +62,7 @@ class FairReading:
         self._wait(reader)
         return False
 
-    def _wait(self, reader: Reader) -> None:
+    def _wait(self, reader: ReadingChannel) -> None:
         reader.had_s = max(reader.had_s, self._least_s)
         heapq.heappush(self._waiting, (reader.had_s, next(self._numbers), reader))
 
@@ -86,7 +86,7 @@ class FairReading:
                 self._wait(reader)
             now = self._clock.monotonic()
 
-    def _go_on(self, reader: Reader, until: float) -> bool:
+    def _go_on(self, reader: ReadingChannel, until: float) -> bool:
         """Make `reader` begin requests until `until`, at least one; return whether none is left."""
         while reader.begin_next():
             if self._clock.monotonic() >= until:

@@ -24,7 +24,7 @@ from hedwig.hub.liveness.registration import Registration
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.model import HubInfo
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, BridgeOptions, Connection
+from hedwig.zookeeper import Bridge, BridgeOptions, NewSession
 
 __all__ = ["ClusterLiveness"]
 
@@ -248,7 +248,7 @@ class ClusterLiveness:
         before = self._bridge.connection
         share = _SILENCE_AT_FIRST_SHARE if before is None else _SILENCE_SHARE
         timeout_s = min(share * session_s, lease.remaining_s())
-        asked: list[tuple[float, Connection]] = []
+        asked: list[tuple[float, NewSession]] = []
 
         def submit(client: KazooClient) -> Any:
             connection = self._bridge.connection
@@ -295,7 +295,7 @@ class ClusterLiveness:
         if self._on_failed is not None:
             self._on_failed(why)
 
-    def _on_connected(self, connection: Connection) -> None:
+    def _on_connected(self, connection: NewSession) -> None:
         self._say_if_other(connection.session_timeout_s)
         self._registrar.note_session(connection.session_id)
         self._live_set.poke()

@@ -13,7 +13,7 @@ from hedwig.hub.liveness.live_hub import LiveHub
 from hedwig.hub.liveness.options import LivenessOptions
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
-from hedwig.zookeeper import Bridge, Connection
+from hedwig.zookeeper import Bridge, NewSession
 
 __all__ = ["LiveSet"]
 
@@ -41,7 +41,7 @@ class LiveSet:
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._hubs: tuple[LiveHub, ...] = ()
-        self._read_on: Connection | None = None
+        self._read_on: NewSession | None = None
         self._read_at_s: float | None = None
         """When the present set was asked for."""
         self._reading = asyncio.Lock()

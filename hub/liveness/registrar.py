@@ -32,7 +32,7 @@ from hedwig.hub.liveness.process import has_ended
 from hedwig.zookeeper import (
     ANY_VERSION,
     Bridge,
-    Connection,
+    NewSession,
     Request,
     commit_nothing,
     create,
@@ -55,7 +55,7 @@ class Enrolment:
     epoch: int
     endpoint: str
     sent_at_s: float
-    connection: Connection
+    connection: NewSession
 
 
 class Registrar:
@@ -143,7 +143,7 @@ class Registrar:
         name = self._paths.endpoint_name(self._address, secrets.token_hex(8))
         new = [(self._host, encode_load(load)), (self._paths.endpoint(name), self._endpoint.encode())]
         replace = _replacement(leftover, new)
-        asked: list[tuple[float, Connection]] = []
+        asked: list[tuple[float, NewSession]] = []
 
         def submit(client: KazooClient) -> Any:
             connection = self._bridge.connection

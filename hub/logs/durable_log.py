@@ -30,7 +30,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.logs.appends import Appends
 from hedwig.hub.logs.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
-from hedwig.hub.logs.log import Listener, Published
+from hedwig.hub.logs.log import LogListener, Published
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.range_merging import copy_small, with_copy
 from hedwig.hub.logs.range_record import RangeRecord
@@ -103,7 +103,7 @@ class DurableLog:
         self._is_over = False
         """Whether the log appends nothing any more, for good."""
         self._tail: Tail | None = None
-        self._listener: Listener | None = None
+        self._listener: LogListener | None = None
 
     @classmethod
     async def open(cls, store: LogContext, topic: Topic, *, taken_over: bool) -> Self:
@@ -134,7 +134,7 @@ class DurableLog:
         await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
         return cls(store, topic, recovered, version)
 
-    def attach_listener(self, listener: Listener) -> None:
+    def attach_listener(self, listener: LogListener) -> None:
         """Set the listener of the log. Call this before anything else."""
         self._listener = listener
 

@@ -7,13 +7,13 @@ from hedwig.errors import HedwigError
 from hedwig.model import RegionSeqId
 from hedwig.wire import Message
 
-__all__ = ["Listener", "Published", "TopicLog"]
+__all__ = ["LogListener", "Published", "TopicLog"]
 
 Published: TypeAlias = Callable[[int, tuple[RegionSeqId, ...], HedwigError | None], None]
 """Receives the outcome of a publish: the position of the message (local, remote), or why none is acknowledged."""
 
 
-class Listener(Protocol):
+class LogListener(Protocol):
     """Receives the events of a log; it is a topic."""
 
     @property
@@ -111,7 +111,7 @@ class TopicLog(Protocol):
         """
         ...
 
-    def attach_listener(self, listener: Listener) -> None:
+    def attach_listener(self, listener: LogListener) -> None:
         """Set the listener of the log. Call this before anything else."""
         ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hedwig.errors import NoSuchTopicError
-from hedwig.hub.logs.log import Listener, Published
+from hedwig.hub.logs.log import LogListener, Published
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.recent_messages import Tail
 from hedwig.wire import Message
@@ -20,7 +20,7 @@ class NonDurableLog:
         self.last_id = 0
         self._store = store
         self._tail = Tail(store.tails)
-        self._listener: Listener | None = None
+        self._listener: LogListener | None = None
 
     @property
     def first_id(self) -> int:
@@ -34,7 +34,7 @@ class NonDurableLog:
     def is_idle(self) -> bool:
         return True
 
-    def attach_listener(self, listener: Listener) -> None:
+    def attach_listener(self, listener: LogListener) -> None:
         self._listener = listener
 
     def publish(self, message: Message, done: Published) -> None:

@@ -64,7 +64,7 @@ class Phase(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class MigrationState:
     """How far a migration has come: from which source, with owners or without, and after which topic it goes on."""
 
     source: str
@@ -83,7 +83,7 @@ class State:
         return packed
 
     @classmethod
-    def decode(cls, raw: bytes) -> "State":
+    def decode(cls, raw: bytes) -> "MigrationState":
         """Read what `encode` made. Raises CorruptRecordError."""
         try:
             fields = msgpack.unpackb(raw)
@@ -102,10 +102,10 @@ class State:
             ) from exc
 
 
-async def read_state(target: MetadataStore) -> State | None:
+async def read_state(target: MetadataStore) -> MigrationState | None:
     """Return how far a migration into `target` has come; None if there never was one."""
     raw = await target.named_records.read(RECORD_NAME)
-    return None if raw is None else State.decode(raw)
+    return None if raw is None else MigrationState.decode(raw)
 
 
 class Migration:
@@ -122,7 +122,7 @@ class Migration:
         self.reconciler = Reconciler(source, target)
         self._stored: bytes | None = None
         self._saved_at = clock.monotonic()
-        self.state = State(source=source_name, owners=owners, id=make_token(self._random))
+        self.state = MigrationState(source=source_name, owners=owners, id=make_token(self._random))
         self.is_resumed = False
 
     async def begin(self) -> None:
@@ -136,7 +136,7 @@ class Migration:
     async def look(self) -> None:
         """Read the state of this migration from the target, and write nothing. Raises as `begin`."""
         self._stored = await self._target.named_records.read(RECORD_NAME)
-        earlier = None if self._stored is None else State.decode(self._stored)
+        earlier = None if self._stored is None else MigrationState.decode(self._stored)
         is_empty = await anext(self._target.topics(), None) is None
         if earlier is None or is_empty:
             if not is_empty:

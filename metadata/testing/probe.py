@@ -8,14 +8,14 @@ from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.model import SubscriberId, Topic
 
-__all__ = ["GARBAGE", "Cell", "Probe"]
+__all__ = ["GARBAGE", "Probe", "StoredValue"]
 
 GARBAGE: Final = b"\xc1\xff garbage"
 """Bytes that are no record: msgpack never uses 0xC1, a protobuf field ends too early, and they are no UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class StoredValue:
     """One stored value, and the mark by which the store itself dates its write (0 if it keeps none)."""
 
     value: bytes
@@ -25,7 +25,7 @@ class Cell:
 class Probe(Protocol):
     """An independent view of one store of any kind."""
 
-    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, StoredValue]:
         """Return everything that the store holds for a record, keyed by where it is; empty if there is nothing."""
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:

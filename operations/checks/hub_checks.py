@@ -9,8 +9,8 @@ from hedwig.errors import ConfigurationError, HedwigError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.operations.checks.store_checks import StoreHub
-from hedwig.operations.checks.verdicts import Finding, Verdict
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError
+from hedwig.operations.checks.verdicts import CheckResult, CheckStatus
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError
 from hedwig.operations.deployment.bookies import count_bookies
 from hedwig.operations.deployment.cluster import read_cluster
 from hedwig.operations.deployment.deployment import Deployment
@@ -27,7 +27,7 @@ _SLOWEST_S: Final = 10.0
 """How long a hub has to say whether it is ready. It does little work for that."""
 
 
-def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callable[[Finding], None]) -> None:
+def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callable[[CheckResult], None]) -> None:
     """Check the hubs of the named cluster, else of the store's own ZooKeeper, else the standalone hub.
 
     Each finding goes to `note`.
@@ -41,9 +41,11 @@ def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callab
         hubs = read_cluster(deployment)
     except (OperationError, ConfigurationError) as exc:
         is_down = isinstance(exc, OperationError) and exc.code is ExitCode.UNAVAILABLE
-        note(Finding("liveness", Verdict.FAIL if is_down else Verdict.UNKNOWN, str(exc)))
+        note(CheckResult("liveness", CheckStatus.FAIL if is_down else CheckStatus.UNKNOWN, str(exc)))
         return
-    note(Finding("liveness", Verdict.PASS, f"ZooKeeper at {url} answers, with {counted(len(hubs), 'hub')} alive"))
+    note(
+        CheckResult("liveness", CheckStatus.PASS, f"ZooKeeper at {url} answers, with {counted(len(hubs), 'hub')} alive")
+    )
     if not hubs:
         if deployment.cluster is None and standalone is not None:
             # A ZooKeeper that is named only as the store may hold a cluster, or a standalone hub.
@@ -54,17 +56,17 @@ def check_hubs(deployment: Deployment, standalone: StoreHub | None, note: Callab
             if deployment.cluster is None
             else ""
         )
-        note(Finding("hubs", Verdict.FAIL, f"no hub is alive: nothing can be published{more}"))
+        note(CheckResult("hubs", CheckStatus.FAIL, f"no hub is alive: nothing can be published{more}"))
         return
     options = _check_each(deployment, hubs, note)
     note(_check_bookies(deployment, options))
 
 
-def _check_standalone(deployment: Deployment, standalone: StoreHub | None, note: Callable[[Finding], None]) -> None:
+def _check_standalone(deployment: Deployment, standalone: StoreHub | None, note: Callable[[CheckResult], None]) -> None:
     if standalone is None:
-        note(Finding("liveness", Verdict.SKIP, "no cluster was named; --cluster URL names one"))
+        note(CheckResult("liveness", CheckStatus.SKIP, "no cluster was named; --cluster URL names one"))
         if deployment.admin is None:
-            note(Finding("hubs", Verdict.SKIP, "no hub has used this store"))
+            note(CheckResult("hubs", CheckStatus.SKIP, "no hub has used this store"))
             return
         verdict, detail, _ = _ask(deployment, None, deployment.admin)
     else:
@@ -72,59 +74,59 @@ def _check_standalone(deployment: Deployment, standalone: StoreHub | None, note:
         admin = deployment.admin or f"{address.host}:{ADMIN_PORT}"
         verdict, detail, _ = _ask(deployment, standalone.hub.address, admin)
         within_s = min(_SLOWEST_S, deployment.timeout_s)
-        if verdict is Verdict.UNKNOWN and is_refused(address.host, address.port, within_s):
-            verdict = Verdict.FAIL
+        if verdict is CheckStatus.UNKNOWN and is_refused(address.host, address.port, within_s):
+            verdict = CheckStatus.FAIL
             what = "start it" if standalone.hindrance is None else f"it would not start: {standalone.hindrance}"
             detail = f"nothing listens where the standalone hub served last, {address.host}:{address.port}; {what}"
-    note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN else verdict, detail))
+    note(CheckResult("hub", CheckStatus.FAIL if verdict is CheckStatus.WARN else verdict, detail))
 
 
 def _check_each(
-    deployment: Deployment, hubs: "Sequence[LiveHub]", note: Callable[[Finding], None]
+    deployment: Deployment, hubs: "Sequence[LiveHub]", note: Callable[[CheckResult], None]
 ) -> Sequence[Mapping[str, Any]]:
     """Note for each hub whether it is ready; return the options of the hubs that answered.
 
     A hub that is not ready is a warning if another hub can serve, else a failure.
     """
-    results: list[tuple[Verdict, str, Mapping[str, Any] | None]] = []
+    results: list[tuple[CheckStatus, str, Mapping[str, Any] | None]] = []
     for hub in hubs:
         name = f"{hub.info.host}:{hub.info.port}"
         if hub.admin is None:
             why = "it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
-            results.append((Verdict.UNKNOWN, f"{name}: {why}", None))
+            results.append((CheckStatus.UNKNOWN, f"{name}: {why}", None))
             continue
         verdict, detail, options = _ask(deployment, hub.info.address, hub.admin)
-        if hub.is_draining and verdict is Verdict.PASS:
-            verdict, detail = Verdict.WARN, f"{name} is drained; hedwig-admin hub undrain {name} ends that"
+        if hub.is_draining and verdict is CheckStatus.PASS:
+            verdict, detail = CheckStatus.WARN, f"{name} is drained; hedwig-admin hub undrain {name} ends that"
         results.append((verdict, detail, options))
-    can_serve = any(verdict in (Verdict.PASS, Verdict.UNKNOWN) for verdict, _, _ in results)
+    can_serve = any(verdict in (CheckStatus.PASS, CheckStatus.UNKNOWN) for verdict, _, _ in results)
     for verdict, detail, _ in results:
-        note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN and not can_serve else verdict, detail))
+        note(CheckResult("hub", CheckStatus.FAIL if verdict is CheckStatus.WARN and not can_serve else verdict, detail))
     return [options for _, _, options in results if options is not None]
 
 
-def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Verdict, str, Mapping[str, Any] | None]:
+def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[CheckStatus, str, Mapping[str, Any] | None]:
     """Return whether the hub at `address` is ready, in words, and its options; WARN if the hub says that it is not."""
     within_s = min(_SLOWEST_S, deployment.timeout_s)
     name = admin if address is None else _host_and_port(address)
-    endpoint = AdminEndpoint(deployment.command, name, admin, within_s)
+    endpoint = AdminClient(deployment.command, name, admin, within_s)
     try:
         health = endpoint.get("/health")
         if address is not None and health.get("address") != address:
             other = f"what answers at {admin} is hub {health.get('address')}"
-            return Verdict.UNKNOWN, f"{name}: {other}; name a way to the right one with --admin HOST:PORT", None
+            return CheckStatus.UNKNOWN, f"{name}: {other}; name a way to the right one with --admin HOST:PORT", None
         options = endpoint.get("/options")
         endpoint.get("/ready")
     except RefusedError as exc:
         hindrances = exc.answer.get("hindrances")
         said = "; ".join(str(each) for each in hindrances) if isinstance(hindrances, list) else exc.said
-        return Verdict.WARN, f"{name} is not ready: {said}", None
+        return CheckStatus.WARN, f"{name} is not ready: {said}", None
     except OperationError as exc:
-        return Verdict.UNKNOWN, str(exc), None
-    return Verdict.PASS, f"{name} is ready", options
+        return CheckStatus.UNKNOWN, str(exc), None
+    return CheckStatus.PASS, f"{name} is ready", options
 
 
-def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]]) -> Finding:
+def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]]) -> CheckResult:
     """Return whether there are enough bookies for a new ledger of the hub whose ledgers need most."""
     urls = [each["bookkeeper.zookeeper"]["value"] for each in options if "bookkeeper.zookeeper" in each]
     url = deployment.bookkeeper or next((each for each in urls if each), None) or deployment.bookies_of_cluster
@@ -133,15 +135,17 @@ def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]])
     try:
         bookies = asyncio.run(count_bookies(str(url), min(_SLOWEST_S, deployment.timeout_s)))
     except ConfigurationError as exc:
-        return Finding("bookies", Verdict.UNKNOWN, str(exc))
+        return CheckResult("bookies", CheckStatus.UNKNOWN, str(exc))
     except HedwigError as exc:
-        return Finding("bookies", Verdict.FAIL, f"{exc}; give --bookkeeper URL if they are elsewhere")
+        return CheckResult("bookies", CheckStatus.FAIL, f"{exc}; give --bookkeeper URL if they are elsewhere")
     said = f"{bookies.writable} of {counted(bookies.writable + bookies.read_only, 'bookie')} at {url} take entries"
     if bookies.writable < ensemble:
-        return Finding("bookies", Verdict.FAIL, f"{said}, and a new ledger needs {ensemble}: start more")
+        return CheckResult("bookies", CheckStatus.FAIL, f"{said}, and a new ledger needs {ensemble}: start more")
     if bookies.read_only:
-        return Finding("bookies", Verdict.WARN, f"{said}; the others are read-only, which is what a full disk does")
-    return Finding("bookies", Verdict.PASS, f"{said}; a new ledger needs {ensemble}")
+        return CheckResult(
+            "bookies", CheckStatus.WARN, f"{said}; the others are read-only, which is what a full disk does"
+        )
+    return CheckResult("bookies", CheckStatus.PASS, f"{said}; a new ledger needs {ensemble}")
 
 
 def _host_and_port(address: str) -> str:

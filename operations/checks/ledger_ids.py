@@ -5,12 +5,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["LedgerIds"]
+__all__ = ["LedgerIdSet"]
 
 _RUN: Final = 1 << 16
 
 
-class LedgerIds:
+class LedgerIdSet:
     """A set of ledger ids that only grows. A lookup costs one search in each run of 65,536 ids."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.bulk.findings import FindingKind, find_unreadable, pages
 from hedwig.operations.checks.ledger_census import KnownLedgers
-from hedwig.operations.checks.ledger_ids import LedgerIds
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError
+from hedwig.operations.checks.ledger_ids import LedgerIdSet
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.ledgers import LEDGERS
 from hedwig.operations.deployment.topic_owner import OwnerFinder
@@ -40,8 +40,8 @@ class LocalOrphans:
         self._store = store
         self._known = known
         self._ledgers: LocalLedgerStore | None = None
-        self._endpoint: AdminEndpoint | None = None
-        self._on_record = LedgerIds()
+        self._endpoint: AdminClient | None = None
+        self._on_record = LedgerIdSet()
 
     async def aclose(self) -> None:
         """Release the lock of the directory, so that the hub can start again."""

@@ -24,7 +24,7 @@ from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.records.ranges import held_ledgers, mend_ranges, without_lost
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.operations.checks.ledger_census import KEPT_MS, KnownLedgers
-from hedwig.operations.checks.ledger_ids import LedgerIds
+from hedwig.operations.checks.ledger_ids import LedgerIdSet
 from hedwig.operations.checks.reported import SEVERITY, Reported, Severity
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.versions import Versioned
@@ -63,7 +63,7 @@ class StoreCheck:
             if isinstance(known, str) and kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
                 self.unchecked[kind] = known
         self._wanted = frozenset(wanted) - self.unchecked.keys()
-        self._on_record = LedgerIds()
+        self._on_record = LedgerIdSet()
         self._refers: bool | None = None
         self.records = 0
         self.existing_ledgers = 0
@@ -238,7 +238,7 @@ class StoreCheck:
 
     async def _orphans(self) -> AsyncGenerator[list[Reported], None]:
         assert self._known is not None, "else it is not looked for"
-        unnamed = LedgerIds()
+        unnamed = LedgerIdSet()
         now_ms: int | None = None
         async for entries in self._known.census.pages():
             self._advance(len(entries))
@@ -325,10 +325,10 @@ class StoreCheck:
             finding, "none: it may belong to other hubs or programs", is_repairable=False, severity=Severity.NOTE
         )
 
-    async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Reported]]:
+    async def _local_orphans(self, unnamed: LedgerIdSet) -> AsyncIterator[list[Reported]]:
         """Iterate over the ledgers in a directory that a second pass does not find on record either."""
         assert self._known is not None, "else it is not looked for"
-        on_record = LedgerIds()
+        on_record = LedgerIdSet()
         why_not = None
         registered = await self._store.standalone_hub()
         if registered is None or registered.hub_id != self._known.hub_id:

@@ -13,7 +13,7 @@ from hedwig.metadata.contract.layout import FORMAT_MAJOR, FORMAT_MINOR
 from hedwig.metadata.freezing import FreezeState, read_freeze
 from hedwig.model import SubscriberId
 from hedwig.names import as_topic
-from hedwig.operations.checks.verdicts import Finding, Verdict
+from hedwig.operations.checks.verdicts import CheckResult, CheckStatus
 from hedwig.operations.deployment.deployment import Deployment, without_making
 from hedwig.operations.deployment.store import describe_freeze
 from hedwig.operations.errors import explain
@@ -39,7 +39,7 @@ class StoreHub:
     hindrance: str | None
 
 
-async def check_store(deployment: Deployment, note: Callable[[Finding], None]) -> StoreHub | None:
+async def check_store(deployment: Deployment, note: Callable[[CheckResult], None]) -> StoreHub | None:
     """Check the chosen store, and `note` each finding; return the standalone hub registered in it, if any.
 
     A store that fails is a finding, no error. Raises: OperationError - the command line or the contexts make no sense.
@@ -55,34 +55,38 @@ async def check_store(deployment: Deployment, note: Callable[[Finding], None]) -
         try:
             hub = await store.standalone_hub()
         except HedwigError as exc:
-            note(Finding("standalone hub", _verdict_on(exc), explain(exc, url)))
+            note(CheckResult("standalone hub", _verdict_on(exc), explain(exc, url)))
             return None
         return None if hub is None else StoreHub(hub, hindrance)
 
 
-async def _open(deployment: Deployment, url: str, note: Callable[[Finding], None]) -> MetadataStore | None:
+async def _open(deployment: Deployment, url: str, note: Callable[[CheckResult], None]) -> MetadataStore | None:
     began = time.monotonic()
     try:
         layout = await read_layout(url, deployment.options_to_look())
     except HedwigError as exc:
-        note(Finding("store", _verdict_on(exc), explain(exc, deployment.url_to_show)))
+        note(CheckResult("store", _verdict_on(exc), explain(exc, deployment.url_to_show)))
         return None
     ms = (time.monotonic() - began) * 1000
     if layout is None and deployment.is_embedded:
-        note(Finding("store", Verdict.SKIP, f"nothing is at {deployment.url_to_show} yet: its first user makes it", ms))
+        note(
+            CheckResult(
+                "store", CheckStatus.SKIP, f"nothing is at {deployment.url_to_show} yet: its first user makes it", ms
+            )
+        )
         return None
     is_slow = ms > _SLOW_TO_ANSWER_MS
     more = f": slower than {_SLOW_TO_ANSWER_MS:.0f} ms, so something slows it down" if is_slow else ""
-    verdict = Verdict.WARN if is_slow else Verdict.PASS
-    answers = Finding("store", verdict, f"{deployment.url_to_show} answers, in {ms:.0f} ms{more}", ms)
+    verdict = CheckStatus.WARN if is_slow else CheckStatus.PASS
+    answers = CheckResult("store", verdict, f"{deployment.url_to_show} answers, in {ms:.0f} ms{more}", ms)
     try:
         store = await open_metadata(url, deployment.options_to_look())
     except LayoutError as exc:
         note(answers)
-        note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, deployment.url_to_show)))
+        note(CheckResult("layout", CheckStatus.FAIL, explain(exc, url).replace(url, deployment.url_to_show)))
         return None
     except HedwigError as exc:  # The store is there, but cannot be used: another process may hold it.
-        note(Finding("store", _verdict_on(exc), explain(exc, url).replace(url, deployment.url_to_show)))
+        note(CheckResult("store", _verdict_on(exc), explain(exc, url).replace(url, deployment.url_to_show)))
         return None
     note(answers)
     if layout is not None:  # A store in memory has no layout before it is opened.
@@ -90,15 +94,15 @@ async def _open(deployment: Deployment, url: str, note: Callable[[Finding], None
     return store
 
 
-def _layout_finding(layout: Layout) -> Finding:
+def _layout_finding(layout: Layout) -> CheckResult:
     said = f"{layout.kind}, format {layout.major}.{layout.minor}"
     if layout.minor > FORMAT_MINOR:
         newer = f"{said}; a later release laid it out than this one, which knows {FORMAT_MAJOR}.{FORMAT_MINOR}"
-        return Finding("layout", Verdict.WARN, newer)
-    return Finding("layout", Verdict.PASS, said)
+        return CheckResult("layout", CheckStatus.WARN, newer)
+    return CheckResult("layout", CheckStatus.PASS, said)
 
 
-async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
+async def _check_cas(store: MetadataStore, url: str, note: Callable[[CheckResult], None]) -> None:
     """Replace the last value, read the new one, and check that a write on condition of the old value is refused."""
     records = store.named_records
     began = time.monotonic()
@@ -111,9 +115,9 @@ async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], N
             await asyncio.sleep(0)
         else:
             note(
-                Finding(
+                CheckResult(
                     "compare-and-set",
-                    Verdict.UNKNOWN,
+                    CheckStatus.UNKNOWN,
                     "other checks run at the same time, and each time one of them wrote first",
                 )
             )
@@ -122,20 +126,22 @@ async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], N
         seen = await records.read(_RECORD)
         was_refused = not await records.replace(_RECORD, before, secrets.token_bytes(16))
     except HedwigError as exc:
-        note(Finding("compare-and-set", _verdict_on(exc), explain(exc, url)))
+        note(CheckResult("compare-and-set", _verdict_on(exc), explain(exc, url)))
         return
     if not was_refused:
-        note(Finding("compare-and-set", Verdict.FAIL, "a write was done under a condition that did not hold", ms))
+        note(
+            CheckResult("compare-and-set", CheckStatus.FAIL, "a write was done under a condition that did not hold", ms)
+        )
     elif seen is None:
-        note(Finding("compare-and-set", Verdict.FAIL, "the value that was written cannot be read", ms))
+        note(CheckResult("compare-and-set", CheckStatus.FAIL, "the value that was written cannot be read", ms))
     else:
         is_slow = ms > _SLOW_MS
         more = f": slower than {_SLOW_MS:.0f} ms, and each claim of a topic waits for one" if is_slow else ""
-        verdict = Verdict.WARN if is_slow else Verdict.PASS
-        note(Finding("compare-and-set", verdict, f"done, read and guarded, in {ms:.0f} ms{more}", ms))
+        verdict = CheckStatus.WARN if is_slow else CheckStatus.PASS
+        note(CheckResult("compare-and-set", verdict, f"done, read and guarded, in {ms:.0f} ms{more}", ms))
 
 
-async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
+async def _check_tables(store: MetadataStore, url: str, note: Callable[[CheckResult], None]) -> None:
     """Look up keys all over each of the three tables, since a store may answer while a part of it is out of reach.
 
     The keys are of topics that do not exist, so the lookups find nothing.
@@ -153,29 +159,29 @@ async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding]
         for outcome in outcomes:
             outcome.check()
     except HedwigError as exc:
-        note(Finding("tables", _verdict_on(exc), explain(exc, url)))
+        note(CheckResult("tables", _verdict_on(exc), explain(exc, url)))
         return
     ms = (time.monotonic() - began) * 1000
     said = f"{_KEYS} keys were looked up in each of ownership, persistence and subscriptions, in {ms:.0f} ms"
-    note(Finding("tables", Verdict.PASS, said, ms))
+    note(CheckResult("tables", CheckStatus.PASS, said, ms))
 
 
 async def _check_freeze(
-    deployment: Deployment, store: MetadataStore, url: str, note: Callable[[Finding], None]
+    deployment: Deployment, store: MetadataStore, url: str, note: Callable[[CheckResult], None]
 ) -> str | None:
     """Note whether the store is frozen or was moved; return what happened to it if no hub can start on it."""
     try:
         freeze = await read_freeze(store.named_records)
     except HedwigError as exc:
-        note(Finding("freeze", _verdict_on(exc), explain(exc, url)))
+        note(CheckResult("freeze", _verdict_on(exc), explain(exc, url)))
         return None
     if freeze is None or not freeze.forbids_writes:
         return None
     is_moved = freeze.state is FreezeState.MOVED
-    note(Finding("freeze", Verdict.FAIL if is_moved else Verdict.WARN, describe_freeze(deployment, freeze)))
+    note(CheckResult("freeze", CheckStatus.FAIL if is_moved else CheckStatus.WARN, describe_freeze(deployment, freeze)))
     return freeze.what if is_moved else None
 
 
-def _verdict_on(error: HedwigError) -> Verdict:
+def _verdict_on(error: HedwigError) -> CheckStatus:
     # A wrong URL or option tells nothing about the store: the check could not look at it.
-    return Verdict.UNKNOWN if isinstance(error, ConfigurationError) else Verdict.FAIL
+    return CheckStatus.UNKNOWN if isinstance(error, ConfigurationError) else CheckStatus.FAIL

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
-__all__ = ["CheckExit", "Finding", "Verdict", "exit_of"]
+__all__ = ["CheckExit", "CheckResult", "CheckStatus", "exit_of"]
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """The result of one check."""
 
     PASS = "PASS"
@@ -31,11 +31,11 @@ class CheckExit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of the check `check`. `detail` tells people why, and what to do. `ms` is how long the check took."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckStatus
     detail: str
     ms: float | None = None
 
@@ -50,13 +50,13 @@ class Finding:
 
 
 _EXITS: Final = (
-    (Verdict.FAIL, CheckExit.CRITICAL),
-    (Verdict.WARN, CheckExit.WARNING),
-    (Verdict.UNKNOWN, CheckExit.UNKNOWN),
+    (CheckStatus.FAIL, CheckExit.CRITICAL),
+    (CheckStatus.WARN, CheckExit.WARNING),
+    (CheckStatus.UNKNOWN, CheckExit.UNKNOWN),
 )
 
 
-def exit_of(verdicts: Iterable[Verdict]) -> CheckExit:
+def exit_of(verdicts: Iterable[CheckStatus]) -> CheckExit:
     """Return the exit code of the worst of `verdicts`. A known failure outweighs one that is not known."""
     given = frozenset(verdicts)
     return next((code for verdict, code in _EXITS if verdict in given), CheckExit.OK)

@@ -12,7 +12,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
 from hedwig.reasons import reason_of
 
-__all__ = ["AdminEndpoint", "EndpointError", "RefusedError", "named", "topic_path"]
+__all__ = ["AdminClient", "EndpointError", "RefusedError", "named", "topic_path"]
 
 _OK: Final = 200
 _FOR_CLIENTS: Final = b"Hedwig hub's port for its clients"
@@ -46,7 +46,7 @@ class RefusedError(EndpointError):
         self.answer = answer
 
 
-class AdminEndpoint:
+class AdminClient:
     """Sends requests to the hub `hub` at `address`, host:port. Calls block for at most `timeout_s`.
 
     Raises, in all: RefusedError - the hub refuses; EndpointError - it does not answer; the text says what to do.

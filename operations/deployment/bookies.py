@@ -8,20 +8,20 @@ from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.operations.deployment.ledgers import bookies_session
 from hedwig.outcomes import NotAppliedError
 
-__all__ = ["Bookies", "count_bookies"]
+__all__ = ["BookieCounts", "count_bookies"]
 
 _READ_ONLY: Final = "readonly"
 
 
 @dataclass(frozen=True, slots=True)
-class Bookies:
+class BookieCounts:
     """How many bookies there are."""
 
     writable: int
     read_only: int
 
 
-async def count_bookies(url: str, timeout_s: float) -> Bookies:
+async def count_bookies(url: str, timeout_s: float) -> BookieCounts:
     """Return how many bookies are registered at `url`, zookeeper://host:port/ledgers.
 
     Raises: LedgerStoreUnavailableError - ZooKeeper does not answer, or no bookie was ever there; ConfigurationError -
@@ -41,4 +41,4 @@ async def count_bookies(url: str, timeout_s: float) -> Bookies:
     if isinstance(known, ZookeeperError):
         raise LedgerStoreUnavailableError(f"no bookie was ever registered at {url}: {type(known).__name__}")
     read_only = 0 if isinstance(reading, ZookeeperError) else len(reading)
-    return Bookies(len(frozenset(known) - {_READ_ONLY}), read_only)
+    return BookieCounts(len(frozenset(known) - {_READ_ONLY}), read_only)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, EndpointError, RefusedError
+from hedwig.operations.deployment.admin_endpoint import AdminClient, EndpointError, RefusedError
 
 __all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 
@@ -154,7 +154,7 @@ class HubSurvey:
         return self._hubs or ()
 
     def _ask(self, name: str, admin: str) -> _Answer:
-        endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
+        endpoint = AdminClient(self._command, name, admin, self._timeout_s)
         load = endpoint.get("/load?lag=on")
         at = time.monotonic()
         try:

@@ -12,7 +12,7 @@ from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.cluster import pick_hub, read_cluster
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.topic_owner import ADMIN_PORT
@@ -28,7 +28,7 @@ class ReachedHub:
     """A hub that answers at its admin endpoint. `announced` is its record in the cluster, None for a standalone hub."""
 
     info: HubInfo
-    endpoint: AdminEndpoint
+    endpoint: AdminClient
     health: dict[str, Any]
     announced: "LiveHub | None" = None
 
@@ -123,8 +123,8 @@ async def _registered(deployment: Deployment) -> HubInfo | None:
     return None if hub is None else HubInfo.at(hub.address, epoch=hub.starts)
 
 
-def _asked(deployment: Deployment, name: str, address: str) -> tuple[AdminEndpoint, dict[str, Any]]:
-    endpoint = AdminEndpoint(deployment.command, name, address, deployment.timeout_s)
+def _asked(deployment: Deployment, name: str, address: str) -> tuple[AdminClient, dict[str, Any]]:
+    endpoint = AdminClient(deployment.command, name, address, deployment.timeout_s)
     health = endpoint.get("/health")
     if not isinstance(health, dict) or "address" not in health:
         raise OperationError(

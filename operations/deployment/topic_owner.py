@@ -17,7 +17,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, EndpointError
+from hedwig.operations.deployment.admin_endpoint import AdminClient, EndpointError
 from hedwig.operations.deployment.cluster import read_cluster
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
@@ -58,7 +58,7 @@ class TopicOwner:
     record: Versioned[HubInfo] | None
     state: OwnerState
     why: str = ""
-    endpoint: AdminEndpoint | None = None
+    endpoint: AdminClient | None = None
     is_gone_for_good: bool = False
 
     @property
@@ -66,7 +66,7 @@ class TopicOwner:
         """Return host:port of the owner, empty if there is none."""
         return "" if self.record is None else self.record.value.name
 
-    def asked(self, command: str) -> AdminEndpoint:
+    def asked(self, command: str) -> AdminClient:
         """Return the admin endpoint of an owner that is alive. Raises OperationError if it has none."""
         if self.endpoint is None:
             raise OperationError(
@@ -83,7 +83,7 @@ class _Look:
 
     state: OwnerState
     why: str
-    endpoint: AdminEndpoint | None = None
+    endpoint: AdminClient | None = None
     is_for_good: bool = False
 
 
@@ -147,16 +147,16 @@ class OwnerFinder:
             self._live = read_cluster(self._deployment)
         return self._live
 
-    def standalone_endpoint(self) -> AdminEndpoint | None:
+    def standalone_endpoint(self) -> AdminClient | None:
         """Return the admin endpoint of the store's standalone hub, if it is alive and can be asked."""
         standalone = with_store(self._deployment, lambda store: store.standalone_hub())
         if standalone is None:
             return None
         return self._look(HubInfo.at(standalone.address, epoch=standalone.starts), standalone).endpoint
 
-    def endpoint_of(self, hub: HubInfo, address: str) -> AdminEndpoint:
+    def endpoint_of(self, hub: HubInfo, address: str) -> AdminClient:
         """Return the admin endpoint, at `address`, of a hub that announces it or that the user named."""
-        return AdminEndpoint(self._deployment.command, hub.name, address, self._deployment.timeout_s)
+        return AdminClient(self._deployment.command, hub.name, address, self._deployment.timeout_s)
 
     def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> _Look:
         is_standalone = standalone is not None and standalone.address == owner.address
@@ -191,7 +191,7 @@ class OwnerFinder:
         """Return why what answers at `address` is not this very start of the hub; None if it is."""
         within_s = min(_PROBE_S, self._deployment.timeout_s)
         try:
-            health = AdminEndpoint(self._deployment.command, owner.name, address, within_s).get("/health")
+            health = AdminClient(self._deployment.command, owner.name, address, within_s).get("/health")
         except EndpointError as exc:
             return exc.why
         answer = health if isinstance(health, Mapping) else {}

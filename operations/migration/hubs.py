@@ -7,7 +7,7 @@ from typing import Any
 from hedwig.errors import OperationError, ServiceDownError
 from hedwig.metadata import MetadataStore, StandaloneHub
 from hedwig.model import HubInfo
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.cluster import read_hubs_of, unavailable
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.outcomes import NotAppliedError
@@ -23,7 +23,7 @@ class _Hub:
 
     address: str
     epoch: int
-    endpoint: AdminEndpoint
+    endpoint: AdminClient
 
 
 class MigrationHubs:
@@ -123,7 +123,7 @@ class MigrationHubs:
         return running
 
     async def _ask(self, name: str, admin: str) -> _Hub:
-        endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
+        endpoint = AdminClient(self._command, name, admin, self._timeout_s)
         health: dict[str, Any] = await asyncio.to_thread(endpoint.get, "/health")
         return _Hub(str(health.get("address")), int(health.get("epoch", 0)), endpoint)
 

@@ -13,7 +13,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named, topic_path
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
@@ -45,7 +45,7 @@ class SubscriptionAccess:
     def name(self) -> str:
         return str(RecordKey(self.topic, self.subscriber))
 
-    def find_owner(self, *, offline: bool) -> AdminEndpoint | None:
+    def find_owner(self, *, offline: bool) -> AdminClient | None:
         """Return the admin endpoint of the topic's owner; None if no hub owns it, or with `offline`.
 
         Raises: OperationError - the owner is alive, or may be, and cannot be asked.
@@ -57,7 +57,7 @@ class SubscriptionAccess:
             raise OperationError(_unknown(self.deployment.command, owner), ExitCode.UNAVAILABLE)
         return owner.asked(self.deployment.command) if owner.state is OwnerState.ALIVE else None
 
-    def look(self, *, offline: bool) -> tuple[AdminEndpoint, Any] | None:
+    def look(self, *, offline: bool) -> tuple[AdminClient, Any] | None:
         """Return the endpoint of the topic's owner, and its answer about the lag; None if the store is to be changed.
 
         An owner on record that does not serve the topic is just acquiring or releasing it. It may write consume
@@ -82,14 +82,14 @@ class SubscriptionAccess:
                 )
             time.sleep(_POLL_S)
 
-    def act(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+    def act(self, endpoint: AdminClient, path: str, **parameters: Any) -> Any:
         """Send the owner a command. Raises OperationError as `ask`, and if the owner released the topic meanwhile."""
         answer = self.ask(endpoint, path, **parameters)
         if answer is None:
             raise self._released()
         return answer
 
-    def first_id(self, endpoint: AdminEndpoint) -> int:
+    def first_id(self, endpoint: AdminClient) -> int:
         """Return the id of the first message that is kept. Raises OperationError as `act`."""
         try:
             first: int = endpoint.get(f"{topic_path(self.topic)}?limit=1")["first_id"]
@@ -106,7 +106,7 @@ class SubscriptionAccess:
             ExitCode.UNAVAILABLE,
         )
 
-    def ask(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+    def ask(self, endpoint: AdminClient, path: str, **parameters: Any) -> Any:
         """Ask the owner; None if it does not own the topic any more.
 
         Raises: OperationError - there is no such subscription, it is attached, or it is at another version.

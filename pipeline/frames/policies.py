@@ -28,7 +28,7 @@ from hedwig.pipeline.frames.input_rows import InputRow
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Version
 
-__all__ = ["Policy", "Result", "condition", "judge"]
+__all__ = ["Policy", "WriteResult", "condition", "judge"]
 
 
 class Policy(enum.StrEnum):
@@ -42,7 +42,7 @@ class Policy(enum.StrEnum):
     """Write in any case. Allowed only into an empty target, with all hubs stopped and without speculation."""
 
 
-class Result(enum.StrEnum):
+class WriteResult(enum.StrEnum):
     """What became of a row. Each row has exactly one result, so the counts add up to the number of rows."""
 
     CREATED = "created"
@@ -73,7 +73,7 @@ def condition(policy: Policy, row: InputRow) -> Version:
             return row.version
 
 
-def judge(table: Table, policy: Policy, row: InputRow, outcome: Outcome[Any]) -> Result | UncertainStateError:
+def judge(table: Table, policy: Policy, row: InputRow, outcome: Outcome[Any]) -> WriteResult | UncertainStateError:
     """Return the result of a write, or the error that says that the same write must be tried again to learn it.
 
     A refusal carries the current record. So if an answer was lost, the refusal of the next try shows whether the store
@@ -83,17 +83,17 @@ def judge(table: Table, policy: Policy, row: InputRow, outcome: Outcome[Any]) ->
     """
     match outcome.error:
         case None:
-            return Result.CREATED if policy is Policy.CREATE else Result.REPLACED
+            return WriteResult.CREATED if policy is Policy.CREATE else WriteResult.REPLACED
         case BadVersionError(current=current):
             # A row of `topics` says only that a topic exists.
             if table is Table.TOPICS or (current is not None and current.value == row.record):
-                return Result.SAME
-            return Result.SUPERSEDED if policy is Policy.REPLACE else Result.CONFLICT
+                return WriteResult.SAME
+            return WriteResult.SUPERSEDED if policy is Policy.REPLACE else WriteResult.CONFLICT
         case NoRecordError():
-            return Result.CONFLICT
+            return WriteResult.CONFLICT
         case UncertainStateError() as error:
             return error
         case MetadataUnavailableError() as error:
             raise error
         case _:
-            return Result.FAILED
+            return WriteResult.FAILED

@@ -18,7 +18,7 @@ from hedwig.names import show_name
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.checksum import checksum_of
-from hedwig.pipeline.frames.policies import Policy, Result
+from hedwig.pipeline.frames.policies import Policy, WriteResult
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots.diff import diff
 from hedwig.pipeline.snapshots.snapshot import Snapshot
@@ -65,13 +65,13 @@ class Written:
         """Raise JobError if the store does not hold a row, because it holds another record or refused the row."""
         if self.is_whole:
             return
-        total: Counter[Result] = sum((each.counts for each in self.statistics.values()), Counter())
+        total: Counter[WriteResult] = sum((each.counts for each in self.statistics.values()), Counter())
         problems = [problem for each in self.statistics.values() for problem in each.problems][:_SHOWN]
         said = f": {'; '.join(problems)}" if problems else ""
-        if total[Result.FAILED]:
+        if total[WriteResult.FAILED]:
+            failed = total[WriteResult.FAILED]
             raise JobError(
-                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, which lacks {self.unwritten:,} "
-                f"rows in all{said}"
+                f"{failed:,} rows could not be written to {self.url}, which lacks {self.unwritten:,} rows in all{said}"
             )
         raise JobError(
             f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them "
@@ -174,4 +174,4 @@ def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: s
 
 
 def _counts(statistics: Statistics) -> dict[str, int]:
-    return {result.value: statistics.counts[result] for result in Result}
+    return {result.value: statistics.counts[result] for result in WriteResult}

@@ -24,7 +24,7 @@ from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.pipeline.collector import few_collections
 from hedwig.pipeline.frames.input_rows import InputRow, rows_of
-from hedwig.pipeline.frames.policies import Policy, Result, condition, judge
+from hedwig.pipeline.frames.policies import Policy, WriteResult, condition, judge
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.source.shared_stores import check_shared
 from hedwig.pipeline.source.statistics import PROBLEMS, Statistics
@@ -178,7 +178,7 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
         try:
             pending.append((row, _operation(row, config.policy)))
         except HedwigError as exc:
-            statistics.add(Result.FAILED, str(exc))
+            statistics.add(WriteResult.FAILED, str(exc))
     if config.policy is Policy.REPLACE:
         pending = await _lossless(store, pending, config.table, statistics)
     for _ in range(_TRIES):
@@ -188,7 +188,7 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
         again, unknown = [], None
         for (row, write), outcome in zip(pending, outcomes, strict=True):
             result = judge(config.table, config.policy, row, outcome)
-            if isinstance(result, Result):
+            if isinstance(result, WriteResult):
                 statistics.add(result, _problem(config.table, write, result, outcome))
             else:
                 again.append((row, write))
@@ -216,7 +216,7 @@ async def _lossless(
             raise outcome.error
         if outcome.record is not None and has_unknown_fields(outcome.record.value):
             statistics.add(
-                Result.FAILED,
+                WriteResult.FAILED,
                 f"the {table.kind.noun} of {write.key} has fields of a newer release, which a row cannot hold, so it "
                 "is not replaced: use the release that wrote it",
             )
@@ -233,17 +233,17 @@ def _operation(row: InputRow, policy: Policy) -> Write[Any]:
     return Write(row.key, row.record, condition(policy, row))
 
 
-def _problem(table: Table, write: Write[Any], result: Result, outcome: Outcome[Any]) -> str | None:
+def _problem(table: Table, write: Write[Any], result: WriteResult, outcome: Outcome[Any]) -> str | None:
     """Return what is wrong with a row that was not written; None if nothing is."""
     if result not in PROBLEMS:
         return None
     what = f"the {table.kind.noun} of {write.key}"
     match result:
-        case Result.SUPERSEDED:
+        case WriteResult.SUPERSEDED:
             return f"{what} was changed since it was read"
-        case Result.CONFLICT if write.version == NEW:
+        case WriteResult.CONFLICT if write.version == NEW:
             return f"{what} exists already, and differs from the row"
-        case Result.CONFLICT:
+        case WriteResult.CONFLICT:
             return f"{what} is gone, so that there is nothing to replace"
         case _:
             return str(outcome.error)

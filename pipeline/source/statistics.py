@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from hedwig.pipeline.frames.policies import Result
+from hedwig.pipeline.frames.policies import WriteResult
 
 __all__ = ["PROBLEMS", "PROBLEMS_MAX", "STATISTICS_SCHEMA", "Statistics"]
 
@@ -16,13 +16,13 @@ PROBLEMS_MAX: Final = 20
 
 STATISTICS_SCHEMA: Final = pa.schema(
     [
-        *(pa.field(result.value, pa.int64(), nullable=False) for result in Result),
+        *(pa.field(result.value, pa.int64(), nullable=False) for result in WriteResult),
         pa.field("problems", pa.list_(pa.field("element", pa.string(), nullable=False)), nullable=False),
     ]
 )
 """One row for each task: a number for each Result, and the first problems in words."""
 
-PROBLEMS: Final = (Result.SUPERSEDED, Result.CONFLICT, Result.FAILED)
+PROBLEMS: Final = (WriteResult.SUPERSEDED, WriteResult.CONFLICT, WriteResult.FAILED)
 """The results of rows that the store does not hold afterwards."""
 
 
@@ -30,10 +30,10 @@ PROBLEMS: Final = (Result.SUPERSEDED, Result.CONFLICT, Result.FAILED)
 class Statistics:
     """How many rows had each result, and what was wrong with the first of those that were not written."""
 
-    counts: Counter[Result] = field(default_factory=Counter)
+    counts: Counter[WriteResult] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, result: Result, problem: str | None = None) -> None:
+    def add(self, result: WriteResult, problem: str | None = None) -> None:
         """Count one row."""
         self.counts[result] += 1
         if problem is not None and len(self.problems) < PROBLEMS_MAX:
@@ -55,12 +55,12 @@ class Statistics:
         return sum(self.counts[result] for result in PROBLEMS)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{self.counts[result]:,} {result}" for result in Result if self.counts[result])
+        counts = ", ".join(f"{self.counts[result]:,} {result}" for result in WriteResult if self.counts[result])
         return f"{self.rows:,} rows: {counts}" if counts else "no rows"
 
     def batch(self) -> pa.RecordBatch:
         """Return the statistics as a batch of one row with STATISTICS_SCHEMA."""
-        row = {result.value: self.counts[result] for result in Result} | {"problems": self.problems}
+        row = {result.value: self.counts[result] for result in WriteResult} | {"problems": self.problems}
         return pa.RecordBatch.from_pylist([row], STATISTICS_SCHEMA)
 
     @classmethod
@@ -69,5 +69,5 @@ class Statistics:
         total = cls()
         for row in rows:
             problems: Sequence[str] = row["problems"]
-            total.include(cls(Counter({result: row[result.value] for result in Result}), list(problems)))
+            total.include(cls(Counter({result: row[result.value] for result in WriteResult}), list(problems)))
         return total

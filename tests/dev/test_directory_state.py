@@ -13,7 +13,7 @@ from hedwig.cli.dev.locks import locked
 from hedwig.cli.dev.processes import ProcessIdentity
 from hedwig.cli.dev.server_directory import ServerDirectory
 from hedwig.cli.dev.services import KINDS
-from hedwig.cli.dev.state import ServerRecord, Settings, State, read_state, write_state
+from hedwig.cli.dev.state import DirectorySettings, DirectoryState, ServerRecord, read_state, write_state
 from tests.dev.support.conditions import wait_until
 
 HOLD_LOCK = """
@@ -27,12 +27,12 @@ with locked(Path(sys.argv[1]), 5):
 
 
 def test_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    state = State(
+    state = DirectoryState(
         {
             "zookeeper-1": ServerRecord("zookeeper-1", "zookeeper", {"client": 1, "peer": 2}, ProcessIdentity(7, "99")),
             "thrift2": ServerRecord("thrift2", "thrift2", {"thrift": 3}),
         },
-        Settings(heap_mb={"thrift2": 64}, hub_properties={"a": "b"}, java_flags={"thrift2": "-Xint"}),
+        DirectorySettings(heap_mb={"thrift2": 64}, hub_properties={"a": "b"}, java_flags={"thrift2": "-Xint"}),
     )
     write_state(tmp_path / "state.json", state)
     assert read_state(tmp_path / "state.json") == state
@@ -40,7 +40,7 @@ def test_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_no_file_is_an_empty_state(tmp_path: Path) -> None:
-    assert read_state(tmp_path / "state.json") == State()
+    assert read_state(tmp_path / "state.json") == DirectoryState()
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,12 @@ def test_the_state_of_another_release_is_refused(tmp_path: Path) -> None:
 
 
 def test_later_settings_win_over_earlier_ones() -> None:
-    earlier = Settings(heap_mb={"thrift2": 64, "thrift1": 64}, hbase_properties={"a": "1"}, java_flags={"c": "3"})
-    later = Settings(heap_mb={"thrift2": 128}, hub_properties={"b": "2"}, bookie_properties={"d": "4"})
+    earlier = DirectorySettings(
+        heap_mb={"thrift2": 64, "thrift1": 64}, hbase_properties={"a": "1"}, java_flags={"c": "3"}
+    )
+    later = DirectorySettings(heap_mb={"thrift2": 128}, hub_properties={"b": "2"}, bookie_properties={"d": "4"})
     both = earlier.overridden_by(later)
-    assert both == Settings(
+    assert both == DirectorySettings(
         heap_mb={"thrift2": 128, "thrift1": 64},
         hbase_properties={"a": "1"},
         bookie_properties={"d": "4"},
@@ -120,15 +122,15 @@ def test_a_name_that_java_programs_cannot_take_is_refused(tmp_path: Path, name: 
 def test_removal_spares_files_that_came_later(tmp_path: Path) -> None:
     directory = ServerDirectory(tmp_path / "servers")
     with directory.locked(5):
-        directory.write(State())
-        directory.site(State()).data("zookeeper-1")
+        directory.write(DirectoryState())
+        directory.site(DirectoryState()).data("zookeeper-1")
         (directory.root / "notes.txt").write_text("mine")
         directory.remove()
     assert [entry.name for entry in directory.root.iterdir()] == ["notes.txt"]
 
 
 def test_ports_of_a_directory_never_collide(tmp_path: Path) -> None:
-    directory, state = ServerDirectory(tmp_path), State()
+    directory, state = ServerDirectory(tmp_path), DirectoryState()
     for number in range(1, 30):
         state = state.with_server(directory.new_record(f"zookeeper-{number}", KINDS["zookeeper"], 29, state))
     ports = [port for record in state.servers.values() for port in record.ports.values()]
@@ -138,8 +140,8 @@ def test_ports_of_a_directory_never_collide(tmp_path: Path) -> None:
 def test_no_server_names_a_port_on_which_it_will_not_listen(tmp_path: Path) -> None:
     """Another program would find such a port free and take it, and the server could not start again."""
     directory = ServerDirectory(tmp_path)
-    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 1, State()).ports) == {"client"}
-    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 3, State()).ports) == {
+    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 1, DirectoryState()).ports) == {"client"}
+    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 3, DirectoryState()).ports) == {
         "client",
         "peer",
         "election",
@@ -147,7 +149,7 @@ def test_no_server_names_a_port_on_which_it_will_not_listen(tmp_path: Path) -> N
 
 
 def test_servers_of_a_kind_come_in_numerical_order(tmp_path: Path) -> None:
-    state = State()
+    state = DirectoryState()
     for number in (10, 2, 1):
         state = state.with_server(ServerRecord(f"regionserver-{number}", "regionserver", {"rpc": number}))
     assert [record.number for record in state.of_kind("regionserver")] == [1, 2, 10]
@@ -156,7 +158,7 @@ def test_servers_of_a_kind_come_in_numerical_order(tmp_path: Path) -> None:
 def test_log_tail_gives_whole_lines_of_a_long_log(tmp_path: Path) -> None:
     directory = ServerDirectory(tmp_path)
     lines = [f"{number} " + "x" * 5_000 for number in range(100)]
-    directory.site(State()).log("thrift2").write_text("\n".join(lines) + "\n")
+    directory.site(DirectoryState()).log("thrift2").write_text("\n".join(lines) + "\n")
     assert directory.log_tail("thrift2", 40) == tuple(lines[-40:])
     assert directory.log_tail("thrift2", 1_000) == tuple(lines)
     assert directory.log_tail("thrift2", 0) == ()

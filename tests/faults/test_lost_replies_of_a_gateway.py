@@ -14,7 +14,7 @@ import pytest
 from hedwig.clock import Deadline
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.hbase.thrift2 import driver
-from hedwig.metadata.hbase.thrift2.connection import Connection
+from hedwig.metadata.hbase.thrift2.connection import ThriftConnection
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS
 from hedwig.metadata.testing.subject import Subject
@@ -88,7 +88,7 @@ class WrongAnswers:
         self._answers: defaultdict[bytes, list[bool]] = defaultdict(list)
         self._receipts: set[bytes] = set()
 
-    def connection(self, *args: Any, **kwargs: Any) -> Connection:
+    def connection(self, *args: Any, **kwargs: Any) -> ThriftConnection:
         """Make a connection that reports here."""
         return _ObservedConnection(self, *args, **kwargs)
 
@@ -110,7 +110,7 @@ class WrongAnswers:
             return sum(self._answers[receipt] == [False] for receipt in self._receipts)
 
 
-class _ObservedConnection(Connection):
+class _ObservedConnection(ThriftConnection):
     def __init__(self, observer: WrongAnswers, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._observer = observer
@@ -140,7 +140,7 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
     first attempt was applied. The wire shows it: one request, answered with False, and its receipt in the store.
     """
     observer = WrongAnswers()
-    monkeypatch.setattr(driver, "Connection", observer.connection)
+    monkeypatch.setattr(driver, "ThriftConnection", observer.connection)
     subject = Subject(f"{networked_subject.url}?connections=128", networked_subject.probe)
     launcher = faulty_servers.launcher
     topics = [names(b"%d" % number) for number in range(96)]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
-from hedwig.hub.main import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.cli.support.admin import Admin

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import CouldNotConnectError, HedwigError, ServiceDownError
-from hedwig.hub.main import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, Subscribe

@@ -47,5 +47,5 @@ def test_a_hub_that_is_not_there_is_an_error() -> None:
 
 
 def test_what_the_program_would_refuse_is_refused_before() -> None:
-    with pytest.raises(ValueError, match="not a multiple of 50 topics"):
+    with pytest.raises(ValueError, match="must be a multiple of the 50 topics"):
         JavaBenchmark(mode=JavaMode.PUBLISH, topics=50, messages=1001)

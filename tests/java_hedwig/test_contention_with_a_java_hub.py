@@ -151,7 +151,7 @@ async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say
         client.unsubscribe(topic, S)
         client.subscribe(topic, S)
     assert (await _subscription(shared, topic)).version != before.version
-    with pytest.raises(UncertainStateError, match="deleted and created anew"):
+    with pytest.raises(UncertainStateError, match="and created it anew"):
         await shared.subscriptions.update(topic, S, _wanting("old"), before.version)
     # As the error says, the update went into the new record.
     assert _options(await _subscription(shared, topic)) == {"old"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Self
 
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions as BookieBounds
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions as BookieBounds
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums

@@ -10,7 +10,7 @@ from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.hub import Hub
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -135,7 +135,7 @@ class SimulatedHub(Hub):
         self._on_given_up = on_given_up
         self.stores: list[BookkeeperLedgerStore] = []
         """The ledger stores of all incarnations."""
-        self.clusters: list[Cluster] = []
+        self.clusters: list[BookieCluster] = []
         self.liveness: LivenessModel
 
     async def start_up(self) -> None:
@@ -167,7 +167,7 @@ class SimulatedHub(Hub):
         """Begin an incarnation with a new registration."""
         me = self.register.add(self.host, PORT)
         self.liveness = LivenessModel(self.register, me)
-        cluster = Cluster(self.view, self.view, self.records, self._bookkeeper.cluster, self._random)
+        cluster = BookieCluster(self.view, self.view, self.records, self._bookkeeper.cluster, self._random)
         self.clusters.append(cluster)
         self.stores.append(BookkeeperLedgerStore(cluster, self._bookkeeper))
         self.registered(me, self.liveness, self.stores[-1])

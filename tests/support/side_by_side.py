@@ -1,4 +1,4 @@
-"""How the processes of a run share the tests: all tests of a module go to one process, and so do those of some folders."""
+"""How processes share the tests: all tests of a module go to one process, and so do those of some folders."""
 
 from typing import Final
 

@@ -11,7 +11,7 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, BridgeOptions, Connection, create, exists, get
+from hedwig.zookeeper import Bridge, BridgeOptions, NewSession, create, exists, get
 from tests.faults.support.proxy import Action, Proxy, Step, scripted
 from tests.faults.support.wires import ZooKeeperWire
 from tests.support.servers import RunningServers
@@ -192,16 +192,16 @@ async def test_answers_are_newer_than_the_zxid_seen(bridge: Bridge, address: str
 
 
 async def test_each_connection_is_announced_with_its_session(address: str) -> None:
-    announced: list[Connection] = []
+    announced: list[NewSession] = []
     bridge = Bridge(address, BridgeOptions(session_timeout_s=4.5), announced.append)
     await bridge.connect()
     assert bridge.connection is announced[0]
-    assert announced == [Connection((await _session(bridge))[0], 4.5)]
+    assert announced == [NewSession((await _session(bridge))[0], 4.5)]
     await bridge.close()
 
 
 async def test_a_silent_server_is_left_at_once_for_the_same_session(address: str, servers: RunningServers) -> None:
-    announced: list[Connection] = []
+    announced: list[NewSession] = []
     bridge = Bridge(address, BridgeOptions(), announced.append)
     await bridge.connect()
     with paused(servers):

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.report.compare.results import ComparedFigure, ComparedLine, Comparison, compare
-from hedwig.benchmarks.runs.compare_rounds import Verdict, bound_words
+from hedwig.benchmarks.runs.compare_rounds import Relation, bound_words
 from hedwig.benchmarks.runs.figures import PERCENTILES, SECONDS_MIN
 from hedwig.benchmarks.runs.results import Result
 
@@ -153,5 +153,5 @@ def _ratio(figure: ComparedFigure) -> str:
 def _time_ratio(figure: ComparedFigure | None) -> str:
     if figure is None or figure.difference.ratio is None:
         return "–"
-    is_clear = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
+    is_clear = figure.difference.verdict in (Relation.MORE, Relation.LESS)
     return f"{figure.difference.ratio:.2f}{'*' if is_clear else ''}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.report.compare.runs import figures_of_runs
 from hedwig.benchmarks.report.compare.terms import TermDifference, term_differences
-from hedwig.benchmarks.runs.compare_rounds import Difference, Verdict, undecided
+from hedwig.benchmarks.runs.compare_rounds import Difference, Relation, undecided
 from hedwig.benchmarks.runs.figures import FAILED_MAX, SECONDS_MIN, Figure, OwnFigures, compared, is_too_short
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.rounds import failed_share, good, is_reached
@@ -33,7 +33,7 @@ class ComparedFigure:
 
     @property
     def is_worse(self) -> bool:
-        return self.difference.verdict is (Verdict.MORE if self.first.is_more_worse else Verdict.LESS)
+        return self.difference.verdict is (Relation.MORE if self.first.is_more_worse else Relation.LESS)
 
     def loss(self) -> float:
         """Return by which share of the first's speed the second is slower: 0.2 for a rate of 80 instead of 100.
@@ -42,7 +42,7 @@ class ComparedFigure:
         all times together disagree, it is the greater of the two losses.
         """
         difference = self.difference
-        said = (difference.ratio, difference.of_rounds if difference.verdict is Verdict.MIXED else None)
+        said = (difference.ratio, difference.of_rounds if difference.verdict is Relation.MIXED else None)
         return max((self._loss(ratio) for ratio in said if ratio is not None), default=0.0)
 
     def _loss(self, ratio: float) -> float:
@@ -166,7 +166,7 @@ class Comparison:
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
             for line in self.lines
             if line.are_figures_sound
-            and line.figures[0].difference.verdict in (Verdict.UNKNOWN, Verdict.SHORT, Verdict.MIXED)
+            and line.figures[0].difference.verdict in (Relation.UNKNOWN, Relation.SHORT, Relation.MIXED)
             and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
         ]
         failing = f"more than {FAILED_MAX:.0%} of the first side's operations failed"
@@ -248,7 +248,7 @@ def _compared(first: Figure, second: Figure, *, are_runs: bool, rounds: Sequence
     difference, word = compared(first, second)
     if is_too_short(first, rounds):
         how = f"a round of less than {SECONDS_MIN:g} s"
-        difference, word = undecided(difference, Verdict.SHORT, how), Verdict.SHORT.value
+        difference, word = undecided(difference, Relation.SHORT, how), Relation.SHORT.value
     elif are_runs:
         difference = replace(difference, how=difference.how.replace("round", "run"))
     return ComparedFigure(first=first, second=second, difference=difference, word=word)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import Operation
 from hedwig.benchmarks.runs.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
 from hedwig.benchmarks.runs.cells import median, percentiles, spread
@@ -30,17 +30,17 @@ _CONTENDED: Final = ("applied", "retries each", "wasted")
 _LAST: Final = ("errors", "notes")
 
 
-def cas_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def cas_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table for each operation, and one of the ratios that matter."""
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     for operation in dict.fromkeys(each.workload.name for each in measurements):
         own = [each for each in measurements if each.workload.name == operation]
         contended = operation == Operation.CONTENDED_UPDATE
         load = "writers per key, of 64" if contended else "in flight"
         columns = (load, "driver", *_COLUMNS, *(_CONTENDED if contended else ()), *_LAST)
-        tables.append(Table(operation, columns, _lines(own, contended=contended)))
+        tables.append(TextTable(operation, columns, _lines(own, contended=contended)))
     if ratios := update_ratios(measurements):
-        tables.append(Table("update, in short", ("what", "ratio"), ratios))
+        tables.append(TextTable("update, in short", ("what", "ratio"), ratios))
     return tables
 
 

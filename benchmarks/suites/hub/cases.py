@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES, Driver, GeneratorDriver, JavaDriver, Subject
+from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES, Driver, GeneratorDriver, JavaDriver, MeasuredHub
 from hedwig.benchmarks.drivers.hub.znode_paths import ZnodePaths
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.cases import EMBEDDED, Case
@@ -17,7 +17,7 @@ from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.jvm_flags import SERVERS, NoteFlags
 from hedwig.benchmarks.machine.sampling import usage_of
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
+from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.sizes import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
 from hedwig.benchmarks.suites.hub.watch import watched
@@ -68,7 +68,7 @@ class HubCases:
             if case.driver == ZNODES:
                 return self._measure_znodes(case, number)
             if self.address is not None:
-                return self._measure_running(case, Subject(self.address, self.pid), number)
+                return self._measure_running(case, MeasuredHub(self.address, self.pid), number)
             return _PROCEDURES.get(workload.name, HubCases._measure_plain)(self, case, number)
         except OperationError as exc:
             return Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
@@ -88,7 +88,7 @@ class HubCases:
 
     # -------------------------------------------------------------------------------------------------- the procedures
 
-    def _measure_running(self, case: Case, subject: Subject, number: int) -> Measurement:
+    def _measure_running(self, case: Case, subject: MeasuredHub, number: int) -> Measurement:
         if case.workload.name in _PROCEDURES:
             raise BenchmarkError(f"{case.workload.name} needs a hub of its own; leave --address out")
         # No earlier run has used this prefix, so all subscriptions are new.
@@ -100,7 +100,7 @@ class HubCases:
 
     def _measure_plain(self, case: Case, number: int) -> Measurement:
         with self._hub() as hub:
-            subject = Subject(hub.address, hub.pid)
+            subject = MeasuredHub(hub.address, hub.pid)
             if case.driver != "java":
                 self._warm(case.workload, subject)
             return watched(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
@@ -109,7 +109,7 @@ class HubCases:
         """Measure a ZooKeeper alone. Its processor time and memory stand where other cases have those of a hub."""
         with ZnodePaths(self._folder) as znodes:
             self.note_flags(ZNODES, znodes.jvm_flags())
-            subject = Subject(znodes.address, znodes.pid)
+            subject = MeasuredHub(znodes.address, znodes.pid)
             if self.warm_s:
                 warm = replace(case.workload, prefix="warm", seconds=self.warm_s, warmup_s=0.0)
                 GeneratorDriver(ZNODES).measure(warm, subject, 0)
@@ -125,7 +125,7 @@ class HubCases:
         workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
         roles = servers.roles(case.on)
         if case.driver == LEDGERS:
-            subject = Subject("", None, roles=roles, ledgers=servers.ledgers(case.on))
+            subject = MeasuredHub("", None, roles=roles, ledgers=servers.ledgers(case.on))
             measurement = self._driver(case.driver).measure(workload, subject, number)
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -136,10 +136,10 @@ class HubCases:
         return measurement
 
     def _measure_hub(
-        self, case: Case, hub: Hub, workload: Workload, roles: Mapping[str, list[int]], number: int
+        self, case: Case, hub: AnyHub, workload: Workload, roles: Mapping[str, list[int]], number: int
     ) -> Measurement:
-        def subject() -> Subject:
-            return Subject(hub.address, hub.pid, roles=roles, first_topic=next(_FIRST_TOPICS))
+        def subject() -> MeasuredHub:
+            return MeasuredHub(hub.address, hub.pid, roles=roles, first_topic=next(_FIRST_TOPICS))
 
         self._warm_up(workload, subject())
         if workload.name == COLD:
@@ -152,7 +152,7 @@ class HubCases:
             self._warm(workload, subject())
         return watched(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
 
-    def _warm_up(self, workload: Workload, subject: Subject) -> None:
+    def _warm_up(self, workload: Workload, subject: MeasuredHub) -> None:
         """Run the same load for `warm_s` seconds on other topics, and ignore its result."""
         if self.warm_s:
             again = replace(
@@ -171,24 +171,24 @@ class HubCases:
     def _warm_bookies(self, servers: HubServers) -> None:
         load = Workload(name=PUBLISH, prefix="warm", in_flight=_WARM_IN_FLIGHT, seconds=self.warm_s, warmup_s=0.0)
         for hub_kind in servers.with_ledgers:
-            subject = Subject("", None, ledgers=servers.ledgers(hub_kind))
+            subject = MeasuredHub("", None, ledgers=servers.ledgers(hub_kind))
             GeneratorDriver(LEDGERS).measure(load, subject, 0)
 
     def _measure_cold(self, case: Case, number: int) -> Measurement:
         with self._hub() as hub:
-            subject = Subject(hub.address, hub.pid)
+            subject = MeasuredHub(hub.address, hub.pid)
             self._fill(case.workload, Operation.SUBSCRIBE_AND_CLOSE, subject)
             self._fill(case.workload, Operation.PUBLISH, subject)
             hub.stop()
             hub.start()
-            subject = Subject(hub.address, hub.pid)
+            subject = MeasuredHub(hub.address, hub.pid)
             self._fill(replace(case.workload, prefix="warm", topics=100, operations=100), Operation.PUBLISH, subject)
             return watched(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
 
     def _measure_idle_topics(self, case: Case, number: int) -> Measurement:
         workload = case.workload
         with self._hub("topic_idle_s=0", f"topics_max={workload.topics + 2 * _WARM_TOPICS}") as hub:
-            subject = Subject(hub.address, hub.pid)
+            subject = MeasuredHub(hub.address, hub.pid)
             # At its first requests the hub loads and allocates things once. These are not part of a topic's cost.
             warm = replace(workload, prefix="warm", topics=_WARM_TOPICS, operations=_WARM_TOPICS)
             self._fill(warm, Operation.SUBSCRIBE_AND_CLOSE, subject)
@@ -202,7 +202,7 @@ class HubCases:
         count = case.workload.connections
         measurement = Measurement(workload=case.workload, driver=case.driver, round=number)
         with self._hub(f"channels_max={count + 100}") as hub:
-            subject = Subject(hub.address, hub.pid)
+            subject = MeasuredHub(hub.address, hub.pid)
             warm = replace(case.workload, connections=1, topics=100, operations=100, prefix="warm", seconds=60.0)
             self._fill(warm, Operation.PUBLISH, subject)
             before = _settled_rss(hub.pid)
@@ -219,12 +219,12 @@ class HubCases:
 
     # ---------------------------------------------------------------------------------------------------- preparations
 
-    def _warm(self, workload: Workload, subject: Subject) -> None:
+    def _warm(self, workload: Workload, subject: MeasuredHub) -> None:
         """Have the hub own all topics of a load that publishes. Another case measures how fast it claims them."""
         if workload.name == PUBLISH:
             self._fill(workload, Operation.PUBLISH, subject)
 
-    def _fill(self, workload: Workload, operation: Operation, subject: Subject) -> None:
+    def _fill(self, workload: Workload, operation: Operation, subject: MeasuredHub) -> None:
         """Run an operation once on each topic. Raises BenchmarkError - some failed."""
         filling = replace(
             workload,

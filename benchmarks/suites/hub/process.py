@@ -14,7 +14,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.interrupts import interrupt_later
 from hedwig.benchmarks.machine.checkout import CHECKOUT
 
-__all__ = ["Hub", "HubProcess"]
+__all__ = ["AnyHub", "HubProcess"]
 
 _START_S: Final = 120.0
 _STOP_S: Final = 120.0
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.02
 _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?", re.MULTILINE)
 
 
-class Hub(Protocol):
+class AnyHub(Protocol):
     """A hub of any kind, in a process of its own. `with` starts it, and ends it if it still runs.
 
     Raises: BenchmarkError - the hub does not start or does not stop. The error has the end of its log.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
@@ -16,7 +16,7 @@ _OURS: Final = (CLUSTER_43, CLUSTER)
 _COLUMNS: Final = ("measured", "load", "driver", "our hub on")
 
 
-def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
+def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[TextTable]:
     """Return the tables of ratios: against the original hub, the ledger client alone, and messages as znodes.
 
     Ratios are taken within rounds. Tables that would be empty are left out.
@@ -24,17 +24,19 @@ def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], 
     Args: named - returns the words for a workload and for its load.
     """
     groups = alike([each for each in measurements if each.wall is None and each.count])
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     against = [line for group in groups if group[0].on in _OURS and (line := _original_line(group, groups, named))]
     if against:
-        tables.append(Table("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against))
+        tables.append(
+            TextTable("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against)
+        )
     shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
     if shares:
-        tables.append(Table("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+        tables.append(TextTable("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
     znodes = [line for group in groups if group[0].driver != ZNODES and (line := _znodes_line(group, groups, named))]
     if znodes:
         columns = (*_COLUMNS[:3], "rate ÷ znodes'", "p50 ÷ znodes'")
-        tables.append(Table("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
+        tables.append(TextTable("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
     return tables
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from hedwig.benchmarks.drivers.drivers import LEDGERS
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
-from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
+from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
@@ -128,7 +128,7 @@ class HubServers:
         self._round = number
         return True
 
-    def hub(self, hub_kind: str, directory: Path, settings: Sequence[str]) -> Hub:
+    def hub(self, hub_kind: str, directory: Path, settings: Sequence[str]) -> AnyHub:
         """Return a hub that is not started yet. Ours is in a cluster of its own, which no other hub has used."""
         if hub_kind == ORIGINAL:
             return OriginalHub(self.servers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from hedwig.benchmarks.drivers.drivers import GeneratorDriver, Subject
+from hedwig.benchmarks.drivers.drivers import GeneratorDriver, MeasuredHub
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import FILL, Operation, Workload
@@ -121,21 +121,21 @@ class StoredHubs:
         _note_fail_over(measurement, lost_ns, serving_ns)
         return self._noted(measurement, dataset, case.on)
 
-    def _subject(self, hub: HubProcess, dataset: StoredDataset, backend: str) -> Subject:
+    def _subject(self, hub: HubProcess, dataset: StoredDataset, backend: str) -> MeasuredHub:
         servers = dataset.stores.roles(backend)
         all_of_them = [pid for pids in servers.values() for pid in pids]
-        return Subject(hub.address, hub.pid, roles={"stores": all_of_them, **servers})
+        return MeasuredHub(hub.address, hub.pid, roles={"stores": all_of_them, **servers})
 
     def _noted(self, measurement: Measurement, dataset: StoredDataset, backend: str) -> Measurement:
         measurement.values["disk_bytes"] = dataset.stores.disk_bytes(backend)
         return measurement
 
-    def _prepare(self, workload: Workload, subject: Subject) -> None:
+    def _prepare(self, workload: Workload, subject: MeasuredHub) -> None:
         """Publish once to each topic of a workload."""
         once = replace(workload, mix={Operation.PUBLISH.value: 1.0}, operations=workload.sample, in_flight=_PREPARING)
         self._carry_out(replace(once, rate_per_s=0.0, seconds=_PREPARE_S), subject)
 
-    def _carry_out(self, workload: Workload, subject: Subject) -> None:
+    def _carry_out(self, workload: Workload, subject: MeasuredHub) -> None:
         """Run a load that does not count. Raises BenchmarkError - not all of its operations succeeded."""
         done = GeneratorDriver("raw", drain_s=_DRAIN_S).measure(workload, subject, 0)
         if done.count < workload.operations:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import FILL, Workload
 from hedwig.benchmarks.runs.cas_ratios import ratio
 from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
@@ -36,22 +36,22 @@ _CASE: Final = (
 _SECONDS: Final = ("hub serves again, s", "all served, s")
 
 
-def stored_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def stored_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table for each measurement, that of filling first."""
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     names = list(dict.fromkeys(each.workload.name for each in measurements))
     for name in sorted(names, key=lambda name: name != FILL):
         groups = alike([each for each in measurements if each.workload.name == name])
         loads = list(dict.fromkeys(_load(group[0].workload) for group in groups))
         groups.sort(key=lambda group: (loads.index(_load(group[0].workload)), group[0].workload.topics))
         if name == FILL:
-            tables.append(Table(name, _FILL, [_fill(group) for group in groups]))
+            tables.append(TextTable(name, _FILL, [_fill(group) for group in groups]))
         elif name == FAIL_OVER:
             columns = (*_CASE[:5], *_SECONDS, *_CASE[5:])
             lines = [[*(line := _case(group, groups))[:5], *_seconds(group), *line[5:]] for group in groups]
-            tables.append(Table(f"{name}: the hub is killed, and started again on its data", columns, lines))
+            tables.append(TextTable(f"{name}: the hub is killed, and started again on its data", columns, lines))
         else:
-            tables.append(Table(name, _CASE, [_case(group, groups) for group in groups]))
+            tables.append(TextTable(name, _CASE, [_case(group, groups) for group in groups]))
     return tables
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.cases import EMBEDDED
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.cells import median, median_value, percentiles
@@ -15,13 +15,13 @@ from hedwig.benchmarks.suites.hub.ratios import hub_ratios
 from hedwig.benchmarks.suites.hub.stored_sizes import STORES
 from hedwig.benchmarks.suites.hub.stored_tables import stored_tables
 
-__all__ = ["Row", "hub_tables", "rows"]
+__all__ = ["ResultRow", "hub_tables", "rows"]
 
 _MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ResultRow:
     """One line: all rounds of one workload on one driver."""
 
     what: str
@@ -38,12 +38,12 @@ class Row:
     notes: str
 
 
-def rows(measurements: Sequence[Measurement]) -> list[Row]:
+def rows(measurements: Sequence[Measurement]) -> list[ResultRow]:
     """Return the lines of measurements. Rounds of one case share a line."""
     return [_row(group) for group in alike(measurements)]
 
 
-def _row(rounds: Sequence[Measurement]) -> Row:
+def _row(rounds: Sequence[Measurement]) -> ResultRow:
     workload = rounds[0].workload
     good = [measurement for measurement in rounds if measurement.wall is None]
     rates = [measurement.rate_per_s for measurement in good if measurement.count]
@@ -52,7 +52,7 @@ def _row(rounds: Sequence[Measurement]) -> Row:
     notes: dict[str, None] = {}
     for measurement in rounds:
         notes |= dict.fromkeys(measurement.notes())
-    return Row(
+    return ResultRow(
         what=_what(workload),
         on=rounds[0].on,
         driver=rounds[0].driver,
@@ -160,7 +160,7 @@ _COLUMNS: Final = (
 )
 
 
-def hub_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def hub_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table of all loads and those of ratios, or the tables of stores if all cases ran on stores."""
     if measurements and all(each.on in STORES for each in measurements):
         return stored_tables(measurements)
@@ -168,4 +168,4 @@ def hub_tables(measurements: Sequence[Measurement]) -> list[Table]:
     columns = [(name, title) for name, title in _COLUMNS if not (are_embedded and name in _OF_BOOKIES)]
     lines = [[getattr(row, name) for name, _ in columns] for row in rows(measurements)]
     ratios = hub_ratios(measurements, lambda workload: (_what(workload), _load(workload)))
-    return [Table("", [title for _, title in columns], lines), *ratios]
+    return [TextTable("", [title for _, title in columns], lines), *ratios]

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.hub.process import Hub
+from hedwig.benchmarks.suites.hub.process import AnyHub
 
 __all__ = ["watched"]
 
 
-def watched(hub: Hub, measure: Callable[[], Measurement]) -> Measurement:
+def watched(hub: AnyHub, measure: Callable[[], Measurement]) -> Measurement:
     """Run `measure`. If the hub ends meanwhile, the wall says so, with the last line of its log.
 
     Raises: BenchmarkError - `measure` failed. If the hub ended, the error says that.

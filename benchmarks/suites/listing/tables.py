@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.runs.cells import median, median_value, spread
 from hedwig.benchmarks.runs.figures import SIZES, Figure, less
 from hedwig.benchmarks.runs.results import Measurement, alike
@@ -23,13 +23,13 @@ _COLUMNS: Final = (
 _MIB: Final = 1 << 20
 
 
-def listing_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def listing_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table for each store."""
     stores = dict.fromkeys((each.on, each.workload.topics) for each in measurements)
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     for on, topics in stores:
         own = [each for each in measurements if (each.on, each.workload.topics) == (on, topics)]
-        tables.append(Table(f"{on}: {topics:,} topics", _COLUMNS, [_line(rounds) for rounds in alike(own)]))
+        tables.append(TextTable(f"{on}: {topics:,} topics", _COLUMNS, [_line(rounds) for rounds in alike(own)]))
     return tables
 
 

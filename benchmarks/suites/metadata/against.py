@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
-from hedwig.benchmarks.runs.compare_rounds import Difference, Verdict, bound_words, undecided
+from hedwig.benchmarks.runs.compare_rounds import Difference, Relation, bound_words, undecided
 from hedwig.benchmarks.runs.figures import FAILED_MAX, SECONDS_MIN, Figure, difference_of, figures, is_too_short
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.runs.rounds import failed_share, good, is_reached
@@ -49,7 +49,7 @@ class Against:
     @property
     def is_sure(self) -> bool:
         """Say whether one side was better beyond the noise."""
-        return self.difference is not None and self.difference.verdict in (Verdict.MORE, Verdict.LESS)
+        return self.difference is not None and self.difference.verdict in (Relation.MORE, Relation.LESS)
 
     def better(self, ratio: float) -> float:
         """Convert a ratio of the figures to the factor by which the second side was better."""
@@ -85,9 +85,9 @@ def _against(first: Sequence[Measurement], second: Sequence[Measurement]) -> Aga
         difference = difference_of(*pair, are_side_by_side=bool(pairs))
         if max(failed_share(first), failed_share(second)) > FAILED_MAX:
             how = f"more than {FAILED_MAX:.0%} of a side's operations failed"
-            difference = undecided(difference, Verdict.UNKNOWN, how)
+            difference = undecided(difference, Relation.UNKNOWN, how)
         elif is_too_short(pair[0], [*mine, *other]):
-            difference = undecided(difference, Verdict.SHORT, f"a round of less than {SECONDS_MIN:g} s")
+            difference = undecided(difference, Relation.SHORT, f"a round of less than {SECONDS_MIN:g} s")
         if pairs:
             both = zip(pair[0].rounds, pair[1].rounds, strict=True)
             ratios = tuple(two / one for one, two in both if one and two)
@@ -107,11 +107,11 @@ def _notes(rounds: Sequence[Measurement]) -> list[str]:
     return list(dict.fromkeys(f"{side}, round {each.round}: {note}" for each in rounds for note in each.notes()))
 
 
-def against_table(title: str, cases: Sequence[Against]) -> Table:
+def against_table(title: str, cases: Sequence[Against]) -> TextTable:
     """Return a table with a line for each case: both figures, their ratio and its interval, and the verdict."""
     first, second = (driver_title(side) for side in cases[0].sides)
     columns = ("measured", "compared by", first, second, f"{second} ÷ {first}", f"{second} is", "notes")
-    return Table(title, columns, [_line(each) for each in cases])
+    return TextTable(title, columns, [_line(each) for each in cases])
 
 
 def _line(each: Against) -> list[str]:
@@ -120,7 +120,7 @@ def _line(each: Against) -> list[str]:
         shown = [f"wall: {wall}" if wall is not None else "measured" for wall in each.walls]
         return [each.case, "walls", *shown, "–", "–", notes]
     difference, words = each.difference, each.figures[0].words
-    verdict = {Verdict.MORE: words[0], Verdict.LESS: words[1]}.get(difference.verdict, difference.verdict.value)
+    verdict = {Relation.MORE: words[0], Relation.LESS: words[1]}.get(difference.verdict, difference.verdict.value)
     ratio = "–" if difference.ratio is None else f"{difference.ratio:.2f}"
     if difference.low is not None and difference.high is not None:
         of = "rounds " if each.figures[0].is_percentile else ""

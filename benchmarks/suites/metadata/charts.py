@@ -20,7 +20,7 @@ from hedwig.benchmarks.charts.charts import (
 )
 from hedwig.benchmarks.charts.drawing import Palette
 from hedwig.benchmarks.charts.measured import Sweep, curves_of, percentile_chart, percentile_table, sweep_charts
-from hedwig.benchmarks.charts.sections import Chart, Section, Table
+from hedwig.benchmarks.charts.sections import Chart, Section, TextTable
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Choice
 from hedwig.benchmarks.runs.results import Measurement, Result, alike
 from hedwig.benchmarks.runs.rounds import good
@@ -169,14 +169,14 @@ def _charts(*charts: Chart | None) -> list[Chart]:
     return [chart for chart in charts if chart is not None]
 
 
-def _walls(measurements: Sequence[Measurement]) -> list[Table]:
+def _walls(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table of all walls in full, and of rounds in which all operations failed or none was finished."""
     lines = [
         [f"{each.on}: {case_words(each.workload)}", driver_title(each.driver), f"{each.round}", wall_kind(why), why]
         for each in measurements
         if (why := wall_words(each)) is not None
     ]
-    return [Table("", ("at", "backend", "round", "kind", "how it failed"), lines)] if lines else []
+    return [TextTable("", ("at", "backend", "round", "kind", "how it failed"), lines)] if lines else []
 
 
 def _overview(stage: _Stage, palette: Palette) -> Chart | None:
@@ -245,7 +245,7 @@ def _by_topics(own: Sequence[Measurement], name: str, of: Callable[[list[float]]
     return points
 
 
-def _against(stage: _Stage, palette: Palette) -> tuple[list[Chart], list[Table]]:
+def _against(stage: _Stage, palette: Palette) -> tuple[list[Chart], list[TextTable]]:
     """Return the chart and the tables that compare the first two of the preferred backends, if a stage has two."""
     backends = [name for name in PREFERRED if name in stage.backends()][:2]
     compared = against(stage.measurements, *backends) if len(backends) > 1 else []

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.machine.disk_flushes import FLUSHES
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.rounds import good
@@ -17,7 +17,7 @@ _SEES_ALL: Final = 0.9
 _COLUMNS: Final = ("durability", "measured", "on", "operations/s", "flushes of the disk/s", "for each operation")
 
 
-def flush_tables(result: Result) -> list[Table]:
+def flush_tables(result: Result) -> list[TextTable]:
     """Return a table of the disk's flushes under the loads that offer a rate.
 
     Changes at the same moment can share a flush, but a forced log needs at least one. Returns an empty list if flushes
@@ -37,7 +37,7 @@ def flush_tables(result: Result) -> list[Table]:
                     flushes = statistics.median(each.values[FLUSHES] for each in group)
                     shown = [count(rate), count(flushes) if flushes else "0", f"{_for_each(group):.2f}"]
                     lines.append([durability, name, driver_title(driver), *shown])
-    return [Table(f"{seen:.2f} flushes for each append that was synced before the run", _COLUMNS, lines)]
+    return [TextTable(f"{seen:.2f} flushes for each append that was synced before the run", _COLUMNS, lines)]
 
 
 def _for_each(group: Sequence[Measurement]) -> float:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
 from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
@@ -45,9 +45,9 @@ _CASE: Final = (
 _LAST: Final = ("errors", "notes")
 
 
-def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def metadata_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return the tables: for each durability one for filling, one for each workload, and one for restarts."""
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     for durability in dict.fromkeys(each.on for each in measurements):
         own = [each for each in measurements if each.on == durability]
         names = list(dict.fromkeys(each.workload.name for each in own))
@@ -57,7 +57,7 @@ def metadata_tables(measurements: Sequence[Measurement]) -> list[Table]:
             groups.sort(key=lambda group: _order(group[0].workload, loads))
             columns, cells = {FILL: (_FILL, _fill), RESTART: (_RESTART, _restart)}.get(name, (_CASE, _case))
             lines = [cells(group, _beside(group, groups)) + _end(group) for group in groups]
-            tables.append(Table(f"{durability}: {name}", (*columns, *_LAST), lines))
+            tables.append(TextTable(f"{durability}: {name}", (*columns, *_LAST), lines))
     return tables
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.runs.cells import median, median_value, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
 
@@ -24,16 +24,16 @@ _COLUMNS: Final = (
 _MIB: Final = 1 << 20
 
 
-def migration_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def migration_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return a table for each size."""
     sizes = dict.fromkeys((each.workload.topics, each.workload.subscribers) for each in measurements)
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     for topics, subscribers in sizes:
         own = [
             each for each in measurements if (each.workload.topics, each.workload.subscribers) == (topics, subscribers)
         ]
         title = f"{topics:,} topics × {subscribers}: {topics * (1 + subscribers):,} records"
-        tables.append(Table(title, _COLUMNS, [_line(rounds) for rounds in alike(own)]))
+        tables.append(TextTable(title, _COLUMNS, [_line(rounds) for rounds in alike(own)]))
     return tables
 
 

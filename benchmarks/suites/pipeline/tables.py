@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.runs.cells import median, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.suites.pipeline.steps import ROW_BY_ROW
@@ -14,10 +14,10 @@ _COLUMNS: Final = ("step", "store", "rows", "seconds", "of rounds", "rows/s", "Ã
 _MIB: Final = 1 << 20
 
 
-def pipeline_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def pipeline_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return the one table."""
     lines = [_line(rounds, _row_by_row_per_s(measurements, rounds[0].on)) for rounds in alike(measurements)]
-    return [Table("", _COLUMNS, lines)] if lines else []
+    return [TextTable("", _COLUMNS, lines)] if lines else []
 
 
 def _row_by_row_per_s(measurements: Sequence[Measurement], on: str) -> float | None:

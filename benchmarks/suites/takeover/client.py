@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hedwig.benchmarks.load.json_lines import converse, hear_later, say
 from hedwig.benchmarks.load.workloads import topic_name
-from hedwig.benchmarks.suites.takeover.record import Publish, TakeoverRecord
+from hedwig.benchmarks.suites.takeover.record import TakeoverRecord, TimedPublish
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError
 from hedwig.model import SubscriberId, Topic
@@ -148,7 +148,7 @@ class _TakeoverClient:
             begun_ns = time.monotonic_ns()
             answered_from_ns = await self._publish_until_served(topic)
             finished_ns = time.monotonic_ns()
-            self._record.published(Publish(topic, intended_ns, begun_ns, finished_ns))
+            self._record.published(TimedPublish(topic, intended_ns, begun_ns, finished_ns))
             self._note_served(topic, answered_from_ns, finished_ns)
 
     async def _wait_until(self, at_ns: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from hedwig.benchmarks.load.recording import Second
 from hedwig.histograms import Histogram
 
-__all__ = ["PHASES", "Publish", "TakeoverRecord", "TakeoverSummary"]
+__all__ = ["PHASES", "TakeoverRecord", "TakeoverSummary", "TimedPublish"]
 
 _SECOND_NS: Final = 1_000_000_000
 _SLOWEST: Final = 3
@@ -17,7 +17,7 @@ PHASES: Final = ("before", "during", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class TimedPublish:
     """A message: when it should have been published, when its first attempt began, and when it was acknowledged."""
 
     topic: int
@@ -84,13 +84,13 @@ class TakeoverRecord:
     """The events of a storm. All times are from one monotonic clock, in nanoseconds."""
 
     def __init__(self) -> None:
-        self._publishes: list[Publish] = []
+        self._publishes: list[TimedPublish] = []
         self._failures: list[tuple[int, int, str, str]] = []
         self._served_ns: dict[int, int] = {}
         self._received: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._lost: frozenset[int] = frozenset()
 
-    def published(self, publish: Publish) -> None:
+    def published(self, publish: TimedPublish) -> None:
         """Record an acknowledged message."""
         self._publishes.append(publish)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.charts.sections import Table
+from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.runs.cells import median, median_value, percentiles
 from hedwig.benchmarks.runs.figures import Figure, less, percentile_figures
 from hedwig.benchmarks.runs.results import Measurement, alike
@@ -28,21 +28,21 @@ _COUNTERS: Final = ("claims", "hbase", "hbase_rows", "zookeeper")
 _ROLES: Final = ("regionserver", "zookeeper", "bookie", "hubs", "client")
 
 
-def takeover_tables(measurements: Sequence[Measurement]) -> list[Table]:
+def takeover_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
     """Return the tables of each storm. A storm that met a wall says so."""
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     groups = alike(measurements)
     for rounds in groups:
         good = [each for each in rounds if each.count]
-        own: list[Table] = [_away(good), _felt(good), _cost(good)] if good else []
+        own: list[TextTable] = [_away(good), _felt(good), _cost(good)] if good else []
         if walls := [[f"{each.round}", each.wall] for each in rounds if each.wall is not None]:
-            own.append(Table("what went wrong", ("round", "why"), walls))
+            own.append(TextTable("what went wrong", ("round", "why"), walls))
         of = f"{rounds[0].on}, {rounds[0].workload.topics:,} topics: " if len(groups) > 1 else ""
         tables += [table._replace(title=f"{of}{table.title}") for table in own]
     return tables
 
 
-def _away(good: Sequence[Measurement]) -> Table:
+def _away(good: Sequence[Measurement]) -> TextTable:
     lines = []
     used = median(good, lambda each: each.values["used_of_killed"] + each.values["asked_of_killed"], "{:,.0f}")
     for what, name, count in (("served again", "served", used), ("delivered to again", "delivered", "")):
@@ -59,20 +59,20 @@ def _away(good: Sequence[Measurement]) -> Table:
                 ]
             )
     timeout = median(good, lambda each: each.values["session_timeout_s"], "{:g}")
-    return Table(f"topics of the killed hub, session timeout {timeout} s", _AWAY, lines)
+    return TextTable(f"topics of the killed hub, session timeout {timeout} s", _AWAY, lines)
 
 
-def _felt(good: Sequence[Measurement]) -> Table:
+def _felt(good: Sequence[Measurement]) -> TextTable:
     lines = []
     for whose, name in (("the other hubs", "others"), ("the killed hub", "own")):
         for phase in PHASES:
             histogram = merged(good, f"{name}_{phase}")
             if histogram.count:
                 lines.append([whose, phase, f"{histogram.count:,}", percentiles(histogram)])
-    return Table("what publishers felt: times from when a message should have been published", _FELT, lines)
+    return TextTable("what publishers felt: times from when a message should have been published", _FELT, lines)
 
 
-def _cost(good: Sequence[Measurement]) -> Table:
+def _cost(good: Sequence[Measurement]) -> TextTable:
     lines: list[list[str]] = []
     for phase in (*PHASES, _PEAK):
         rates = [median_value(good, f"{counter}_per_s_{phase}", "{:,.0f}") for counter in _COUNTERS]
@@ -81,7 +81,7 @@ def _cost(good: Sequence[Measurement]) -> Table:
         else:
             used = (median_value(good, f"{role}_cores_{phase}", "{:.2f}") for role in _ROLES)
             lines.append([phase, *rates, " / ".join(used), _failures(good, phase)])
-    return Table("what it cost the stores", _COST, lines)
+    return TextTable("what it cost the stores", _COST, lines)
 
 
 def _failures(good: Sequence[Measurement], phase: str) -> str:

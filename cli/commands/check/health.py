@@ -13,7 +13,7 @@ from hedwig.cli.settings.setting_options import bookkeeper_setting_option
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.operations.checks.hub_checks import check_hubs
 from hedwig.operations.checks.store_checks import check_store
-from hedwig.operations.checks.verdicts import Finding, Verdict, exit_of
+from hedwig.operations.checks.verdicts import CheckResult, CheckStatus, exit_of
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.progress import load_progress
 
@@ -40,11 +40,11 @@ def check_health(settings: Settings, ctx: click.Context, deployment: Deployment)
     """
     output = settings.writer()
     output.begin("checks", _COLUMNS, _SHOWN)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     try:
         with load_progress("checking", None, noun="checks") as progress:
 
-            def note(finding: Finding) -> None:
+            def note(finding: CheckResult) -> None:
                 findings.append(finding)
                 progress.advance(1, 0)
 
@@ -58,8 +58,8 @@ def check_health(settings: Settings, ctx: click.Context, deployment: Deployment)
     ctx.exit(exit_of(finding.verdict for finding in findings))
 
 
-def _say_what_is_wrong(findings: Sequence[Finding]) -> None:
+def _say_what_is_wrong(findings: Sequence[CheckResult]) -> None:
     """Say in full what a table on a terminal cuts, for each finding that asks for action."""
     for finding in findings:
-        if finding.verdict not in (Verdict.PASS, Verdict.SKIP):
+        if finding.verdict not in (CheckStatus.PASS, CheckStatus.SKIP):
             click.echo(f"{finding.verdict} {finding.check}: {finding.detail}", err=True)

@@ -16,7 +16,7 @@ from hedwig.metadata import MetadataStore
 from hedwig.operations.checks.perf_runs import Measured, PerfRuns
 from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
 from hedwig.operations.checks.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
-from hedwig.operations.checks.verdicts import CheckExit, Verdict, exit_of
+from hedwig.operations.checks.verdicts import CheckExit, CheckStatus, exit_of
 from hedwig.operations.deployment.store import with_store, with_store_to_write
 from hedwig.operations.errors import explain
 from hedwig.operations.progress import load_progress
@@ -83,7 +83,7 @@ def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -
     except HedwigError as exc:
         click.echo(f"error: {settings.command} failed: {explain(exc, settings.url_to_show)}", err=True)
         ctx.exit(CheckExit.UNKNOWN)
-    failed = verdicts.count(Verdict.FAIL)
+    failed = verdicts.count(CheckStatus.FAIL)
     said = "is good enough" if not failed else f"is not good enough: {counted(failed, 'operation')} too slow"
     click.echo(f"{settings.url_to_show} {said} for {SIZES[size].topics:,} topics, as seen from here", err=True)
     if failed:
@@ -103,7 +103,7 @@ def _say_if_busy() -> None:
         )
 
 
-async def _check(settings: Settings, store: MetadataStore, size: PerfSize, output: Output) -> Sequence[Verdict]:
+async def _check(settings: Settings, store: MetadataStore, size: PerfSize, output: Output) -> Sequence[CheckStatus]:
     """Measure everything, and in any case remove the topics that were made."""
     topics = ScratchTopics()
     try:
@@ -112,9 +112,9 @@ async def _check(settings: Settings, store: MetadataStore, size: PerfSize, outpu
         await _remove(settings, store, topics)
 
 
-async def _measure(runs: PerfRuns, size: PerfSize, output: Output) -> Sequence[Verdict]:
+async def _measure(runs: PerfRuns, size: PerfSize, output: Output) -> Sequence[CheckStatus]:
     thresholds = size.thresholds()
-    verdicts: list[Verdict] = []
+    verdicts: list[CheckStatus] = []
     output.begin("operations", _COLUMNS, _SHOWN)
     try:
         await runs.warm_up()
@@ -128,13 +128,13 @@ async def _measure(runs: PerfRuns, size: PerfSize, output: Output) -> Sequence[V
     return verdicts
 
 
-def _verdict(measured: Measured, threshold: Threshold) -> Verdict:
+def _verdict(measured: Measured, threshold: Threshold) -> CheckStatus:
     (p99_ms,) = measured.percentiles_ms(99)
-    return Verdict.PASS if measured.per_s >= threshold.per_s and p99_ms <= threshold.p99_ms else Verdict.FAIL
+    return CheckStatus.PASS if measured.per_s >= threshold.per_s and p99_ms <= threshold.p99_ms else CheckStatus.FAIL
 
 
 def _fields(
-    operation: str, verdict: Verdict, measured: Measured, threshold: Threshold, size: PerfSize
+    operation: str, verdict: CheckStatus, measured: Measured, threshold: Threshold, size: PerfSize
 ) -> dict[str, Any]:
     p50_ms, p99_ms, max_ms = measured.percentiles_ms(50, 99, 100)
     return {

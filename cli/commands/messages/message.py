@@ -19,7 +19,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import ConfigurationError, NoSuchLedgerError, OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named, topic_path
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.ledgers import open_ledgers
 from hedwig.operations.deployment.store import with_store
@@ -113,7 +113,7 @@ def count_messages(settings: Settings, /, topic: Topic, deployment: Deployment) 
     )
 
 
-def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminEndpoint | None:
+def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminClient | None:
     """Return the endpoint of the owner; None without a living owner. Reports an owner that cannot be asked."""
     owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.UNKNOWN:
@@ -127,7 +127,7 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
         return None
 
 
-def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, span: MessageSpan, output: Output) -> bool:
+def _peek_at_hub(endpoint: AdminClient, topic: Topic, span: MessageSpan, output: Output) -> bool:
     """Write the messages of the hub; return False, with nothing written, if it does not own the topic any more."""
     following: int | None = span.first
     left = span.limit
@@ -152,7 +152,7 @@ def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, span: MessageSpan, outpu
     return True
 
 
-def _last_id_of_hub(endpoint: AdminEndpoint, topic: Topic) -> int | None:
+def _last_id_of_hub(endpoint: AdminClient, topic: Topic) -> int | None:
     try:
         last_id: int = endpoint.get(f"{topic_path(topic)}?limit=1")["last_id"]
     except RefusedError as exc:

@@ -14,7 +14,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store_to_write
 from hedwig.operations.topics.positions import TopicPositions
@@ -89,7 +89,7 @@ def delete_subscription(
 
 def _delete(
     access: SubscriptionAccess,
-    endpoint: AdminEndpoint | None,
+    endpoint: AdminClient | None,
     record: Versioned[SubscriptionData],
     *,
     force: bool,

@@ -17,7 +17,7 @@ from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import parse_name, show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState
@@ -68,7 +68,7 @@ def show_lag(
         _write_from_store(settings, topic, selection, output)
 
 
-def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminEndpoint | None:
+def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> AdminClient | None:
     owner = OwnerFinder(deployment).find_existing(topic)
     if owner.state is OwnerState.ALIVE:
         try:
@@ -80,7 +80,7 @@ def _find_owner(settings: Settings, topic: Topic, deployment: Deployment) -> Adm
     return None
 
 
-def _write_from_hub(endpoint: AdminEndpoint, url: str, topic: Topic, selection: Selection, output: Output) -> bool:
+def _write_from_hub(endpoint: AdminClient, url: str, topic: Topic, selection: Selection, output: Output) -> bool:
     """Write the owner's answers page by page, and end the listing. Return False, before any row, if it is no owner.
 
     `url` is the URL of the store, since the next page may come from the store.

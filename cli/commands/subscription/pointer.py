@@ -18,7 +18,7 @@ from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.names import show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint
+from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store_to_write
 from hedwig.operations.topics.positions import TopicPositions
@@ -109,7 +109,7 @@ def _reset(
     output.record(name_fields(topic, subscriber) | {"result": "moved"} | fields | {"version": version})
 
 
-def _look(access: SubscriptionAccess, endpoint: AdminEndpoint, lag: Any, to: int | str) -> _Move:
+def _look(access: SubscriptionAccess, endpoint: AdminClient, lag: Any, to: int | str) -> _Move:
     """Return the move as computed from the owner's answers."""
     first_id = access.first_id(endpoint)
     (row,) = lag["subscriptions"]

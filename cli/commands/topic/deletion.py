@@ -39,14 +39,14 @@ from hedwig.metadata import Delete, MetadataStore, RecordKey
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store, with_store_to_load
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.operations.errors import missing_topic
 from hedwig.versions import Version, Versioned
 
-__all__ = ["LastRecord", "TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
+__all__ = ["LastRecord", "StoredTopic", "check_there", "delete_one", "delete_topic", "read_topic"]
 
 _NOT_FOUND: Final = 404
 _BATCH: Final = 256
@@ -54,7 +54,7 @@ _ROUNDS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecords:
+class StoredTopic:
     """The records of a topic in a store. A topic of which only other records remain has no persistence record."""
 
     topic: Topic
@@ -183,7 +183,7 @@ def _is_released(settings: Settings, topic: Topic, deployment: Deployment) -> bo
     return owner.state is OwnerState.ALIVE and release(settings, owner) is ReleaseResult.RELEASED
 
 
-def _released(settings: Settings, topic: Topic) -> TopicRecords:
+def _released(settings: Settings, topic: Topic) -> StoredTopic:
     """Return the records of a topic that was released. Raises OperationError if a hub has claimed it since."""
     records = with_store(settings.deployment, lambda store: read_topic(store, topic))
     if records.owner is not None:
@@ -195,13 +195,13 @@ def _released(settings: Settings, topic: Topic) -> TopicRecords:
     return records
 
 
-async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
+async def read_topic(store: MetadataStore, topic: Topic) -> StoredTopic:
     """Read the records of `topic`, and count its subscriptions."""
     # Read the persistence record first, so that a record made later makes its version stale.
     persistence = await store.persistence.read(topic)
     owner = await store.ownership.read(topic)
     subscriptions = await store.subscriptions.count_subscriptions(topic)
-    return TopicRecords(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
+    return StoredTopic(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
 
 
 class LastRecord:
@@ -210,7 +210,7 @@ class LastRecord:
     If that hub is of a release that cannot delete it, `endpoint` is None afterwards.
     """
 
-    def __init__(self, records: TopicRecords, endpoint: AdminEndpoint | None) -> None:
+    def __init__(self, records: StoredTopic, endpoint: AdminClient | None) -> None:
         self._records = records
         self.endpoint = endpoint
 
@@ -233,7 +233,7 @@ class LastRecord:
 
 
 async def delete_topic(
-    store: MetadataStore, records: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
+    store: MetadataStore, records: StoredTopic, watch: FreezeWatch, last: LastRecord | None = None
 ) -> int:
     """Delete a topic by its `records`; return the number of deleted subscriptions. `last` deletes its last record.
 
@@ -246,7 +246,7 @@ async def delete_topic(
     return deleted
 
 
-async def _delete_records(store: MetadataStore, records: TopicRecords, last: LastRecord) -> None:
+async def _delete_records(store: MetadataStore, records: StoredTopic, last: LastRecord) -> None:
     if records.owner is not None:
         await store.ownership.delete(records.topic, records.owner.version)
     await last.delete(store)
@@ -292,13 +292,13 @@ async def _batches(
         yield batch
 
 
-def check_there(records: TopicRecords) -> None:
+def check_there(records: StoredTopic) -> None:
     """Raise OperationError if there is no such topic."""
     if not records.is_anything_there:
         raise missing_topic(records.topic)
 
 
-def _check_version(records: TopicRecords, expected: Version | None) -> None:
+def _check_version(records: StoredTopic, expected: Version | None) -> None:
     current = records.persistence
     if expected is None or (current is not None and current.version == expected):
         return
@@ -309,7 +309,7 @@ def _check_version(records: TopicRecords, expected: Version | None) -> None:
     )
 
 
-def _check_unused(records: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
+def _check_unused(records: StoredTopic, owner: TopicOwner | None, force: bool) -> None:
     """Raise OperationError if the topic may be in use. `owner` is what is known of its owner."""
     if force:
         return
@@ -331,7 +331,7 @@ def _is_dead(record: Versioned[HubInfo], owner: TopicOwner | None) -> bool:
     return owner is not None and owner.is_gone_for_good and looked_for is not None and looked_for.value == record.value
 
 
-def _spelled(records: TopicRecords, owner: TopicOwner | None) -> str:
+def _spelled(records: StoredTopic, owner: TopicOwner | None) -> str:
     obstacles = records.obstacles("" if owner is None else f"the owner {owner.hub}")
     belongings = [obstacles] if obstacles else []
     if records.ledgers:

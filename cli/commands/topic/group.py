@@ -8,7 +8,7 @@ import click
 
 from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
-from hedwig.cli.commands.topic.deletion import TopicRecords, check_there, delete_one, read_topic
+from hedwig.cli.commands.topic.deletion import StoredTopic, check_there, delete_one, read_topic
 from hedwig.cli.commands.topic.move import move_topic
 from hedwig.cli.commands.topic.ownership import release_topic, show_owners
 from hedwig.cli.commands.topic.stats import show_stats
@@ -157,7 +157,7 @@ async def _rows(store: MetadataStore, topics: Sequence[Topic], columns: Sequence
     return list(rows)
 
 
-def _topic_fields(records: TopicRecords) -> dict[str, Any]:
+def _topic_fields(records: StoredTopic) -> dict[str, Any]:
     persistence = records.persistence
     ranges = () if persistence is None else persistence.value.ranges
     return {

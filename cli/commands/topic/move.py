@@ -23,7 +23,7 @@ from hedwig.errors import BadVersionError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
-from hedwig.operations.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.cluster import find_hub
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
@@ -83,7 +83,7 @@ class _Target:
     """The new owner of the topic, and its admin endpoint."""
 
     hub: HubInfo
-    endpoint: AdminEndpoint
+    endpoint: AdminClient
 
     def owns(self, owner: TopicOwner) -> bool:
         """Say whether this start of the hub is the owner."""
@@ -109,7 +109,7 @@ def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Targe
         raise OperationError(
             f"{failed}: it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
         )
-    endpoint = AdminEndpoint(deployment.command, hub, address, deployment.timeout_s)
+    endpoint = AdminClient(deployment.command, hub, address, deployment.timeout_s)
     health = endpoint.get("/health")
     if health.get("address") != live.info.address:
         raise OperationError(

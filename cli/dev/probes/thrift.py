@@ -27,10 +27,10 @@ def check_client() -> None:
 def thrift2_has_table(port: int, namespace: str, table: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
     """Ask the Thrift2 gateway whether a table exists, which makes it read hbase:meta."""
     with needed("thrift", _PURPOSE):
-        from hedwig.metadata.hbase.thrift2.connection import GATEWAY, Connection
+        from hedwig.metadata.hbase.thrift2.connection import GATEWAY, ThriftConnection
 
     name = GATEWAY.TTableName(ns=namespace.encode(), qualifier=table.encode())
-    connection = Connection(LOOPBACK, port, framed=False)
+    connection = ThriftConnection(LOOPBACK, port, framed=False)
     try:
         return bool(connection.call(Deadline.after(SystemClock(), timeout_s), "tableExists", name))
     except (GATEWAY.TIOError, NotAppliedError, OutcomeUnknownError) as exc:

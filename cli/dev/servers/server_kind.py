@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hedwig.cli.dev.ports import LOOPBACK
-from hedwig.cli.dev.state import ServerRecord, State
+from hedwig.cli.dev.state import DirectoryState, ServerRecord
 
 __all__ = [
     "Launch",
@@ -32,7 +32,7 @@ class Site:
     """The directory of the servers as the kinds of server see it."""
 
     root: Path
-    state: State
+    state: DirectoryState
 
     def data(self, name: str) -> Path:
         """Return the directory for the data of one server, or of several that share it."""

@@ -7,16 +7,16 @@ from random import Random
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.ledgers.bookkeeper.bookies.bookies import Bookies, Registry
+from hedwig.hub.ledgers.bookkeeper.bookies.bookies import BookieRegistry, Bookies
 from hedwig.hub.ledgers.bookkeeper.records.metadata_store import LedgerMetadataStore
 
-__all__ = ["Cluster", "ClusterOptions", "Suspects"]
+__all__ = ["BookieCluster", "BookieClusterOptions", "Suspects"]
 
 _MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class BookieClusterOptions:
     """The deadlines and bounds of a client.
 
     An append may wait `append_timeout_s` for its quorum, changes of the ensemble included. Then the writer gives the
@@ -75,15 +75,15 @@ class Suspects:
         return self._until.keys()
 
 
-class Cluster:
+class BookieCluster:
     """What every ledger of one client uses. For one event loop."""
 
     def __init__(
         self,
         bookies: Bookies,
-        registry: Registry,
+        registry: BookieRegistry,
         metadata: LedgerMetadataStore,
-        options: ClusterOptions,
+        options: BookieClusterOptions,
         random: Random,
     ) -> None:
         self.bookies = bookies

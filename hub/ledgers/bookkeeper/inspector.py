@@ -10,7 +10,7 @@ from typing import Final, Self
 from hedwig.clock import Clock
 from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster, BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
@@ -28,7 +28,7 @@ _DIGEST: Final = DigestKind.CRC32C
 class BookkeeperLedgerInspector:
     """A LedgerInspector on bookies, for one event loop. It takes the password and the digest from the metadata."""
 
-    def __init__(self, cluster: Cluster, links: BookieLinks, registry: ZookeeperRegistry) -> None:
+    def __init__(self, cluster: BookieCluster, links: BookieLinks, registry: ZookeeperRegistry) -> None:
         self._cluster = cluster
         self._links = links
         self._registry = registry
@@ -43,7 +43,7 @@ class BookkeeperLedgerInspector:
         metadata = await ZookeeperLedgerMetadata.open(session, root, clock)
         registry = await ZookeeperRegistry.open(session, root, clock)
         links = BookieLinks(registry)
-        return cls(Cluster(links, registry, metadata, ClusterOptions(), random), links, registry)
+        return cls(BookieCluster(links, registry, metadata, BookieClusterOptions(), random), links, registry)
 
     async def facts(self, ledger_id: int) -> LedgerFacts:
         metadata, last = await self._extent(ledger_id)

@@ -5,20 +5,20 @@ from typing import Final
 
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
 from hedwig.hub.ledgers.bookkeeper.wire.entries import UnverifiedError, decode_entry, decode_lac
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Coverage
-from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry, ReadLac
+from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, NO_ENTRY_ID, BookieAnswer, ReadEntry, ReadLac
 
 __all__ = ["fence", "read_last_confirmed"]
 
 _FORMAT_OF_TELLING_WRITERS: Final = 3
 
 
-async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes) -> int:
+async def fence(cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes) -> int:
     """Fence the ledger, and return the last add confirmed that any bookie of the last ensemble knows, -1 for none.
 
     Once this returns, no entry can be acknowledged to the writer without one of the bookies that were fenced.
@@ -29,7 +29,7 @@ async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, dige
     return await _ask_all(cluster, ledger_id, metadata, digest, request)
 
 
-async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
+async def read_last_confirmed(cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
     """Return a last add confirmed: the one in the last entry, or the one that a writer told bookies.
 
     The one in the last entry is late by at least one. If the record has an old format, this asks only for the last
@@ -44,7 +44,7 @@ async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: Ledger
 
 
 async def _ask_all(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
 ) -> int:
     is_fence = isinstance(request, ReadEntry) and request.fence_key is not None
     coverage = Coverage(metadata.quorums)
@@ -70,7 +70,7 @@ async def _ask_all(
                         coverage.add(position)
                     failures.append(f"{metadata.last_ensemble.bookies[position]}: {exc}")
                     continue
-                if answer.outcome is Outcome.DONE or answer.outcome.is_absence:
+                if answer.outcome is BookieOutcome.DONE or answer.outcome.is_absence:
                     coverage.add(position)
                     lac = max(lac, confirmed)
                 else:
@@ -84,9 +84,9 @@ async def _ask_all(
     return lac
 
 
-def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> int:
+def _confirmed(digest: Digest, ledger_id: int, answer: BookieAnswer) -> int:
     """Return the last add confirmed that an answer proves. A number without a digest proves nothing."""
-    if answer.outcome is not Outcome.DONE:
+    if answer.outcome is not BookieOutcome.DONE:
         return NO_ENTRY_ID
     confirmed = decode_lac(digest, ledger_id, answer.lac_body) if answer.lac_body else NO_ENTRY_ID
     if confirmed != NO_ENTRY_ID and not answer.body:

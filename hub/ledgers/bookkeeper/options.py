@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
@@ -29,19 +29,21 @@ class BookkeeperOptions:
     password: bytes = b""
     metadata_format: int = 3
     custom: Mapping[str, bytes] = field(default_factory=dict)
-    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    cluster: BookieClusterOptions = field(default_factory=BookieClusterOptions)
 
     @classmethod
-    def for_hubs(cls, deployment: bytes, quorums: Quorums | None = None, cluster: ClusterOptions | None = None) -> Self:
+    def for_hubs(
+        cls, deployment: bytes, quorums: Quorums | None = None, cluster: BookieClusterOptions | None = None
+    ) -> Self:
         """Return the options for the hubs of one deployment. Their ledgers carry its name."""
         return cls(
             quorums=quorums or Quorums(ensemble=3, write=3, ack=2),
             custom={"application": _APPLICATION, "deployment": deployment},
-            cluster=cluster or ClusterOptions(),
+            cluster=cluster or BookieClusterOptions(),
         )
 
     @classmethod
-    def for_original_hub(cls, quorums: Quorums, cluster: ClusterOptions | None = None) -> Self:
+    def for_original_hub(cls, quorums: Quorums, cluster: BookieClusterOptions | None = None) -> Self:
         """Return the options under which the original hub can read the ledgers. It writes its own with the same.
 
         Source: Hedwig 4.3.2 BookkeeperPersistenceManager.
@@ -51,7 +53,7 @@ class BookkeeperOptions:
             digest=DigestKind.CRC32,
             password=_ORIGINAL_PASSWORD,
             metadata_format=2,
-            cluster=cluster or ClusterOptions(),
+            cluster=cluster or BookieClusterOptions(),
         )
 
     def __post_init__(self) -> None:

@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
 from hedwig.hub.ledgers.bookkeeper.wire.entries import Entry, UnverifiedError, decode_entry
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, ReadEntry
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, ReadEntry
 
 __all__ = ["ReadAhead", "ask_for_entry", "read_entry", "read_payloads"]
 
@@ -22,25 +22,25 @@ T = TypeVar("T")
 
 
 async def ask_for_entry(
-    cluster: Cluster, bookie: str, ledger_id: int, entry_id: int, digest: Digest, fence_key: bytes | None = None
-) -> tuple[Answer, Entry | None]:
+    cluster: BookieCluster, bookie: str, ledger_id: int, entry_id: int, digest: Digest, fence_key: bytes | None = None
+) -> tuple[BookieAnswer, Entry | None]:
     """Ask one bookie for an entry; the entry is there if the outcome is DONE."""
     request = ReadEntry(ledger_id=ledger_id, entry_id=entry_id, fence_key=fence_key)
     answer = await ask(cluster.bookies, bookie, request, cluster.options.read_timeout_s)
     return _verified(answer, ledger_id, entry_id, digest)
 
 
-def _verified(answer: Answer, ledger_id: int, entry_id: int, digest: Digest) -> tuple[Answer, Entry | None]:
-    if answer.outcome is not Outcome.DONE:
+def _verified(answer: BookieAnswer, ledger_id: int, entry_id: int, digest: Digest) -> tuple[BookieAnswer, Entry | None]:
+    if answer.outcome is not BookieOutcome.DONE:
         return answer, None
     try:
         return answer, decode_entry(digest, ledger_id, entry_id, answer.body)
     except UnverifiedError as exc:
-        return replace(answer, outcome=Outcome.UNVERIFIED, why=str(exc)), None
+        return replace(answer, outcome=BookieOutcome.UNVERIFIED, why=str(exc)), None
 
 
 async def read_entry(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int
 ) -> Entry:
     """Return an acknowledged entry. It asks the next bookie when one fails or is slow.
 
@@ -54,7 +54,7 @@ async def read_entry(
         order.sort(key=lambda bookie: bookie in suspects)
     request = ReadEntry(ledger_id=ledger_id, entry_id=entry_id)
     answers = _Answers()
-    failures: dict[str, Answer] = {}
+    failures: dict[str, BookieAnswer] = {}
     asked = 0
     while len(failures) < len(order):
         if asked < len(order):
@@ -71,11 +71,11 @@ async def read_entry(
         if entry is not None:
             return entry
         failures[bookie] = answer
-        if answer.outcome in (Outcome.NOT_SENT, Outcome.UNANSWERED):
+        if answer.outcome in (BookieOutcome.NOT_SENT, BookieOutcome.UNANSWERED):
             cluster.suspects.add(bookie)
     what = f"entry {entry_id} of ledger {ledger_id}"
     text = "; ".join(f"{bookie}: {answer}" for bookie, answer in failures.items())
-    if all(answer.outcome.is_absence or answer.outcome is Outcome.UNVERIFIED for answer in failures.values()):
+    if all(answer.outcome.is_absence or answer.outcome is BookieOutcome.UNVERIFIED for answer in failures.values()):
         raise CorruptEntryError(f"{what} is lost: {text}", f"ledger {ledger_id}", entry_id)
     raise LedgerStoreUnavailableError(f"{what} cannot be read now: {text}")
 
@@ -86,14 +86,14 @@ class _Answers:
     __slots__ = ("_came", "_waiter")
 
     def __init__(self) -> None:
-        self._came: list[tuple[str, Answer]] = []
+        self._came: list[tuple[str, BookieAnswer]] = []
         self._waiter: asyncio.Future[None] | None = None
 
-    def take(self, bookie: str, answer: Answer) -> None:
+    def take(self, bookie: str, answer: BookieAnswer) -> None:
         self._came.append((bookie, answer))
         self._wake()
 
-    async def next(self, timeout_s: float | None) -> tuple[str, Answer] | None:
+    async def next(self, timeout_s: float | None) -> tuple[str, BookieAnswer] | None:
         """Return an answer, None if there is none in time. Without a limit one comes: each request is answered."""
         if not self._came:
             loop = asyncio.get_running_loop()
@@ -152,7 +152,7 @@ class ReadAhead(Generic[T]):
 
 
 async def read_payloads(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entries: range, bytes_max: int
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entries: range, bytes_max: int
 ) -> list[bytes]:
     """Return the payloads of consecutive entries, at most `bytes_max` bytes unless the first payload is larger.
 

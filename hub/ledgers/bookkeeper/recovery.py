@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
 from hedwig.hub.ledgers.bookkeeper.reading import ReadAhead, ask_for_entry, read_entry
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.records.metadata_store import Change, update
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
 from hedwig.hub.ledgers.bookkeeper.wire.entries import Entry
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.writer import LedgerWriter
 from hedwig.versions import Versioned
 
@@ -40,7 +40,7 @@ class _Missing(enum.Enum):
 
 
 async def recover(
-    cluster: Cluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes
+    cluster: BookieCluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes
 ) -> Versioned[LedgerMetadata]:
     """Shut the writer out, and return the closed record.
 
@@ -61,7 +61,7 @@ async def recover(
 
 
 async def _add_again(
-    cluster: Cluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes, start: int
+    cluster: BookieCluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes, start: int
 ) -> tuple[LedgerMetadata, int, int]:
     """Store the entries behind `start` with full quorums. Return the record with its bookies, last entry and length."""
     metadata = held.value
@@ -106,7 +106,9 @@ async def _add_again(
     return held.value, last, length
 
 
-async def _length_of(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int) -> int:
+async def _length_of(
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int
+) -> int:
     """Return the payload bytes up to an entry; fewer if it is damaged. Nothing relies on that number."""
     for each in range(entry_id, max(-1, entry_id - _DAMAGED_MAX), -1):
         try:
@@ -117,7 +119,7 @@ async def _length_of(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata,
 
 
 async def _read_uncertain(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes, entry_id: int
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes, entry_id: int
 ) -> Entry | _Missing:
     """Return an entry that may exist. The reads fence the ledger.
 
@@ -140,7 +142,7 @@ async def _read_uncertain(
                 if entry is not None:
                     return entry
                 absent += answer.outcome.is_absence
-                damaged += answer.outcome is Outcome.UNVERIFIED
+                damaged += answer.outcome is BookieOutcome.UNVERIFIED
                 if not answer.outcome.is_absence:
                     failures.append(f"{tasks[task]}: {answer}")
             if quorums.proves_absence(absent):

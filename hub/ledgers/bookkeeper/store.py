@@ -28,7 +28,7 @@ from hedwig.errors import (
 from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.bookies.placement import choose_ensemble
 from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
@@ -61,7 +61,7 @@ class BookkeeperLedgerStore:
     at most one of the 10,000 records that the store keeps.
     """
 
-    def __init__(self, cluster: Cluster, options: BookkeeperOptions) -> None:
+    def __init__(self, cluster: BookieCluster, options: BookkeeperOptions) -> None:
         self._cluster = cluster
         self._options = options
         self._digest = Digest(options.digest, options.password)
@@ -88,7 +88,7 @@ class BookkeeperLedgerStore:
         metadata = await ZookeeperLedgerMetadata.open(session, root, clock, made_as=layout)
         registry = await ZookeeperRegistry.open(session, root, clock)
         links = BookieLinks(registry)
-        store = cls(Cluster(links, registry, metadata, options.cluster, random), options)
+        store = cls(BookieCluster(links, registry, metadata, options.cluster, random), options)
         store._links, store._registry = links, registry
         return store
 

@@ -32,16 +32,16 @@ from hedwig.errors import (
     LedgerWriteError,
 )
 from hedwig.hub.ledgers.bookkeeper.bookies.placement import choose_replacements
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.lac_teller import LacTeller
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.records.metadata_store import update
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
 from hedwig.hub.ledgers.bookkeeper.wire.entries import encode_fields, encode_lac
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import write_sets
-from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, WriteLac
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, BookieAnswer, WriteLac
 from hedwig.versions import Versioned
 
 __all__ = ["LedgerWriter"]
@@ -83,7 +83,7 @@ class LedgerWriter:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BookieCluster,
         ledger_id: int,
         held: Versioned[LedgerMetadata],
         digest: Digest,
@@ -114,7 +114,7 @@ class LedgerWriter:
         self._pushed_length = length
         self._queue: dict[int, _Pending] = {}
         """The entries that are not acknowledged, from `lac + 1` on. An empty deque would take ten times the memory."""
-        self._broken: dict[int, Answer] = {}
+        self._broken: dict[int, BookieAnswer] = {}
         """The positions whose bookie failed, with its answer, until they are mended."""
         self._lacks_spare = False
         """Whether broken positions have to wait, since no spare bookie can take them now."""
@@ -231,18 +231,18 @@ class LedgerWriter:
         done = partial(self._answered, pending, position, bookie)
         self._cluster.bookies.send(bookie, pending.request, self._options.add_timeout_s, done)
 
-    def _answered(self, pending: _Pending, position: int, bookie: str, answer: Answer) -> None:
+    def _answered(self, pending: _Pending, position: int, bookie: str, answer: BookieAnswer) -> None:
         outcome = answer.outcome
-        if outcome is Outcome.NOT_SENT:
+        if outcome is BookieOutcome.NOT_SENT:
             pending.sent -= 1
         if self.failure is not None or self._ensemble[position] != bookie:
             return
-        if outcome is Outcome.DONE:
+        if outcome is BookieOutcome.DONE:
             pending.stored |= 1 << position
             self._acknowledge()
         elif outcome.ends_writing:
             self._fail(LedgerFencedError(f"bookie {bookie} refuses ledger {self._ledger_id}: {answer}"))
-        elif outcome is Outcome.BUSY:
+        elif outcome is BookieOutcome.BUSY:
             self._loop.call_later(self._options.busy_pause_s, self._send_again, pending, position, bookie)
         else:
             self._break(position, bookie, answer)
@@ -256,7 +256,7 @@ class LedgerWriter:
         if self._loop.time() < pending.deadline:
             self._send(pending, position)
         else:
-            self._break(position, bookie, Answer(outcome=Outcome.BUSY, why="for too long"))
+            self._break(position, bookie, BookieAnswer(outcome=BookieOutcome.BUSY, why="for too long"))
 
     def _acknowledge(self) -> None:
         queue = self._queue
@@ -329,12 +329,12 @@ class LedgerWriter:
 
     # ------------------------------------------------------------------------------------------------------ ensemble
 
-    def _break(self, position: int, bookie: str, answer: Answer) -> None:
+    def _break(self, position: int, bookie: str, answer: BookieAnswer) -> None:
         self._cluster.suspects.add(bookie)
         is_news = position not in self._broken
         if is_news:
             _log.info("bookie %s of ledger %d failed: %s", bookie, self._ledger_id, answer)
-        if is_news or answer.outcome is Outcome.NOT_SENT:
+        if is_news or answer.outcome is BookieOutcome.NOT_SENT:
             self._broken[position] = answer
         if self._lacks_spare:
             self._drop_unreachable()
@@ -382,7 +382,7 @@ class LedgerWriter:
                 await asyncio.sleep(_SOON_S)
 
     def _hurry(self) -> None:
-        is_open = any(answer.outcome is Outcome.UNANSWERED for answer in self._broken.values())
+        is_open = any(answer.outcome is BookieOutcome.UNANSWERED for answer in self._broken.values())
         if self._none_left is not None and is_open and len(self._broken) == len(self._ensemble):
             self._none_left.set()
 
@@ -421,7 +421,7 @@ class LedgerWriter:
     def _is_refused(self, position: int) -> bool:
         """Say whether the writer cannot connect to the bookie at a position, and no spare can replace it now."""
         answer = self._broken.get(position)
-        return self._lacks_spare and answer is not None and answer.outcome is Outcome.NOT_SENT
+        return self._lacks_spare and answer is not None and answer.outcome is BookieOutcome.NOT_SENT
 
     def _is_unreachable(self, entry_id: int) -> bool:
         """Say whether no bookie would get an entry now."""
@@ -524,5 +524,5 @@ class LedgerWriter:
         return stored.closed(self.lac, self.length)
 
 
-def _ignore(_: Answer) -> None:
+def _ignore(_: BookieAnswer) -> None:
     """Ignore an answer. It changes nothing."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from hedwig.errors import HedwigError
-from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, SegmentRecordKind
 
-__all__ = ["CopyJob", "Job", "JobQueue", "NewRecord", "RecordJob"]
+__all__ = ["CopyJob", "Job", "NewRecord", "RecordJob", "WriteQueue"]
 
 _JOB_BYTES: Final = 256
 """What a job costs besides its payload, roughly. So the bound on bytes also bounds the number of jobs."""
-_UPKEEP: Final = frozenset({RecordKind.CLOSE, RecordKind.FENCE, RecordKind.DELETE})
+_UPKEEP: Final = frozenset({SegmentRecordKind.CLOSE, SegmentRecordKind.FENCE, SegmentRecordKind.DELETE})
 
 
 class NewRecord(NamedTuple):
@@ -71,7 +71,7 @@ class CopyJob:
 Job = RecordJob | CopyJob
 
 
-class JobQueue:
+class WriteQueue:
     """Jobs on their way to the writer, in order. The callers of `put` bound it."""
 
     def __init__(self) -> None:

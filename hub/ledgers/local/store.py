@@ -21,14 +21,14 @@ from hedwig.errors import (
     NoSuchLedgerError,
 )
 from hedwig.hub.ledgers.local.backlog import Backlog
-from hedwig.hub.ledgers.local.jobs import JobQueue, NewRecord, RecordJob
+from hedwig.hub.ledgers.local.jobs import NewRecord, RecordJob, WriteQueue
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
 from hedwig.hub.ledgers.local.recovery import recover
 from hedwig.hub.ledgers.local.segments.catalog import Catalog
 from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
 from hedwig.hub.ledgers.local.segments.disk import Disk
-from hedwig.hub.ledgers.local.segments.reading import LedgerState, Reader
-from hedwig.hub.ledgers.local.segments.records import RecordKind
+from hedwig.hub.ledgers.local.segments.reading import LedgerEnd, Reader
+from hedwig.hub.ledgers.local.segments.records import SegmentRecordKind
 from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from hedwig.hub.ledgers.local.upkeep import Upkeep
 from hedwig.hub.ledgers.local.writer import Writer
@@ -56,7 +56,7 @@ class LocalLedgerStore:
         self._options = options
         self._catalog: Catalog = recovered.catalog
         self._reserve = Reserve(directory.reserve, options.reserve, disk)
-        queue = JobQueue()
+        queue = WriteQueue()
         self._upkeep = Upkeep(directory, self._catalog, options, disk, self._reserve, queue.put)
         self._writer = Writer(
             directory,
@@ -78,7 +78,7 @@ class LocalLedgerStore:
         self._next_ledger_id = self._catalog.next_ledger_id
         self._next: dict[int, int] = {}
         """The ledgers open for append, each with its next entry id."""
-        self._shutting: dict[int, RecordKind] = {}
+        self._shutting: dict[int, SegmentRecordKind] = {}
         self._generation = 0
         self._outstanding: dict[RecordJob, None] = {}
         """The jobs that the writer has, in the order in which it got them."""
@@ -138,7 +138,7 @@ class LocalLedgerStore:
         ledger_id = self._next_ledger_id
         self._next_ledger_id += 1
         try:
-            await self._put(NewRecord(RecordKind.CREATE, ledger_id, 0, b""))
+            await self._put(NewRecord(SegmentRecordKind.CREATE, ledger_id, 0, b""))
         except BaseException as exc:
             if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
                 in_doubt(ledger_id, 0)
@@ -153,7 +153,7 @@ class LocalLedgerStore:
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if self._next.get(ledger_id) != entry_id:
             return self._loop.create_task(self._refuse_append(ledger_id, entry_id))
-        job = RecordJob(NewRecord(RecordKind.ENTRY, ledger_id, entry_id, payload), self._loop.create_future())
+        job = RecordJob(NewRecord(SegmentRecordKind.ENTRY, ledger_id, entry_id, payload), self._loop.create_future())
         try:
             if len(payload) > self._options.entry_bytes_max:
                 raise InvalidArgumentError(
@@ -180,18 +180,18 @@ class LocalLedgerStore:
             self._withdraw(job)
 
     async def close(self, ledger_id: int) -> int:
-        return await self._seal(ledger_id, RecordKind.CLOSE)
+        return await self._seal(ledger_id, SegmentRecordKind.CLOSE)
 
     def let_go(self, ledger_id: int) -> None:
         self._next.pop(ledger_id, None)
 
     async def open_and_fence(self, ledger_id: int) -> int:
-        return await self._seal(ledger_id, RecordKind.FENCE)
+        return await self._seal(ledger_id, SegmentRecordKind.FENCE)
 
     async def delete(self, ledger_id: int) -> None:
         self._next.pop(ledger_id, None)
         if self._exists(ledger_id):
-            await self._put(NewRecord(RecordKind.DELETE, ledger_id, 0, b""))
+            await self._put(NewRecord(SegmentRecordKind.DELETE, ledger_id, 0, b""))
 
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
         if first_entry_id < 0 or entries_max < 1:
@@ -255,7 +255,7 @@ class LocalLedgerStore:
 
     # ------------------------------------------------------------------------------------------------ sealing
 
-    async def _seal(self, ledger_id: int, kind: RecordKind) -> int:
+    async def _seal(self, ledger_id: int, kind: SegmentRecordKind) -> int:
         self._next.pop(ledger_id, None)
         if not self._exists(ledger_id):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
@@ -277,7 +277,7 @@ class LocalLedgerStore:
         if not self._exists(ledger_id):
             return NoSuchLedgerError(f"there is no ledger {ledger_id}")
         sealed_by = self._shutting.get(ledger_id) or (await self._state(ledger_id)).sealed_by
-        if sealed_by == RecordKind.CLOSE:
+        if sealed_by == SegmentRecordKind.CLOSE:
             return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
         return LedgerFencedError(f"ledger {ledger_id} was taken over from its writer: make a new one")
 
@@ -287,7 +287,7 @@ class LocalLedgerStore:
 
     # ------------------------------------------------------------------------------------------------ reading
 
-    async def _state(self, ledger_id: int) -> LedgerState:
+    async def _state(self, ledger_id: int) -> LedgerEnd:
         return await self._ask(lambda: self._reader.state(ledger_id))
 
     async def _ask(self, question: Callable[[], T]) -> T:
@@ -336,7 +336,7 @@ class LocalLedgerStore:
 
     def _step_back(self, record: NewRecord | None) -> None:
         """Make an entry that failed the next one of its ledger, if it is the first that failed."""
-        if record is None or record.kind != RecordKind.ENTRY:
+        if record is None or record.kind != SegmentRecordKind.ENTRY:
             return
         if self._next.get(record.ledger_id, -1) > record.entry:
             self._next[record.ledger_id] = record.entry

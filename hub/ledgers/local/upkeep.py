@@ -25,7 +25,7 @@ from hedwig.hub.ledgers.local.segments.disk import Disk
 from hedwig.hub.ledgers.local.segments.index import DELETE_KEY, MemoryIndex, stored_bytes
 from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError, IndexFacts, write_index
 from hedwig.hub.ledgers.local.segments.reading import Reader
-from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, SegmentRecordKind
 from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from hedwig.hub.ledgers.local.segments.scanning import index_segment, scan_segment
 
@@ -268,7 +268,7 @@ class Upkeep:
         """Have a new segment follow the newest one, which has DELETE records of `deleted`; return whether one does."""
         if not deleted or self._is_small(segment):
             return False
-        again = NewRecord(RecordKind.DELETE, deleted[-1], 0, b"")
+        again = NewRecord(SegmentRecordKind.DELETE, deleted[-1], 0, b"")
         if self._send([again], RECORD_HEADER_BYTES, segment):
             return True
         with self._catalog.lock:
@@ -306,7 +306,7 @@ class Upkeep:
     def _is_needed(self, ledger_id: int, kind: int, segment: Segment) -> bool:
         if self._catalog_has(ledger_id):
             return True
-        return kind == RecordKind.DELETE and self._has_traces(ledger_id, segment)
+        return kind == SegmentRecordKind.DELETE and self._has_traces(ledger_id, segment)
 
     def _has_traces(self, ledger_id: int, segment: Segment) -> bool:
         """Return whether a deleted ledger may have records outside `segment`, so that its DELETE record is needed."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.errors import HedwigError, LedgerStoreFullError, LedgerStoreUnavailableError, LedgerWriteError
-from hedwig.hub.ledgers.local.jobs import CopyJob, Job, JobQueue, NewRecord, RecordJob
+from hedwig.hub.ledgers.local.jobs import CopyJob, Job, NewRecord, RecordJob, WriteQueue
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
 from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
 from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
@@ -25,8 +25,8 @@ from hedwig.hub.ledgers.local.segments.disk import Disk
 from hedwig.hub.ledgers.local.segments.index import MemoryIndex, row_of
 from hedwig.hub.ledgers.local.segments.records import (
     RECORD_HEADER_BYTES,
-    RecordKind,
     SegmentHeader,
+    SegmentRecordKind,
     encode_record,
 )
 from hedwig.hub.ledgers.local.segments.reserve import Reserve
@@ -59,7 +59,7 @@ class Writer:
         options: LocalLedgerOptions,
         disk: Disk,
         reserve: Reserve,
-        queue: JobQueue,
+        queue: WriteQueue,
         upkeep: Upkeep,
         *,
         next_number: int,
@@ -164,9 +164,9 @@ class Writer:
                     self._note_ledger(job.record)
 
     def _note_ledger(self, record: NewRecord) -> None:
-        if record.kind == RecordKind.CREATE:
+        if record.kind == SegmentRecordKind.CREATE:
             self._catalog.add_ledger(record.ledger_id)
-        elif record.kind == RecordKind.DELETE:
+        elif record.kind == SegmentRecordKind.DELETE:
             self._catalog.delete_ledger(record.ledger_id)
 
     def _segment_for(self, records: Sequence[NewRecord], left: Collection[int]) -> Segment:

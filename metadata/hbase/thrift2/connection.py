@@ -22,7 +22,7 @@ from hedwig.clock import Deadline
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.reasons import reason_of
 
-__all__ = ["GATEWAY", "Connection"]
+__all__ = ["GATEWAY", "ThriftConnection"]
 
 _IDLE_MAX_S: Final = 50.0
 """The gateway closes a connection that was idle for 60 s. One that was idle for this time is replaced before use."""
@@ -44,7 +44,7 @@ _PROTOCOL_FACTORY: Final[Any] = TCyBinaryProtocolFactory
 _PROTOCOLS: Final = _PROTOCOL_FACTORY()
 
 
-class Connection:
+class ThriftConnection:
     """A connection that opens itself on first use and closes itself after any doubt about its state."""
 
     def __init__(self, host: str, port: int, *, framed: bool) -> None:

@@ -29,7 +29,7 @@ from hedwig.metadata.hbase.driver import (
     TableSpec,
 )
 from hedwig.metadata.hbase.durability import Durability
-from hedwig.metadata.hbase.thrift2.connection import GATEWAY, Connection
+from hedwig.metadata.hbase.thrift2.connection import GATEWAY, ThriftConnection
 from hedwig.metadata.hbase.thrift2.pool import ConnectionPool
 from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 
@@ -77,7 +77,9 @@ class Thrift2Driver:
         # A receipt must outlive every attempt that could read it, including those that the gateway makes by itself.
         self._receipt_ttl = struct.pack(">q", int(max(receipt_ttl_s, 2 * options.operation_timeout_s) * 1000))
         self._pool = ConnectionPool(
-            lambda: Connection(host, port, framed=framed), connections=connections, waiting_max=options.in_flight_max
+            lambda: ThriftConnection(host, port, framed=framed),
+            connections=connections,
+            waiting_max=options.in_flight_max,
         )
 
     async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
@@ -234,7 +236,7 @@ class Thrift2Driver:
         `work` needs `table` to exist. Without a table, `about` is the name of the table or namespace that it is about.
         """
 
-        def in_thread(connection: Connection) -> T:
+        def in_thread(connection: ThriftConnection) -> T:
             def call(method: str, *arguments: Any) -> Any:
                 return connection.call(deadline, method, *arguments)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.concurrency.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
-from hedwig.metadata.hbase.thrift2.connection import Connection
+from hedwig.metadata.hbase.thrift2.connection import ThriftConnection
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["ConnectionPool"]
@@ -22,8 +22,8 @@ T = TypeVar("T")
 class ConnectionPool:
     """Runs blocking calls for asyncio callers, as many at once as there are connections."""
 
-    def __init__(self, make: Callable[[], Connection], *, connections: int, waiting_max: int) -> None:
-        self._queue: JobQueue[Connection] = JobQueue(waiting_max)
+    def __init__(self, make: Callable[[], ThriftConnection], *, connections: int, waiting_max: int) -> None:
+        self._queue: JobQueue[ThriftConnection] = JobQueue(waiting_max)
         self._connections = [make() for _ in range(connections)]
         self._threads = [
             threading.Thread(target=self._serve, args=(connection,), name=f"hedwig-thrift2-{number}", daemon=True)
@@ -32,7 +32,7 @@ class ConnectionPool:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, work: Callable[[Connection], T], deadline: Deadline) -> T:
+    async def run(self, work: Callable[[ThriftConnection], T], deadline: Deadline) -> T:
         """Return what `work` returns, called in a thread with a connection.
 
         Raises: what `work` raises; NotAppliedError - the work did not begin; AbortedError - the pool was closed;
@@ -58,17 +58,17 @@ class ConnectionPool:
         for thread in self._threads:
             thread.join()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: ThriftConnection) -> None:
         while self._queue.wait():
             self._serve_one(connection)
         connection.close()
 
-    def _serve_one(self, connection: Connection) -> None:
+    def _serve_one(self, connection: ThriftConnection) -> None:
         # This is a function of its own so that a waiting thread does not keep the last answer in memory.
         for job in self._queue.take(1):
             self._carry_out(job, connection)
 
-    def _carry_out(self, job: Job[Connection], connection: Connection) -> None:
+    def _carry_out(self, job: Job[ThriftConnection], connection: ThriftConnection) -> None:
         try:
             job.result = job.work(connection)
         except BaseException as exc:

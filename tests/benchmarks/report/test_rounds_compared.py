@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hedwig.benchmarks.runs.compare_rounds import (
     LEAST,
-    Verdict,
+    Relation,
     bound_words,
     differ,
     differ_in_rounds,
@@ -29,19 +29,19 @@ def _equal_rounds(first: list[float], second: list[float]) -> tuple[list[float],
 @pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
-        ([100, 101, 99], [150, 152, 149], Verdict.MORE),
-        ([150, 152, 149], [100, 101, 99], Verdict.LESS),
-        ([100, 140, 80], [110, 90, 130], Verdict.NOISE),
-        ([100, 130], [150, 110], Verdict.NOISE),
-        ([100, 101], [400, 404], Verdict.MORE),
-        ([100, 100], [100, 100], Verdict.NOISE),
-        ([100, 100], [200, 200], Verdict.MORE),
-        ([100], [200], Verdict.UNKNOWN),
-        ([100, 101, 99], [500], Verdict.UNKNOWN),
-        ([0, 0], [100, 100], Verdict.UNKNOWN),
+        ([100, 101, 99], [150, 152, 149], Relation.MORE),
+        ([150, 152, 149], [100, 101, 99], Relation.LESS),
+        ([100, 140, 80], [110, 90, 130], Relation.NOISE),
+        ([100, 130], [150, 110], Relation.NOISE),
+        ([100, 101], [400, 404], Relation.MORE),
+        ([100, 100], [100, 100], Relation.NOISE),
+        ([100, 100], [200, 200], Relation.MORE),
+        ([100], [200], Relation.UNKNOWN),
+        ([100, 101, 99], [500], Relation.UNKNOWN),
+        ([0, 0], [100, 100], Relation.UNKNOWN),
     ],
 )
-def test_known_rounds_have_known_verdicts(first: list[float], second: list[float], verdict: Verdict) -> None:
+def test_known_rounds_have_known_verdicts(first: list[float], second: list[float], verdict: Relation) -> None:
     assert differ(first, second).verdict == verdict
 
 
@@ -57,7 +57,7 @@ def test_the_interval_is_that_of_a_textbook() -> None:
 
 def test_a_steady_difference_below_what_clocks_tell_is_noise() -> None:
     difference = differ([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
-    assert (difference.verdict, difference.how) == (Verdict.NOISE, "less than 2% apart")
+    assert (difference.verdict, difference.how) == (Relation.NOISE, "less than 2% apart")
 
 
 def test_one_round_says_why_nothing_is_known() -> None:
@@ -75,7 +75,7 @@ def test_the_other_way_round_is_the_opposite(first: list[float], second: list[fl
         assert there.low <= there.ratio * (1 + 1e-9)
         assert there.ratio <= there.high * (1 + 1e-9)
         assert back.low == pytest.approx(1 / there.high)
-    turned = {Verdict.MORE: Verdict.LESS, Verdict.LESS: Verdict.MORE}
+    turned = {Relation.MORE: Relation.LESS, Relation.LESS: Relation.MORE}
     if abs(there.ratio - 1) > 2 * LEAST:
         assert back.verdict == turned.get(there.verdict, there.verdict)
 
@@ -100,17 +100,17 @@ def test_equal_sides_are_called_different_once_in_twenty_at_most(
     for _ in range(tries):
         first = [math.exp(generator.gauss(0, noise)) for _ in range(rounds)]
         second = [math.exp(generator.gauss(0, others_noise)) for _ in range(others)]
-        wrong += differ(first, second).verdict in (Verdict.MORE, Verdict.LESS)
+        wrong += differ(first, second).verdict in (Relation.MORE, Relation.LESS)
     assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
 
 
 def test_noise_that_both_sides_of_a_round_share_hides_nothing() -> None:
     """The second side is always 1.5 times as fast, though the speed of the machine changes threefold between rounds."""
     first, second = [100.0, 300.0, 180.0, 120.0], [151.0, 448.0, 272.0, 179.0]
-    assert differ(first, second).verdict is Verdict.NOISE
+    assert differ(first, second).verdict is Relation.NOISE
     difference = differ_in_rounds(first, second)
     assert difference is not None
-    assert difference.verdict is Verdict.MORE
+    assert difference.verdict is Relation.MORE
     assert difference.ratio == pytest.approx(1.5, abs=0.01)
 
 
@@ -130,7 +130,7 @@ def test_equal_sides_round_by_round_are_called_different_once_in_twenty_at_most(
         first = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
         second = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
         difference = differ_in_rounds(first, second)
-        wrong += difference is not None and difference.verdict in (Verdict.MORE, Verdict.LESS)
+        wrong += difference is not None and difference.verdict in (Relation.MORE, Relation.LESS)
     assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
 
 
@@ -142,7 +142,7 @@ def test_a_difference_beyond_the_noise_is_found(rounds: int, factor: float, dete
     for _ in range(tries):
         first = [math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
         second = [factor * math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
-        detected += differ(first, second).verdict is Verdict.MORE
+        detected += differ(first, second).verdict is Relation.MORE
     assert detected / tries > detected_min
 
 
@@ -162,20 +162,20 @@ def test_a_factor_lies_within_those_of_its_rounds(first: list[float], second: li
 @pytest.mark.parametrize(
     ("first", "second", "ratio", "verdict", "words"),
     [
-        ([10, 10, 10], [8, 8, 8], 0.8, Verdict.LESS, "the interval is beyond 1"),
-        ([10, 10, 10], [8, 8, 8], 0.08, Verdict.LESS, "the interval is beyond 1; all times together lie outside the"),
-        ([8, 8, 8], [10, 10, 10], 12.5, Verdict.MORE, "the interval is beyond 1; all times together lie outside the"),
-        ([10, 10, 10], [8, 8, 8], 8, Verdict.MIXED, "but all times together do not say so"),
-        ([8, 8, 8], [10, 10, 10], 1 / 8, Verdict.MIXED, "but all times together do not say so"),
-        ([10, 10, 10], [8, 8, 8], 1 - LEAST / 2, Verdict.MIXED, "but all times together do not say so"),
-        ([8, 8, 8], [10, 10, 10], 1 + LEAST / 2, Verdict.MIXED, "but all times together do not say so"),
-        ([100, 140, 80], [110, 90, 130], 1.1, Verdict.NOISE, "the interval holds 1"),
-        ([100, 140, 80], [110, 90, 130], 3, Verdict.NOISE, "the interval holds 1; all times together lie outside the"),
-        ([100], [200], 2, Verdict.UNKNOWN, "1 round"),
+        ([10, 10, 10], [8, 8, 8], 0.8, Relation.LESS, "the interval is beyond 1"),
+        ([10, 10, 10], [8, 8, 8], 0.08, Relation.LESS, "the interval is beyond 1; all times together lie outside the"),
+        ([8, 8, 8], [10, 10, 10], 12.5, Relation.MORE, "the interval is beyond 1; all times together lie outside the"),
+        ([10, 10, 10], [8, 8, 8], 8, Relation.MIXED, "but all times together do not say so"),
+        ([8, 8, 8], [10, 10, 10], 1 / 8, Relation.MIXED, "but all times together do not say so"),
+        ([10, 10, 10], [8, 8, 8], 1 - LEAST / 2, Relation.MIXED, "but all times together do not say so"),
+        ([8, 8, 8], [10, 10, 10], 1 + LEAST / 2, Relation.MIXED, "but all times together do not say so"),
+        ([100, 140, 80], [110, 90, 130], 1.1, Relation.NOISE, "the interval holds 1"),
+        ([100, 140, 80], [110, 90, 130], 3, Relation.NOISE, "the interval holds 1; all times together lie outside the"),
+        ([100], [200], 2, Relation.UNKNOWN, "1 round"),
     ],
 )
 def test_of_a_percentile_all_times_together_are_told_and_must_say_what_the_rounds_do(
-    first: list[float], second: list[float], ratio: float, verdict: Verdict, words: str
+    first: list[float], second: list[float], ratio: float, verdict: Relation, words: str
 ) -> None:
     of_rounds = differ(first, second)
     difference = over_all(of_rounds, ratio)
@@ -197,11 +197,11 @@ def test_all_times_together_make_no_difference_that_rounds_do_not_show(
     difference = over_all(of_rounds, ratio)
     assert difference.ratio == ratio
     assert difference.of_rounds == of_rounds.ratio
-    assert difference.verdict in (of_rounds.verdict, Verdict.MIXED)
-    if difference.verdict is Verdict.MIXED:
-        assert of_rounds.verdict in (Verdict.MORE, Verdict.LESS)
-    if difference.verdict in (Verdict.MORE, Verdict.LESS):
-        assert (ratio > 1) == (difference.verdict is Verdict.MORE)
+    assert difference.verdict in (of_rounds.verdict, Relation.MIXED)
+    if difference.verdict is Relation.MIXED:
+        assert of_rounds.verdict in (Relation.MORE, Relation.LESS)
+    if difference.verdict in (Relation.MORE, Relation.LESS):
+        assert (ratio > 1) == (difference.verdict is Relation.MORE)
 
 
 def test_a_percentile_of_nothing_is_told_by_no_ratio() -> None:

@@ -90,7 +90,7 @@ def test_a_result_of_another_program_is_one_line(tmp_path: Path) -> None:
         *_, last = run.output.splitlines()
         assert (run.exit_code, last) == (
             1,
-            "Error: it is a result of hedwig-bench other, which this program does not know",
+            "Error: the result is of hedwig-bench other, which hedwig-bench does not know",
         )
 
 
@@ -123,7 +123,7 @@ def test_on_a_full_disk_the_file_stays_as_it_was(tmp_path: Path) -> None:
     _result(_round(1, 0.010)).write(path)
     before = path.read_bytes()
     _fill_the_disk(path)
-    with pytest.raises(BenchmarkError, match="; make room on its disk; what it had before is whole"):
+    with pytest.raises(BenchmarkError, match="; make room on its disk; the earlier result is whole"):
         _result(_round(1, 0.010), _round(2, 0.010)).write(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.runs.compare_rounds import Verdict
+from hedwig.benchmarks.runs.compare_rounds import Relation
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.metadata.against import Against, against, against_table
 from tests.benchmarks.support.known_times import (
@@ -105,13 +105,13 @@ def _offered(tails: Tails) -> list[Measurement]:
 @pytest.mark.parametrize(
     ("tails", "better", "verdict"),
     [
-        (LONGER, LONGER_OVER_ALL, Verdict.LESS),
-        (CONTRARY, CONTRARY_OVER_ALL, Verdict.MIXED),
-        (EVEN, None, Verdict.MIXED),
+        (LONGER, LONGER_OVER_ALL, Relation.LESS),
+        (CONTRARY, CONTRARY_OVER_ALL, Relation.MIXED),
+        (EVEN, None, Relation.MIXED),
     ],
 )
 def test_the_factor_of_a_percentile_is_that_of_all_times_together(
-    tails: Tails, better: float | None, verdict: Verdict
+    tails: Tails, better: float | None, verdict: Relation
 ) -> None:
     compared = _compared(_offered(tails))
     assert compared

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from hedwig.benchmarks.suites.takeover.record import Publish, TakeoverRecord, TakeoverSummary
+from hedwig.benchmarks.suites.takeover.record import TakeoverRecord, TakeoverSummary, TimedPublish
 
 MS: Final = 1_000_000
 S: Final = 1_000 * MS
@@ -19,14 +19,14 @@ def _near(us: int, ms: float) -> bool:
 def _storm() -> TakeoverRecord:
     """Topics 1 and 2 are those of the killed hub, served again after 4 s and 6 s; topic 3 is another hub's."""
     record = TakeoverRecord()
-    record.published(Publish(3, 9 * S, 9 * S, 9 * S + 5 * MS))
-    record.published(Publish(3, 12 * S, 12 * S, 12 * S + 20 * MS))
-    record.published(Publish(3, 17 * S, 17 * S, 17 * S + 5 * MS))
-    record.published(Publish(1, 8 * S, 8 * S, 8 * S + 5 * MS))
+    record.published(TimedPublish(3, 9 * S, 9 * S, 9 * S + 5 * MS))
+    record.published(TimedPublish(3, 12 * S, 12 * S, 12 * S + 20 * MS))
+    record.published(TimedPublish(3, 17 * S, 17 * S, 17 * S + 5 * MS))
+    record.published(TimedPublish(1, 8 * S, 8 * S, 8 * S + 5 * MS))
     record.failed(1, 11 * S, "UNCERTAIN_STATE")
     record.failed(1, 12 * S, "NOT_RESPONSIBLE_FOR_TOPIC")
     record.lost([1, 2])
-    record.published(Publish(1, 11 * S, 11 * S, 14 * S))
+    record.published(TimedPublish(1, 11 * S, 11 * S, 14 * S))
     record.served(1, 14 * S)
     record.served(2, 16 * S)
     record.received(1, 8 * S, 11 * S)
@@ -89,7 +89,7 @@ def test_failed_attempts_are_told_by_phase_and_status_and_those_before_the_start
 def test_a_hub_that_owned_nothing_in_use_is_missed_by_nobody() -> None:
     record = TakeoverRecord()
     record.lost([])
-    record.published(Publish(3, 12 * S, 12 * S, 12 * S + 20 * MS))
+    record.published(TimedPublish(3, 12 * S, 12 * S, 12 * S + 20 * MS))
     summary = _summary(record)
     assert (summary.served.count, summary.delivered.count) == (0, 0)
     assert summary.all_served_ns == LOST_NS

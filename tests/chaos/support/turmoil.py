@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from hedwig.cli.dev import DevError, DevServers, ServerState
 from hedwig.errors import MetadataError
-from hedwig.hub.main import ExitCode
+from hedwig.exit_codes import ExitCode
 from hedwig.metadata import StoreOptions, open_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.chaos.support.history import Fault

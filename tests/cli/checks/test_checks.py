@@ -14,7 +14,7 @@ from hedwig.cli.output.format_names import FORMATS
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import format_metadata
 from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES, PerfSize
-from hedwig.operations.checks.verdicts import CheckExit, Verdict, exit_of
+from hedwig.operations.checks.verdicts import CheckExit, CheckStatus, exit_of
 from tests.cli.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.support.agreement import check_agreement
@@ -39,14 +39,14 @@ def _health(admin: Admin, *arguments: str, **environment: str) -> Ran:
     ("verdicts", "code"),
     [
         ((), CheckExit.OK),
-        ((Verdict.PASS, Verdict.SKIP), CheckExit.OK),
-        ((Verdict.PASS, Verdict.WARN), CheckExit.WARNING),
-        ((Verdict.UNKNOWN, Verdict.WARN), CheckExit.WARNING),
-        ((Verdict.UNKNOWN, Verdict.PASS), CheckExit.UNKNOWN),
-        ((Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN), CheckExit.CRITICAL),
+        ((CheckStatus.PASS, CheckStatus.SKIP), CheckExit.OK),
+        ((CheckStatus.PASS, CheckStatus.WARN), CheckExit.WARNING),
+        ((CheckStatus.UNKNOWN, CheckStatus.WARN), CheckExit.WARNING),
+        ((CheckStatus.UNKNOWN, CheckStatus.PASS), CheckExit.UNKNOWN),
+        ((CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.UNKNOWN), CheckExit.CRITICAL),
     ],
 )
-def test_exit_code_is_that_of_the_worst_verdict(verdicts: tuple[Verdict, ...], code: CheckExit) -> None:
+def test_exit_code_is_that_of_the_worst_verdict(verdicts: tuple[CheckStatus, ...], code: CheckExit) -> None:
     assert exit_of(verdicts) == code
 
 

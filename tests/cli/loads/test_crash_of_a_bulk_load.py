@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hedwig.cli.loads.bulk_input import BulkInput, RowBatch
-from hedwig.cli.loads.result_file import Checkpoint, Load, ResultFile
+from hedwig.cli.loads.result_file import Checkpoint, LoadIdentity, ResultFile
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import RecordKey
@@ -277,7 +277,7 @@ def test_result_file_is_told_from_a_large_file_without_reading_it(admin: Admin) 
     assert (ran.code, "is no result file" in ran.err) == (ExitCode.FAILED, True)
 
 
-LOAD = Load(command="topic create", metadata="sqlite:///x")
+LOAD = LoadIdentity(command="topic create", metadata="sqlite:///x")
 
 
 def _recorded(path: Path) -> list[Checkpoint]:

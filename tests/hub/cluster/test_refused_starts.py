@@ -8,7 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
-from hedwig.hub.main import ExitCode, main
+from hedwig.exit_codes import ExitCode
+from hedwig.hub.main import main
 from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish

@@ -10,7 +10,7 @@ import msgpack
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.testing.probe import GARBAGE, Cell
+from hedwig.metadata.testing.probe import GARBAGE, StoredValue
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.support.msgpack_records import added_to_record, unknown_in_record
 
@@ -58,9 +58,9 @@ class HBaseProbe:
     async def _put(self, table: str, row: bytes, cells: Mapping[bytes, bytes]) -> None:
         await self._ask(lambda connection: connection.table(table).put(row, cells))
 
-    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, StoredValue]:
         row = await self._row(kind, key)
-        return {column.decode("latin-1"): Cell(value, written) for column, (value, written) in row.items()}
+        return {column.decode("latin-1"): StoredValue(value, written) for column, (value, written) in row.items()}
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
         column = _VERSIONS[kind.name]

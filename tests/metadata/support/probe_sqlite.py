@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.metadata.contract.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.testing.probe import GARBAGE, Cell
+from hedwig.metadata.testing.probe import GARBAGE, StoredValue
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.support.msgpack_records import added_to_record, unknown_in_record
 
@@ -48,12 +48,12 @@ class SqliteProbe:
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
 
-    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, StoredValue]:
         columns = ("version", *_parts(kind))
         rows = await self._execute(f"SELECT {', '.join(columns)} FROM {kind.name} WHERE {_where(kind)}", _names(key))
         if not rows:
             return {}
-        return {name: Cell(value) for name, value in zip(columns, rows[0], strict=True) if value is not None}
+        return {name: StoredValue(value) for name, value in zip(columns, rows[0], strict=True) if value is not None}
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
         columns = "topic, subscriber" if kind.has_subscriber else "topic, NULL"

@@ -11,7 +11,7 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.testing.probe import GARBAGE, Cell
+from hedwig.metadata.testing.probe import GARBAGE, StoredValue
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
 
@@ -48,13 +48,13 @@ class ZooKeeperProbe:
             self._client.start(timeout=_CONNECT_S)
         return self._client
 
-    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
-        def get(client: KazooClient) -> Mapping[str, Cell]:
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, StoredValue]:
+        def get(client: KazooClient) -> Mapping[str, StoredValue]:
             try:
                 data, stat = client.get(self._path(kind, key))
             except NoNodeError:
                 return {}
-            return {"data": Cell(data, stat.mzxid)}
+            return {"data": StoredValue(data, stat.mzxid)}
 
         return await self._ask(get)
 

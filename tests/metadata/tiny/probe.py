@@ -7,7 +7,7 @@ import msgpack
 
 from hedwig.metadata import RecordKey
 from hedwig.metadata.contract.kinds import SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.testing.probe import GARBAGE, Cell
+from hedwig.metadata.testing.probe import GARBAGE, StoredValue
 from hedwig.model import SubscriberId, Topic
 
 from .backend import Row, data_at
@@ -24,11 +24,11 @@ class TinyProbe:
     def _rows(self, kind: RecordKind[Any]) -> dict[RecordKey, Row]:
         return self._data.rows[kind.name]
 
-    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, StoredValue]:
         row = self._rows(kind).get(key)
         if row is None:
             return {}
-        return {str(index): Cell(part, row.number) for index, part in enumerate(row.parts) if part is not None}
+        return {str(index): StoredValue(part, row.number) for index, part in enumerate(row.parts) if part is not None}
 
     async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
         return {(key.topic, key.subscriber) for key in self._rows(kind)}

@@ -3,13 +3,13 @@
 import random
 import tracemalloc
 
-from hedwig.operations.checks.ledger_ids import LedgerIds
+from hedwig.operations.checks.ledger_ids import LedgerIdSet
 
 
 def test_it_holds_what_was_added() -> None:
     chance = random.Random(1)
     added = [chance.randrange(1 << 63) for _ in range(200_000)]
-    ids = LedgerIds()
+    ids = LedgerIdSet()
     assert not ids
     for start in range(0, len(added), 1000):
         ids.update(added[start : start + 1000])
@@ -20,7 +20,7 @@ def test_it_holds_what_was_added() -> None:
 
 
 def test_a_million_ids_take_some_megabytes() -> None:
-    ids = LedgerIds()
+    ids = LedgerIdSet()
     tracemalloc.start()
     try:
         for start in range(0, 1_000_000, 1000):

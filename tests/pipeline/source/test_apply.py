@@ -26,7 +26,7 @@ from hedwig.model import (
     Topic,
     UnknownFields,
 )
-from hedwig.pipeline.frames.policies import Policy, Result
+from hedwig.pipeline.frames.policies import Policy, WriteResult
 from hedwig.pipeline.frames.schemas import batch_of
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.source.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
@@ -393,8 +393,8 @@ def test_store_that_is_frozen_meanwhile_ends_the_task(url: str) -> None:
 
 
 def test_statistics_travel_as_rows() -> None:
-    first = Statistics(Counter({Result.CREATED: 3, Result.CONFLICT: 1}), ["one"])
-    second = Statistics(Counter({Result.SAME: 2}))
+    first = Statistics(Counter({WriteResult.CREATED: 3, WriteResult.CONFLICT: 1}), ["one"])
+    second = Statistics(Counter({WriteResult.SAME: 2}))
     assert first.batch().schema == STATISTICS_SCHEMA
     total = Statistics.of_rows([*first.batch().to_pylist(), *second.batch().to_pylist()])
     applied(total, created=3, same=2, conflict=1)

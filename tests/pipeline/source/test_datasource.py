@@ -19,7 +19,7 @@ from hedwig.metadata.records.stamps import Stamp
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.bulk_contents import fill
 from hedwig.model import LedgerRanges, Topic, UnknownFields
-from hedwig.pipeline.frames.policies import Policy, Result
+from hedwig.pipeline.frames.policies import Policy, WriteResult
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.source.apply import ApplyConfig
@@ -203,7 +203,7 @@ def test_overwrite_fills_an_empty_store(spark: SparkSession, owned: str, empty: 
 
 
 def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixture) -> None:
-    conflicts = Statistics(Counter({Result.CREATED: 3, Result.CONFLICT: 1}), ["it differs"])
+    conflicts = Statistics(Counter({WriteResult.CREATED: 3, WriteResult.CONFLICT: 1}), ["it differs"])
     writer = HedwigWriter(ApplyConfig(url=owned, table=Table.OWNERS), OnConflict.FAIL)
     # Spark lets a writer abort also after all tasks finished, if the writer's own commit failed.
     with pytest.raises(RowsNotWrittenError, match="1 of 4 rows"):

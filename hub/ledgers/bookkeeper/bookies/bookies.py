@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Protocol
 
-from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, Done, Request
 
-__all__ = ["Addresses", "Bookies", "Registry", "ask"]
+__all__ = ["Addresses", "BookieRegistry", "Bookies", "ask"]
 
 
 class Bookies(Protocol):
@@ -24,7 +24,7 @@ class Bookies(Protocol):
         ...
 
 
-class Registry(Protocol):
+class BookieRegistry(Protocol):
     """The bookies that are registered, as far as is known."""
 
     def writable(self) -> Collection[str]:
@@ -40,11 +40,11 @@ class Addresses(Protocol):
         ...
 
 
-async def ask(bookies: Bookies, bookie: str, request: Request, timeout_s: float) -> Answer:
+async def ask(bookies: Bookies, bookie: str, request: Request, timeout_s: float) -> BookieAnswer:
     """Send one request and return its answer."""
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[BookieAnswer] = asyncio.get_running_loop().create_future()
 
-    def done(result: Answer) -> None:
+    def done(result: BookieAnswer) -> None:
         if not answer.done():
             answer.set_result(result)
 

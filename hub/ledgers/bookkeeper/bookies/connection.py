@@ -10,11 +10,11 @@ from typing import Final, Self
 
 from hedwig.hub.ledgers.bookkeeper.wire.add_messages import FIRST_TRANSACTION, TRANSACTIONS_END
 from hedwig.hub.ledgers.bookkeeper.wire.codec import AnswerDecoder, encode_parts
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, Done, Request
 from hedwig.rpc import Bounds, Call, RpcConnection
 
-__all__ = ["BOUNDS", "Connection"]
+__all__ = ["BOUNDS", "BookieConnection"]
 
 BOUNDS: Final = Bounds(
     calls_max=8192,  # A bookie refuses more than 10,000 for one of its threads.
@@ -25,15 +25,15 @@ BOUNDS: Final = Bounds(
 )
 
 
-class Connection(RpcConnection[Answer]):
+class BookieConnection(RpcConnection[BookieAnswer]):
     """An open connection. Once `ended` is set it never opens again; it then calls `on_end`."""
 
-    def __init__(self, name: str, on_end: Callable[["Connection"], None]) -> None:
+    def __init__(self, name: str, on_end: Callable[["BookieConnection"], None]) -> None:
         super().__init__(AnswerDecoder(), BOUNDS, on_end, peer="bookie")
         self._name = name
 
     @classmethod
-    async def open(cls, name: str, host: str, port: int, on_end: Callable[["Connection"], None]) -> Self:
+    async def open(cls, name: str, host: str, port: int, on_end: Callable[["BookieConnection"], None]) -> Self:
         """Connect. Raises OSError - no bookie listens there."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: cls(name, on_end), host, port)
@@ -42,14 +42,14 @@ class Connection(RpcConnection[Answer]):
     def send(self, request: Request, timeout_s: float, done: Done) -> None:
         """Send a request; see `Bookies.send`."""
         if self.ended is not None:
-            self._loop.call_soon(done, Answer(outcome=Outcome.NOT_SENT, why=self.ended))
+            self._loop.call_soon(done, BookieAnswer(outcome=BookieOutcome.NOT_SENT, why=self.ended))
             return
         frame = encode_parts(self._number, request)
         size = len(frame[0]) + len(frame[1])
         count = len(self._calls)
         if count and (count >= BOUNDS.calls_max or self._bytes + size > BOUNDS.bytes_max):
             why = f"{count} requests with {self._bytes} bytes are in flight"
-            self._loop.call_soon(done, Answer(outcome=Outcome.BUSY, why=why))
+            self._loop.call_soon(done, BookieAnswer(outcome=BookieOutcome.BUSY, why=why))
             return
         self._submit(frame, size, timeout_s, done)
 
@@ -60,7 +60,7 @@ class Connection(RpcConnection[Answer]):
     def _end(self, why: str) -> None:
         super()._end(f"{self._name}: {why}")
 
-    def _unanswered(self, call: Call[Answer], *, has_left: bool) -> Answer:
-        outcome = Outcome.UNANSWERED if has_left else Outcome.NOT_SENT
+    def _unanswered(self, call: Call[BookieAnswer], *, has_left: bool) -> BookieAnswer:
+        outcome = BookieOutcome.UNANSWERED if has_left else BookieOutcome.NOT_SENT
         waited_s = self._loop.time() - call.asked_at
-        return Answer(outcome=outcome, why=self.ended or f"{self._name} did not answer within {waited_s:.3g} s")
+        return BookieAnswer(outcome=outcome, why=self.ended or f"{self._name} did not answer within {waited_s:.3g} s")

@@ -6,10 +6,10 @@ from collections import deque
 from typing import Final
 
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import Addresses
-from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS, Connection
+from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS, BookieConnection
 from hedwig.hub.ledgers.bookkeeper.wire.codec import encode_request
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, Done, Request
 
 __all__ = ["BookieLinks"]
 
@@ -29,7 +29,7 @@ class BookieLinks:
 
     def send(self, bookie: str, request: Request, timeout_s: float, done: Done) -> None:
         if self._closed:
-            answer = Answer(outcome=Outcome.NOT_SENT, why="the client was closed")
+            answer = BookieAnswer(outcome=BookieOutcome.NOT_SENT, why="the client was closed")
             asyncio.get_running_loop().call_soon(done, answer)
             return
         link = self._links.get(bookie)
@@ -54,7 +54,7 @@ class _Link:
         self._addresses = addresses
         self._connect_timeout_s = connect_timeout_s
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: BookieConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[Request, float, Done]] = deque()
         self._refused_until = 0.0
@@ -65,10 +65,12 @@ class _Link:
             self._connection.send(request, timeout_s, done)
             return
         if self._connecting is None and self._loop.time() < self._refused_until:
-            self._answer(done, Outcome.NOT_SENT, self._refusal)
+            self._answer(done, BookieOutcome.NOT_SENT, self._refusal)
             return
         if len(self._waiting) >= BOUNDS.calls_max:
-            self._answer(done, Outcome.BUSY, f"{len(self._waiting)} requests wait for a connection to {self._bookie}")
+            self._answer(
+                done, BookieOutcome.BUSY, f"{len(self._waiting)} requests wait for a connection to {self._bookie}"
+            )
             return
         # A request that is too large for any bookie must raise now, as it does with a connection.
         encode_request(0, request)
@@ -88,7 +90,7 @@ class _Link:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 host, port = await self._addresses.resolve(self._bookie)
-                connection = await Connection.open(self._bookie, host, port, self._ended)
+                connection = await BookieConnection.open(self._bookie, host, port, self._ended)
             if connection.ended is not None:
                 raise ConnectionError(connection.ended)
         except Exception as exc:
@@ -106,7 +108,7 @@ class _Link:
         waiting, self._waiting = self._waiting, deque()
         for request, deadline, done in waiting:
             if deadline <= now:
-                self._answer(done, Outcome.NOT_SENT, f"{self._bookie}: connecting took too long")
+                self._answer(done, BookieOutcome.NOT_SENT, f"{self._bookie}: connecting took too long")
             else:
                 connection.send(request, deadline - now, done)
 
@@ -114,12 +116,12 @@ class _Link:
         self._refusal = why
         waiting, self._waiting = self._waiting, deque()
         for _, _, done in waiting:
-            self._answer(done, Outcome.NOT_SENT, why)
+            self._answer(done, BookieOutcome.NOT_SENT, why)
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, connection: BookieConnection) -> None:
         _log.info("bookie %s", connection.ended)
         if self._connection is connection:
             self._connection = None
 
-    def _answer(self, done: Done, outcome: Outcome, why: str) -> None:
-        self._loop.call_soon(done, Answer(outcome=outcome, why=why))
+    def _answer(self, done: Done, outcome: BookieOutcome, why: str) -> None:
+        self._loop.call_soon(done, BookieAnswer(outcome=outcome, why=why))

@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 from hedwig.hub.ledgers.bookkeeper.wire.add_messages import added_transaction, encode_add
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, ReadEntry, ReadLac, Request, WriteLac
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, BookieAnswer, ReadEntry, ReadLac, Request, WriteLac
 from hedwig.wire.frames import LENGTH_BYTES, encode_frame
 
 __all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_parts", "encode_request"]
@@ -34,7 +34,7 @@ _URGENT: Final = 100
 _FENCE_LEDGER: Final = 1
 _ENTRY_PIGGYBACK: Final = 2
 _LENGTH: Final = struct.Struct(">I")
-_ADDED: Final = Answer(outcome=Outcome.DONE)
+_ADDED: Final = BookieAnswer(outcome=BookieOutcome.DONE)
 
 
 def encode_request(transaction: int, request: Request) -> bytes:
@@ -103,7 +103,7 @@ class AnswerDecoder:
         """The size of the frame that `_rest` begins, as far as is known."""
         self._refusal: str | None = None
 
-    def receive(self, data: bytes) -> list[tuple[int, Answer]]:
+    def receive(self, data: bytes) -> list[tuple[int, BookieAnswer]]:
         """Return the answers that are complete now, each with its transaction id.
 
         Raises: RemoteProtocolError - these bytes are not the protocol's; nothing can be read after them.
@@ -116,7 +116,7 @@ class AnswerDecoder:
                 return []
             data = bytes(self._rest)
             self._rest.clear()
-        answers: list[tuple[int, Answer]] = []
+        answers: list[tuple[int, BookieAnswer]] = []
         at, size = 0, len(data)
         self._needed = LENGTH_BYTES
         while size - at >= LENGTH_BYTES:
@@ -142,7 +142,7 @@ class AnswerDecoder:
         return answers
 
 
-def _decode(body: bytes) -> tuple[int, Answer]:
+def _decode(body: bytes) -> tuple[int, BookieAnswer]:
     try:
         message = pb.Response.FromString(body)
     except DecodeError as exc:
@@ -152,36 +152,36 @@ def _decode(body: bytes) -> tuple[int, Answer]:
     return message.header.txnId, _answer(message)
 
 
-def _answer(message: pb.Response) -> Answer:
+def _answer(message: pb.Response) -> BookieAnswer:
     # Trust the inner status. If neither status is there, that is not success, which is what 0 would mean.
     if message.HasField("readResponse"):
         read = message.readResponse
-        return Answer(
+        return BookieAnswer(
             outcome=_outcome(message, read),
             entry_id=read.entryId if read.HasField("entryId") else -1,
             body=read.body,
             max_lac=read.maxLAC if read.HasField("maxLAC") else None,
         )
     if message.HasField("addResponse"):
-        return Answer(outcome=_outcome(message, message.addResponse), entry_id=message.addResponse.entryId)
+        return BookieAnswer(outcome=_outcome(message, message.addResponse), entry_id=message.addResponse.entryId)
     if message.HasField("readLacResponse"):
         known = message.readLacResponse
-        return Answer(outcome=_outcome(message, known), lac_body=known.lacBody, body=known.lastEntryBody)
+        return BookieAnswer(outcome=_outcome(message, known), lac_body=known.lacBody, body=known.lastEntryBody)
     if message.HasField("writeLacResponse"):
-        return Answer(outcome=_outcome(message, message.writeLacResponse))
-    return Answer(outcome=_refusal(message))
+        return BookieAnswer(outcome=_outcome(message, message.writeLacResponse))
+    return BookieAnswer(outcome=_refusal(message))
 
 
 _Inner = pb.ReadResponse | pb.AddResponse | pb.ReadLacResponse | pb.WriteLacResponse
 
 
-def _outcome(message: pb.Response, inner: _Inner) -> Outcome:
+def _outcome(message: pb.Response, inner: _Inner) -> BookieOutcome:
     if inner.HasField("status"):
-        return Outcome.of_status(inner.status)
-    return Outcome.of_status(message.status) if message.HasField("status") else Outcome.UNRECOGNISED
+        return BookieOutcome.of_status(inner.status)
+    return BookieOutcome.of_status(message.status) if message.HasField("status") else BookieOutcome.UNRECOGNISED
 
 
-def _refusal(message: pb.Response) -> Outcome:
+def _refusal(message: pb.Response) -> BookieOutcome:
     """Return the outcome of an answer without a body. It is never success."""
-    outcome = Outcome.of_status(message.status) if message.HasField("status") else Outcome.UNRECOGNISED
-    return Outcome.UNRECOGNISED if outcome is Outcome.DONE else outcome
+    outcome = BookieOutcome.of_status(message.status) if message.HasField("status") else BookieOutcome.UNRECOGNISED
+    return BookieOutcome.UNRECOGNISED if outcome is BookieOutcome.DONE else outcome

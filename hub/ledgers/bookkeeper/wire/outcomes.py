@@ -3,10 +3,10 @@
 import enum
 from typing import Final
 
-__all__ = ["Outcome"]
+__all__ = ["BookieOutcome"]
 
 
-class Outcome(enum.Enum):
+class BookieOutcome(enum.Enum):
     """The statuses of the protocol, and the outcomes that the client finds by itself."""
 
     DONE = "done"
@@ -26,7 +26,7 @@ class Outcome(enum.Enum):
     UNVERIFIED = "what the bookie has does not agree with its digest"
 
     @classmethod
-    def of_status(cls, status: int) -> "Outcome":
+    def of_status(cls, status: int) -> "BookieOutcome":
         """Return the outcome that a status of the third protocol version names."""
         return _OF_STATUS.get(status, cls.UNRECOGNISED)
 
@@ -47,18 +47,18 @@ class Outcome(enum.Enum):
 
 
 _OF_STATUS: Final = {
-    0: Outcome.DONE,
-    402: Outcome.NO_LEDGER,
-    403: Outcome.NO_ENTRY,
-    404: Outcome.BAD_REQUEST,
-    501: Outcome.FAILED,
-    502: Outcome.UNAUTHORIZED,
-    503: Outcome.BAD_PROTOCOL,
-    504: Outcome.FENCED,
-    505: Outcome.READ_ONLY,
-    506: Outcome.BUSY,
-    507: Outcome.UNKNOWN_STATE,
+    0: BookieOutcome.DONE,
+    402: BookieOutcome.NO_LEDGER,
+    403: BookieOutcome.NO_ENTRY,
+    404: BookieOutcome.BAD_REQUEST,
+    501: BookieOutcome.FAILED,
+    502: BookieOutcome.UNAUTHORIZED,
+    503: BookieOutcome.BAD_PROTOCOL,
+    504: BookieOutcome.FENCED,
+    505: BookieOutcome.READ_ONLY,
+    506: BookieOutcome.BUSY,
+    507: BookieOutcome.UNKNOWN_STATE,
 }
 _STATUS_OF: Final = {outcome: status for status, outcome in _OF_STATUS.items()}
-_ABSENCES: Final = frozenset({Outcome.NO_LEDGER, Outcome.NO_ENTRY})
-_ENDS: Final = frozenset({Outcome.FENCED, Outcome.UNAUTHORIZED})
+_ABSENCES: Final = frozenset({BookieOutcome.NO_LEDGER, BookieOutcome.NO_ENTRY})
+_ENDS: Final = frozenset({BookieOutcome.FENCED, BookieOutcome.UNAUTHORIZED})

@@ -4,9 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 
-__all__ = ["LAST_ENTRY", "NO_ENTRY_ID", "AddEntry", "Answer", "Done", "ReadEntry", "ReadLac", "Request", "WriteLac"]
+__all__ = [
+    "LAST_ENTRY",
+    "NO_ENTRY_ID",
+    "AddEntry",
+    "BookieAnswer",
+    "Done",
+    "ReadEntry",
+    "ReadLac",
+    "Request",
+    "WriteLac",
+]
 
 LAST_ENTRY: Final = -1
 """As the entry id of a read: the last entry that the bookie has."""
@@ -68,14 +78,14 @@ Request: TypeAlias = AddEntry | ReadEntry | WriteLac | ReadLac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class BookieAnswer:
     """The result of a request. All fields from the bookie but `outcome` are unverified.
 
     `body` is the entry; for ReadLac it is the last entry that the bookie has. `lac_body` is what a writer told the
     bookie by WriteLac.
     """
 
-    outcome: Outcome
+    outcome: BookieOutcome
     entry_id: int = NO_ENTRY_ID
     body: bytes = b""
     lac_body: bytes = b""
@@ -86,5 +96,5 @@ class Answer:
         return f"{self.outcome.value} ({self.why})" if self.why else self.outcome.value
 
 
-Done: TypeAlias = Callable[[Answer], None]
+Done: TypeAlias = Callable[[BookieAnswer], None]
 """Receives the answer to a request, once."""

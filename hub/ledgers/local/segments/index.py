@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, SegmentRecordKind
 
 __all__ = [
     "DELETE_KEY",
@@ -31,7 +31,7 @@ __all__ = [
 
 MARKS: Final = 1 << 63
 """Keys from this one on are not of entries."""
-DELETE_KEY: Final = MARKS + RecordKind.DELETE
+DELETE_KEY: Final = MARKS + SegmentRecordKind.DELETE
 _MARKS_MAX: Final = 3
 
 Row = tuple[int, int]
@@ -48,7 +48,7 @@ class Holding:
     first: int
     last: int
     sealed: int | None
-    sealed_by: RecordKind | None
+    sealed_by: SegmentRecordKind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class SegmentIndex(Protocol):
 
 def row_of(kind: int, entry: int, offset: int, payload_bytes: int) -> Row:
     """Return the row of a record."""
-    if kind == RecordKind.ENTRY:
+    if kind == SegmentRecordKind.ENTRY:
         return entry + 1, offset << 32 | payload_bytes
-    if kind == RecordKind.CREATE:
+    if kind == SegmentRecordKind.CREATE:
         return 0, 0
     return MARKS + kind, entry
 
@@ -90,8 +90,8 @@ def holding_of(head: Sequence[Row], tail: Sequence[Row]) -> Holding:
     first = next((key - 1 for key, _ in head if 0 < key < MARKS), -1)
     last = next((key - 1 for key, _ in reversed(tail) if 0 < key < MARKS), -1)
     for key, value in tail:
-        if key in (MARKS + RecordKind.CLOSE, MARKS + RecordKind.FENCE):
-            return Holding(first=first, last=last, sealed=value - 1, sealed_by=RecordKind(key - MARKS))
+        if key in (MARKS + SegmentRecordKind.CLOSE, MARKS + SegmentRecordKind.FENCE):
+            return Holding(first=first, last=last, sealed=value - 1, sealed_by=SegmentRecordKind(key - MARKS))
     return Holding(first=first, last=last, sealed=None, sealed_by=None)
 
 

@@ -12,9 +12,9 @@ from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError, NoSuch
 from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
 from hedwig.hub.ledgers.local.segments.index import Holding, MemoryIndex, SegmentIndex
 from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError
-from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind, parse_record_header
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, SegmentRecordKind, parse_record_header
 
-__all__ = ["LedgerState", "Reader"]
+__all__ = ["LedgerEnd", "Reader"]
 
 T = TypeVar("T")
 
@@ -29,11 +29,11 @@ _SPAN_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerState:
+class LedgerEnd:
     """The last entry id of a ledger, -1 for none; the kind of its seal, None without one."""
 
     last_entry_id: int
-    sealed_by: RecordKind | None
+    sealed_by: SegmentRecordKind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Reader:
         self._rebuild = rebuild
         self._hints: OrderedDict[int, tuple[int, tuple[_Held, ...]]] = OrderedDict()
 
-    def state(self, ledger_id: int) -> LedgerState:
+    def state(self, ledger_id: int) -> LedgerEnd:
         """Return the ledger's last entry and seal. Raises: NoSuchLedgerError; CorruptEntryError - its end is lost."""
         return self._while_segments_go(ledger_id, lambda: self._state(ledger_id))
 
@@ -89,7 +89,7 @@ class Reader:
             f"ledger {ledger_id} needs the file {name}, which is not there; restore it from a copy", name, 0
         ) from gone
 
-    def _state(self, ledger_id: int) -> LedgerState:
+    def _state(self, ledger_id: int) -> LedgerEnd:
         held, _ = self._look(ledger_id, 0, 0)
         return _state_of(held)
 
@@ -156,7 +156,7 @@ class Reader:
         for key, value in rows:
             locations.setdefault(key - 1, _Location(key - 1, segment, value >> 32, value & 0xFFFFFFFF))
 
-    def _explain_absence(self, ledger_id: int, first: int, state: LedgerState) -> None:
+    def _explain_absence(self, ledger_id: int, first: int, state: LedgerEnd) -> None:
         """Return if the ledger ends before `first`. Raises: CorruptEntryError - it does not, so the entry is lost."""
         if first > state.last_entry_id:
             return
@@ -203,12 +203,12 @@ class Reader:
         return whole
 
 
-def _state_of(held: Sequence[_Held]) -> LedgerState:
+def _state_of(held: Sequence[_Held]) -> LedgerEnd:
     last = max((one.holding.last for one in held), default=-1)
     for one in held:
         if one.holding.sealed is not None:
-            return LedgerState(max(one.holding.sealed, last), one.holding.sealed_by)
-    return LedgerState(last, None)
+            return LedgerEnd(max(one.holding.sealed, last), one.holding.sealed_by)
+    return LedgerEnd(last, None)
 
 
 def _holding(index: SegmentIndex, ledger_id: int) -> Holding | None:
@@ -254,7 +254,7 @@ def _payload(data: bytes, at: int, ledger_id: int, location: _Location) -> bytes
     if fields is None:
         return None
     kind, length, checksum, _, stored_ledger_id, entry = fields
-    expected = RecordKind.ENTRY, location.payload_bytes, ledger_id, location.entry_id
+    expected = SegmentRecordKind.ENTRY, location.payload_bytes, ledger_id, location.entry_id
     if (kind, length, stored_ledger_id, entry) != expected:
         return None
     payload = data[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]

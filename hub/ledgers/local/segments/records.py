@@ -13,15 +13,15 @@ __all__ = [
     "MARKER",
     "RECORD_HEADER_BYTES",
     "RecordFields",
-    "RecordKind",
     "SegmentHeader",
+    "SegmentRecordKind",
     "UnreadableHeaderError",
     "encode_record",
     "parse_record_header",
 ]
 
 
-class RecordKind(enum.IntEnum):
+class SegmentRecordKind(enum.IntEnum):
     """What a record says of its ledger. Its entry field holds the number behind the arrow."""
 
     CREATE = 1  # it exists -> 0
@@ -37,7 +37,7 @@ _CHECKSUM = struct.Struct(">I")
 _FIELDS = struct.Struct(">3sBIIIQQ")
 _HEADER = struct.Struct(">I3sBIIIQQ")
 RECORD_HEADER_BYTES: Final = _HEADER.size
-_KIND_MAX: Final = max(RecordKind)
+_KIND_MAX: Final = max(SegmentRecordKind)
 
 RecordFields = tuple[int, int, int, int, int, int]
 """Kind, payload bytes, CRC-32 of the payload, bytes back to the start of its group, ledger id, entry field."""

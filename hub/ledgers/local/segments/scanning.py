@@ -22,12 +22,12 @@ from hedwig.hub.ledgers.local.segments.records import (
     parse_record_header,
 )
 
-__all__ = ["Scan", "ScannedRecord", "index_segment", "scan_segment"]
+__all__ = ["Scan", "SegmentRecord", "index_segment", "scan_segment"]
 
 _WINDOW: Final = 1 << 20
 
 
-class ScannedRecord(NamedTuple):
+class SegmentRecord(NamedTuple):
     """A record as it was found. `intact` says that its payload is as written. Kind 0 is bytes without a record."""
 
     offset: int
@@ -57,7 +57,7 @@ def index_segment(path: Path, salt: int, end: int, *, sealed: bool) -> Scan:
     Raises: OSError.
     """
     scan = Scan()
-    held: list[ScannedRecord] = []
+    held: list[SegmentRecord] = []
     suspects: list[int] = []
     for record in scan_segment(path, salt, end):
         if record.kind and suspects and record.group_offset > suspects[0]:
@@ -75,7 +75,7 @@ def index_segment(path: Path, salt: int, end: int, *, sealed: bool) -> Scan:
     return scan
 
 
-def _take(scan: Scan, records: list[ScannedRecord], before: int) -> list[ScannedRecord]:
+def _take(scan: Scan, records: list[SegmentRecord], before: int) -> list[SegmentRecord]:
     """Put the records before an offset into the index; return the others."""
     for record in records:
         if record.offset < before and record.kind:
@@ -85,7 +85,7 @@ def _take(scan: Scan, records: list[ScannedRecord], before: int) -> list[Scanned
     return [record for record in records if record.offset >= before]
 
 
-def scan_segment(path: Path, salt: int, end: int) -> Iterator[ScannedRecord]:
+def scan_segment(path: Path, salt: int, end: int) -> Iterator[SegmentRecord]:
     """Yield the records up to `end`, and the unreadable bytes between them. Raises: OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -104,18 +104,18 @@ class _Scanner:
         self._window = b""
         self._base = 0
 
-    def records(self) -> Iterator[ScannedRecord]:
+    def records(self) -> Iterator[SegmentRecord]:
         offset = FIRST_RECORD
         while offset < self._end:
             fields = self._header(offset)
             if fields is None:
-                yield ScannedRecord(offset, 0, 0, 0, 0, b"", intact=False)
+                yield SegmentRecord(offset, 0, 0, 0, 0, b"", intact=False)
                 offset = self._next_record(offset + 1)
                 continue
             kind, length, checksum, back, ledger_id, entry = fields
             payload = self._bytes(offset + RECORD_HEADER_BYTES, length)
             intact = len(payload) == length and crc32(payload) == checksum
-            yield ScannedRecord(offset, offset - back, kind, ledger_id, entry, payload, intact)
+            yield SegmentRecord(offset, offset - back, kind, ledger_id, entry, payload, intact)
             offset += RECORD_HEADER_BYTES + length
 
     def _header(self, offset: int) -> RecordFields | None:

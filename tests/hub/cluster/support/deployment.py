@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
-from hedwig.hub.cluster import Cluster
+from hedwig.hub.cluster import ClusterMembership
 from hedwig.hub.hub import Hub
 from hedwig.hub.liveness import ClusterLiveness
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
@@ -204,5 +204,5 @@ class Deployment:
 
 def liveness_of(hub: Hub) -> ClusterLiveness:
     """Return the liveness of a hub in this process."""
-    assert isinstance(hub.shape, Cluster)
+    assert isinstance(hub.shape, ClusterMembership)
     return hub.shape.liveness

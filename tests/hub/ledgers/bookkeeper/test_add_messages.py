@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 from hedwig.hub.ledgers.bookkeeper.wire.add_messages import FIRST_TRANSACTION, added_transaction, encode_add, varint
 from hedwig.hub.ledgers.bookkeeper.wire.codec import AnswerDecoder
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry
 
 IDS = st.integers(0, (1 << 63) - 1)
@@ -55,7 +55,7 @@ def test_every_answer_is_read_as_protobuf_reads_it(
     body = answer(transaction, status, inner, ledger_id, entry_id)
     ((number, reply),) = AnswerDecoder().receive(len(body).to_bytes(4, "big") + body)
     assert number == transaction
-    assert reply.outcome is Outcome.of_status(status if inner is None else inner)
+    assert reply.outcome is BookieOutcome.of_status(status if inner is None else inner)
 
 
 @given(st.data(), st.integers(FIRST_TRANSACTION, (1 << 35) - 1))

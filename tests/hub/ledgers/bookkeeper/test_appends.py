@@ -11,10 +11,10 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     LedgerWriteError,
 )
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from tests.hub.ledgers.bookkeeper.support.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
 
 
@@ -60,7 +60,7 @@ def test_appends_go_on_as_soon_as_a_quorum_is_back() -> None:
 
 def test_an_append_without_a_quorum_is_uncertain_in_the_end_and_ends_the_writer() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=10.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(append_timeout_s=10.0))
         ledger_id = await room.filled(2)
         for name in room.members(ledger_id)[1:]:
             room.model.crash(name)
@@ -155,8 +155,8 @@ def test_closing_does_not_wait_for_bookies_that_are_gone(lost: int) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("refusal", [Outcome.FENCED, Outcome.UNAUTHORIZED])
-def test_a_writer_that_is_shut_out_stops_and_leaves_its_last_entries_uncertain(refusal: Outcome) -> None:
+@pytest.mark.parametrize("refusal", [BookieOutcome.FENCED, BookieOutcome.UNAUTHORIZED])
+def test_a_writer_that_is_shut_out_stops_and_leaves_its_last_entries_uncertain(refusal: BookieOutcome) -> None:
     async def work() -> None:
         room = Room(3, BOTH)
         ledger_id = await room.filled(1)
@@ -172,7 +172,7 @@ def test_a_writer_that_is_shut_out_stops_and_leaves_its_last_entries_uncertain(r
 
 def test_what_waits_is_bounded_and_a_refusal_takes_no_entry_id() -> None:
     async def work() -> None:
-        room = Room(2, BOTH, cluster=ClusterOptions(pending_bytes_max=300))
+        room = Room(2, BOTH, cluster=BookieClusterOptions(pending_bytes_max=300))
         ledger_id = await room.filled(0)
         first = room.store.start_append(ledger_id, 0, bytes(200))
         with pytest.raises(LedgerStoreUnavailableError):

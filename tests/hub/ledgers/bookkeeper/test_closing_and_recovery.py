@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind, master_key
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from tests.hub.ledgers.bookkeeper.support.room import BOTH, TWO_OF_THREE, Room, outcome, run
 
 
@@ -57,7 +57,7 @@ def test_the_deposed_writer_gets_nothing_acknowledged() -> None:
 
 def test_an_entry_on_one_bookie_of_three_may_be_kept_and_is_then_on_enough() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=5.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(append_timeout_s=5.0))
         ledger_id = await room.filled(4)
         for name in room.members(ledger_id)[1:]:
             room.model.crash(name)
@@ -73,7 +73,7 @@ def test_an_entry_on_one_bookie_of_three_may_be_kept_and_is_then_on_enough() -> 
 
 def test_what_others_recovered_is_read_past_a_writer_that_failed() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=10.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(append_timeout_s=10.0))
         ledger_id = await room.filled(4)
         for name in room.members(ledger_id):
             room.model[name].held_back = []
@@ -93,7 +93,7 @@ def test_what_others_recovered_is_read_past_a_writer_that_failed() -> None:
 
 def test_a_writer_that_failed_leaves_nothing_in_memory() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=3.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(append_timeout_s=3.0))
         ledgers = [await room.filled(1) for _ in range(10)]
         for name in room.model.bookies:
             room.model[name].held_back = []
@@ -127,8 +127,10 @@ def test_fencing_needs_so_many_that_no_quorum_is_left() -> None:
     run(work)
 
 
-@pytest.mark.parametrize("refusal", [Outcome.UNKNOWN_STATE, Outcome.FAILED, Outcome.UNRECOGNISED, Outcome.BUSY])
-def test_recovery_does_not_guess(refusal: Outcome) -> None:
+@pytest.mark.parametrize(
+    "refusal", [BookieOutcome.UNKNOWN_STATE, BookieOutcome.FAILED, BookieOutcome.UNRECOGNISED, BookieOutcome.BUSY]
+)
+def test_recovery_does_not_guess(refusal: BookieOutcome) -> None:
     async def work() -> None:
         room = Room(3, TWO_OF_THREE)
         ledger_id = await room.filled(4)
@@ -164,7 +166,7 @@ def test_recovery_goes_past_a_dead_bookie_and_replaces_it() -> None:
 def test_what_is_damaged_at_all_bookies_keeps_its_place(damaged: tuple[int, ...], tells: float) -> None:
     async def work() -> None:
         # No later entry confirms an earlier one: all five were sent at once.
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=tells))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(tell_lac_after_s=tells))
         ledger_id = await room.store.create()
         await asyncio.gather(*[room.store.start_append(ledger_id, each, b"entry %d" % each) for each in range(5)])
         await asyncio.sleep(1)

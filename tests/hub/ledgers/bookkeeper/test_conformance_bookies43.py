@@ -16,7 +16,7 @@ from hedwig.clock import SystemClock
 from hedwig.errors import LedgerError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
 from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
@@ -82,7 +82,7 @@ async def client(stack: DevServers) -> AsyncIterator[Client]:
             options = replace(BookkeeperOptions.for_original_hub(quorums), digest=digest)
             if password is not None:
                 options = replace(options, password=password)
-            store = BookkeeperLedgerStore(Cluster(links, registry, metadata, options.cluster, Random()), options)
+            store = BookkeeperLedgerStore(BookieCluster(links, registry, metadata, options.cluster, Random()), options)
             opened.append((store, links))
             return store
 

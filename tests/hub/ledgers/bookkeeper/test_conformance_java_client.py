@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import LedgerError, LedgerFencedError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -69,7 +69,7 @@ async def open_store(servers: RunningServers) -> AsyncIterator[Open]:
                 digest=digest,
                 password=PASSWORD,
                 metadata_format=metadata_format,
-                cluster=ClusterOptions(tell_lac_after_s=0.05),
+                cluster=BookieClusterOptions(tell_lac_after_s=0.05),
                 custom={"application": b"hedwig", "deployment": b"north"} if metadata_format == 3 else {},
             )
             return await opened.enter_async_context(bookkeeper_store(servers.address("zookeeper"), options))

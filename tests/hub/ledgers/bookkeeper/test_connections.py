@@ -13,8 +13,8 @@ from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
 from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS
 from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, ReadEntry
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, BookieAnswer, ReadEntry
 from tests.hub.ledgers.bookkeeper.support.scripted_peer import ScriptedPeer, listening
 
 LONG_S = 30.0
@@ -41,7 +41,7 @@ async def links(peer: ScriptedPeer) -> AsyncIterator[BookieLinks]:
     await links.aclose()
 
 
-async def started(links: BookieLinks, entry_id: int, timeout_s: float = LONG_S) -> "asyncio.Task[Answer]":
+async def started(links: BookieLinks, entry_id: int, timeout_s: float = LONG_S) -> "asyncio.Task[BookieAnswer]":
     return asyncio.create_task(ask(links, "bookie", read(entry_id), timeout_s))
 
 
@@ -49,7 +49,7 @@ async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: Script
     lost = await started(links, 1, 0.2)
     request, writer = await peer.next()
     kept = await started(links, 2)
-    assert (await lost).outcome is Outcome.UNANSWERED
+    assert (await lost).outcome is BookieOutcome.UNANSWERED
     # The answer is too late: its request has timed out.
     peer.answer(request, writer, readResponse=read_response(1))
     request, writer = await peer.next()
@@ -63,9 +63,9 @@ async def test_a_silent_bookie_loses_its_connection(
 ) -> None:
     monkeypatch.setattr(connection_module, "BOUNDS", replace(BOUNDS, silence_s=0.2))
     lost, other = await started(links, 1, 0.3), await started(links, 2)
-    assert (await lost).outcome is Outcome.UNANSWERED
+    assert (await lost).outcome is BookieOutcome.UNANSWERED
     answer = await other
-    assert answer.outcome is Outcome.UNANSWERED
+    assert answer.outcome is BookieOutcome.UNANSWERED
     assert "silent" in answer.why
     # Both of these arrived over the old connection. The third arrives over a new one.
     await peer.next()
@@ -73,7 +73,7 @@ async def test_a_silent_bookie_loses_its_connection(
     again = await started(links, 3)
     request, writer = await peer.next()
     peer.answer(request, writer, readResponse=read_response(3))
-    assert (await again).outcome is Outcome.DONE
+    assert (await again).outcome is BookieOutcome.DONE
     assert peer.connections == 2
 
 
@@ -82,15 +82,15 @@ async def test_the_end_of_the_connection_leaves_what_was_sent_uncertain(peer: Sc
     for _ in tasks:
         await peer.next()
     peer.hang_up()
-    assert {answer.outcome for answer in await asyncio.gather(*tasks)} == {Outcome.UNANSWERED}
+    assert {answer.outcome for answer in await asyncio.gather(*tasks)} == {BookieOutcome.UNANSWERED}
 
 
 async def test_nothing_is_sent_where_nobody_listens(peer: ScriptedPeer, links: BookieLinks) -> None:
     await peer.stop()
     answers = await asyncio.gather(*[await started(links, entry) for entry in range(3)])
-    assert {answer.outcome for answer in answers} == {Outcome.NOT_SENT}
+    assert {answer.outcome for answer in answers} == {BookieOutcome.NOT_SENT}
     # The next request fails at once, within the pause before the next attempt.
-    assert (await ask(links, "bookie", read(9), LONG_S)).outcome is Outcome.NOT_SENT
+    assert (await ask(links, "bookie", read(9), LONG_S)).outcome is BookieOutcome.NOT_SENT
 
 
 async def test_bytes_that_are_no_answer_end_the_connection(peer: ScriptedPeer, links: BookieLinks) -> None:
@@ -98,7 +98,7 @@ async def test_bytes_that_are_no_answer_end_the_connection(peer: ScriptedPeer, l
     _, writer = await peer.next()
     writer.write(b"\x00\x00\x00\x04\x02\x00\x00\x00")
     answer = await task
-    assert answer.outcome is Outcome.UNANSWERED
+    assert answer.outcome is BookieOutcome.UNANSWERED
     assert "no answer" in answer.why
 
 
@@ -110,16 +110,16 @@ async def test_what_is_in_flight_is_bounded(
     request, writer = await peer.next()
     second = await started(links, 1)
     await peer.next()
-    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is Outcome.BUSY
+    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is BookieOutcome.BUSY
     peer.answer(request, writer, readResponse=read_response(0))
-    assert (await first).outcome is Outcome.DONE
+    assert (await first).outcome is BookieOutcome.DONE
     third = await started(links, 3)
     request, writer = await peer.next()
     peer.answer(request, writer, readResponse=read_response(3))
-    assert (await third).outcome is Outcome.DONE
+    assert (await third).outcome is BookieOutcome.DONE
     assert not second.done()
     peer.hang_up()
-    assert (await second).outcome is Outcome.UNANSWERED
+    assert (await second).outcome is BookieOutcome.UNANSWERED
 
 
 async def test_bytes_in_flight_are_bounded_but_one_request_always_goes(
@@ -129,9 +129,9 @@ async def test_bytes_in_flight_are_bounded_but_one_request_always_goes(
     add = AddEntry(ledger_id=1, entry_id=0, master_key=b"", body=bytes(100))
     first = asyncio.create_task(ask(links, "bookie", add, LONG_S))
     request, writer = await peer.next()
-    assert (await ask(links, "bookie", add, LONG_S)).outcome is Outcome.BUSY
+    assert (await ask(links, "bookie", add, LONG_S)).outcome is BookieOutcome.BUSY
     peer.answer(request, writer, addResponse=pb.AddResponse(status=0, ledgerId=1, entryId=0))
-    assert (await first).outcome is Outcome.DONE
+    assert (await first).outcome is BookieOutcome.DONE
 
 
 async def test_what_is_too_large_for_a_frame_is_refused_before_sending(links: BookieLinks) -> None:
@@ -145,8 +145,8 @@ async def test_closing_ends_what_is_in_flight_and_refuses_the_rest(peer: Scripte
     await peer.next()
     await links.aclose()
     await links.aclose()
-    assert (await task).outcome is Outcome.UNANSWERED
-    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is Outcome.NOT_SENT
+    assert (await task).outcome is BookieOutcome.UNANSWERED
+    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is BookieOutcome.NOT_SENT
 
 
 async def test_closing_while_connecting(peer: ScriptedPeer) -> None:
@@ -159,7 +159,7 @@ async def test_closing_while_connecting(peer: ScriptedPeer) -> None:
     task = await started(links, 1)
     await asyncio.wait([task], timeout=0.01)
     await links.aclose()
-    assert (await task).outcome is Outcome.NOT_SENT
+    assert (await task).outcome is BookieOutcome.NOT_SENT
 
 
 async def test_a_bookie_that_cannot_be_found_is_not_reached() -> None:
@@ -169,7 +169,7 @@ async def test_a_bookie_that_cannot_be_found_is_not_reached() -> None:
 
     links = BookieLinks(Confused())
     answer = await ask(links, "bookie", read(2), LONG_S)
-    assert answer.outcome is Outcome.NOT_SENT
+    assert answer.outcome is BookieOutcome.NOT_SENT
     assert "no such name" in answer.why
     await links.aclose()
 
@@ -181,5 +181,5 @@ async def test_connecting_takes_no_longer_than_allowed() -> None:
             raise AssertionError
 
     links = BookieLinks(Nowhere(), connect_timeout_s=0.05)
-    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is Outcome.NOT_SENT
+    assert (await ask(links, "bookie", read(2), LONG_S)).outcome is BookieOutcome.NOT_SENT
     await links.aclose()

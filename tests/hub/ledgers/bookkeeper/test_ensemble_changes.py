@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from tests.hub.ledgers.bookkeeper.support.room import BOTH, TWO_OF_THREE, Room, outcome, run, until
 
 
@@ -55,8 +55,8 @@ def test_what_a_replaced_bookie_stored_does_not_count_any_more() -> None:
         spare = room.spare(ledger_id)
         # The left one has entry 1, and the right one refuses it. While the right one is being replaced, the left one
         # fails too.
-        room.model[right].refusal = Outcome.FAILED
-        room.model[spare].refusal = Outcome.BUSY
+        room.model[right].refusal = BookieOutcome.FAILED
+        room.model[spare].refusal = BookieOutcome.BUSY
         future = room.store.start_append(ledger_id, 1, b"one")
         await until(lambda: room.members(ledger_id) == (left, spare))
         await asyncio.sleep(1)
@@ -87,14 +87,14 @@ def test_an_answer_of_a_bookie_that_was_replaced_comes_too_late() -> None:
         ledger_id = await room.filled(1)
         left, right = room.members(ledger_id)
         spare = room.spare(ledger_id)
-        room.model[spare].refusal = Outcome.BUSY
+        room.model[spare].refusal = BookieOutcome.BUSY
         # The answer for entry 1 is on its way for a long time. Meanwhile, entry 2 causes the bookie to be replaced.
         late: list[Callable[[], None]] = []
         room.model[right].held_back = late
         first = room.store.start_append(ledger_id, 1, b"one")
         await asyncio.sleep(1)
         room.model[right].held_back = None
-        room.model[right].refusal = Outcome.FAILED
+        room.model[right].refusal = BookieOutcome.FAILED
         second = room.store.start_append(ledger_id, 2, b"two")
         await until(lambda: room.members(ledger_id) == (left, spare))
         await asyncio.sleep(1)
@@ -170,7 +170,7 @@ def test_a_busy_bookie_is_asked_again_and_not_replaced() -> None:
         room = Room(3, BOTH)
         ledger_id = await room.filled(1)
         busy = room.members(ledger_id)[0]
-        room.model[busy].refusal = Outcome.BUSY
+        room.model[busy].refusal = BookieOutcome.BUSY
         future = room.store.start_append(ledger_id, 1, b"")
         await asyncio.sleep(2)
         assert not future.done()
@@ -182,9 +182,16 @@ def test_a_busy_bookie_is_asked_again_and_not_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "refusal", [Outcome.READ_ONLY, Outcome.FAILED, Outcome.UNKNOWN_STATE, Outcome.BAD_REQUEST, Outcome.UNRECOGNISED]
+    "refusal",
+    [
+        BookieOutcome.READ_ONLY,
+        BookieOutcome.FAILED,
+        BookieOutcome.UNKNOWN_STATE,
+        BookieOutcome.BAD_REQUEST,
+        BookieOutcome.UNRECOGNISED,
+    ],
 )
-def test_a_bookie_that_cannot_is_replaced(refusal: Outcome) -> None:
+def test_a_bookie_that_cannot_is_replaced(refusal: BookieOutcome) -> None:
     async def work() -> None:
         room = Room(3, BOTH)
         ledger_id = await room.filled(1)

@@ -16,7 +16,7 @@ import pytest
 
 from hedwig.cli.dev import DevServers
 from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError, LedgerWriteError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -32,7 +32,7 @@ BOOKIES = 4
 TWO_OF_THREE = Quorums(ensemble=3, write=3, ack=2)
 BOTH = Quorums(ensemble=2, write=2, ack=2)
 NO_SPARE = Quorums(ensemble=4, write=3, ack=2)
-CLUSTER = ClusterOptions(add_timeout_s=1.0, read_timeout_s=2.0, append_timeout_s=20.0, suspicion_s=3.0)
+CLUSTER = BookieClusterOptions(add_timeout_s=1.0, read_timeout_s=2.0, append_timeout_s=20.0, suspicion_s=3.0)
 
 Open = Callable[..., Awaitable[BookkeeperLedgerStore]]
 
@@ -59,7 +59,7 @@ async def open_store(ward: DevServers) -> AsyncIterator[Open]:
     """Open a store with a session of its own: `open_store(quorums, cluster)`."""
     async with AsyncExitStack() as opened:
 
-        async def open_(quorums: Quorums, cluster: ClusterOptions = CLUSTER) -> BookkeeperLedgerStore:
+        async def open_(quorums: Quorums, cluster: BookieClusterOptions = CLUSTER) -> BookkeeperLedgerStore:
             options = BookkeeperOptions.for_hubs(b"faults", quorums, cluster)
             return await opened.enter_async_context(bookkeeper_store(ward.address("zookeeper"), options))
 
@@ -180,7 +180,9 @@ async def test_a_bookie_that_comes_back_is_written_to_again(ward: DevServers, op
 async def test_without_any_bookie_nothing_is_acknowledged_and_nobody_waits_for_ever(
     ward: DevServers, open_store: Open, fault: str
 ) -> None:
-    store = await open_store(TWO_OF_THREE, ClusterOptions(add_timeout_s=1.0, read_timeout_s=2.0, append_timeout_s=3.0))
+    store = await open_store(
+        TWO_OF_THREE, BookieClusterOptions(add_timeout_s=1.0, read_timeout_s=2.0, append_timeout_s=3.0)
+    )
     ledger = await store.create()
     stream = Stream(store, ledger)
     await stream.reach(100)

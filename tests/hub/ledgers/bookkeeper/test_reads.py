@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
-from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from tests.hub.ledgers.bookkeeper.support.room import TWO_OF_THREE, Room, run
 
 
@@ -38,7 +38,7 @@ def test_reading_goes_on_to_the_next_copy() -> None:
 
 def test_a_slow_bookie_is_not_waited_for() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(speculative_read_s=0.5, read_timeout_s=30.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(speculative_read_s=0.5, read_timeout_s=30.0))
         ledger_id = await room.filled(1)
         await room.store.close(ledger_id)
         loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ def test_reading_is_bounded_by_entries_and_bytes_but_gives_one_at_least() -> Non
 
 def test_a_writer_tells_its_last_entry_once_nothing_more_comes() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=1.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(tell_lac_after_s=1.0))
         ledger_id = await room.filled(10)
         assert await room.client().last_entry_id(ledger_id) == 8
         await asyncio.sleep(3)
@@ -90,7 +90,7 @@ def test_a_writer_tells_its_last_entry_once_nothing_more_comes() -> None:
 
 def test_damaged_news_of_the_last_entry_is_not_believed() -> None:
     async def work() -> None:
-        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=1.0))
+        room = Room(3, TWO_OF_THREE, cluster=BookieClusterOptions(tell_lac_after_s=1.0))
         ledger_id = await room.filled(10)
         await asyncio.sleep(3)
         for name in room.members(ledger_id):

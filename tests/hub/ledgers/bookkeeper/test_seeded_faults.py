@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster, BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -36,9 +36,11 @@ class Scenario:
             quorums=Quorums(ensemble=ensemble, write=write, ack=ack),
             digest=self.random.choice([DigestKind.CRC32, DigestKind.CRC32C]),
             password=b"pw",
-            cluster=ClusterOptions(suspicion_s=self.random.choice([0.5, 30.0]), append_timeout_s=20.0, read_ahead=4),
+            cluster=BookieClusterOptions(
+                suspicion_s=self.random.choice([0.5, 30.0]), append_timeout_s=20.0, read_ahead=4
+            ),
         )
-        self.clusters: list[Cluster] = []
+        self.clusters: list[BookieCluster] = []
         self.views: list[View] = []
         self.acknowledged: list[int] = []
         self.contents: list[bytes] = []
@@ -49,7 +51,7 @@ class Scenario:
 
     def client(self) -> BookkeeperLedgerStore:
         view = View(self.model)
-        cluster = Cluster(view, view, self.metadata, self.options.cluster, self.random)
+        cluster = BookieCluster(view, view, self.metadata, self.options.cluster, self.random)
         self.views.append(view)
         self.clusters.append(cluster)
         return BookkeeperLedgerStore(cluster, self.options)

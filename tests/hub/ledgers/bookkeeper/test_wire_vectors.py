@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX, AnswerDecoder, encode_request
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, AddEntry, Answer, ReadEntry, ReadLac, WriteLac
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, AddEntry, BookieAnswer, ReadEntry, ReadLac, WriteLac
 
 KEY = bytes(range(20))
 
 STATUSES = {
-    0: Outcome.DONE,
-    402: Outcome.NO_LEDGER,
-    403: Outcome.NO_ENTRY,
-    404: Outcome.BAD_REQUEST,
-    501: Outcome.FAILED,
-    502: Outcome.UNAUTHORIZED,
-    503: Outcome.BAD_PROTOCOL,
-    504: Outcome.FENCED,
-    505: Outcome.READ_ONLY,
-    506: Outcome.BUSY,
-    507: Outcome.UNKNOWN_STATE,
+    0: BookieOutcome.DONE,
+    402: BookieOutcome.NO_LEDGER,
+    403: BookieOutcome.NO_ENTRY,
+    404: BookieOutcome.BAD_REQUEST,
+    501: BookieOutcome.FAILED,
+    502: BookieOutcome.UNAUTHORIZED,
+    503: BookieOutcome.BAD_PROTOCOL,
+    504: BookieOutcome.FENCED,
+    505: BookieOutcome.READ_ONLY,
+    506: BookieOutcome.BUSY,
+    507: BookieOutcome.UNKNOWN_STATE,
 }
 
 
@@ -93,7 +93,7 @@ def test_the_largest_payload_fits_and_a_frame_over_the_limit_is_not_made() -> No
 
 
 @pytest.mark.parametrize(("status", "outcome"), STATUSES.items())
-def test_each_status_has_its_outcome(status: int, outcome: Outcome) -> None:
+def test_each_status_has_its_outcome(status: int, outcome: BookieOutcome) -> None:
     assert outcome.status == status
     decoder = AnswerDecoder()
     inner: dict[str, Any] = {"status": status, "ledgerId": 1, "entryId": 2}
@@ -108,39 +108,50 @@ def test_each_status_has_its_outcome(status: int, outcome: Outcome) -> None:
 
 
 def test_every_outcome_is_a_status_or_found_out_here() -> None:
-    local = {outcome for outcome in Outcome if outcome.status is None}
-    assert local == {Outcome.UNRECOGNISED, Outcome.NOT_SENT, Outcome.UNANSWERED, Outcome.UNVERIFIED}
-    assert {outcome for outcome in Outcome if outcome.is_absence} == {Outcome.NO_LEDGER, Outcome.NO_ENTRY}
-    assert {outcome for outcome in Outcome if outcome.ends_writing} == {Outcome.FENCED, Outcome.UNAUTHORIZED}
+    local = {outcome for outcome in BookieOutcome if outcome.status is None}
+    assert local == {
+        BookieOutcome.UNRECOGNISED,
+        BookieOutcome.NOT_SENT,
+        BookieOutcome.UNANSWERED,
+        BookieOutcome.UNVERIFIED,
+    }
+    assert {outcome for outcome in BookieOutcome if outcome.is_absence} == {
+        BookieOutcome.NO_LEDGER,
+        BookieOutcome.NO_ENTRY,
+    }
+    assert {outcome for outcome in BookieOutcome if outcome.ends_writing} == {
+        BookieOutcome.FENCED,
+        BookieOutcome.UNAUTHORIZED,
+    }
 
 
 def test_an_unknown_status_is_neither_success_nor_absence() -> None:
     decoder = AnswerDecoder()
     ((_, answer),) = decoder.receive(answer_frame(1, addResponse=pb.AddResponse(status=999)))
-    assert answer.outcome is Outcome.UNRECOGNISED
+    assert answer.outcome is BookieOutcome.UNRECOGNISED
     # One answer has no status, and one reports success without its result.
     ((_, answer),) = decoder.receive(answer_frame(1, addResponse=pb.AddResponse(ledgerId=1)))
-    assert answer.outcome is Outcome.UNRECOGNISED
+    assert answer.outcome is BookieOutcome.UNRECOGNISED
     ((_, answer),) = decoder.receive(answer_frame(1, status=0))
-    assert answer.outcome is Outcome.UNRECOGNISED
+    assert answer.outcome is BookieOutcome.UNRECOGNISED
 
 
 def test_the_inner_status_decides_and_the_outer_one_without_it() -> None:
     decoder = AnswerDecoder()
     ((_, answer),) = decoder.receive(answer_frame(1, status=0, addResponse=pb.AddResponse(status=504)))
-    assert answer.outcome is Outcome.FENCED
+    assert answer.outcome is BookieOutcome.FENCED
     ((_, answer),) = decoder.receive(answer_frame(1, status=404))
-    assert answer.outcome is Outcome.BAD_REQUEST
+    assert answer.outcome is BookieOutcome.BAD_REQUEST
 
 
 def test_the_parts_of_answers() -> None:
     decoder = AnswerDecoder()
     read = pb.ReadResponse(status=0, ledgerId=1, entryId=4, body=b"entry", maxLAC=7)
     ((_, answer),) = decoder.receive(answer_frame(1, readResponse=read))
-    assert answer == Answer(outcome=Outcome.DONE, entry_id=4, body=b"entry", max_lac=7)
+    assert answer == BookieAnswer(outcome=BookieOutcome.DONE, entry_id=4, body=b"entry", max_lac=7)
     known = pb.ReadLacResponse(status=0, ledgerId=1, lacBody=b"lac", lastEntryBody=b"last")
     ((_, answer),) = decoder.receive(answer_frame(1, readLacResponse=known))
-    assert answer == Answer(outcome=Outcome.DONE, lac_body=b"lac", body=b"last")
+    assert answer == BookieAnswer(outcome=BookieOutcome.DONE, lac_body=b"lac", body=b"last")
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=5), st.lists(st.integers(1, 40), max_size=40))
@@ -150,7 +161,7 @@ def test_answers_come_out_the_same_however_they_were_cut(transactions: list[int]
         for index, number in enumerate(transactions)
     )
     decoder = AnswerDecoder()
-    answers: list[tuple[int, Answer]] = []
+    answers: list[tuple[int, BookieAnswer]] = []
     for size in [*cuts, len(stream)]:
         answers += decoder.receive(stream[:size])
         stream = stream[size:]

@@ -18,11 +18,11 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
-from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import (
     LAST_ENTRY,
     AddEntry,
-    Answer,
+    BookieAnswer,
     Done,
     ReadEntry,
     ReadLac,
@@ -42,13 +42,13 @@ class _Bookie:
         self.lacs: dict[int, bytes] = {}
         self.is_up = True
         self.is_registered = True
-        self.refusal: Outcome | None = None
+        self.refusal: BookieOutcome | None = None
         self.held_back: list[Callable[[], None]] | None = None
         """Answers that wait until the test sends them, if the bookie holds them back."""
 
-    def serve(self, request: Request) -> Answer:
+    def serve(self, request: Request) -> BookieAnswer:
         if self.refusal is not None:
-            return Answer(outcome=self.refusal)
+            return BookieAnswer(outcome=self.refusal)
         match request:
             case AddEntry():
                 return self._add(request)
@@ -57,34 +57,34 @@ class _Bookie:
             case ReadLac():
                 held = self.entries.get(request.ledger_id)
                 if not held:
-                    return Answer(outcome=Outcome.NO_LEDGER)
+                    return BookieAnswer(outcome=BookieOutcome.NO_LEDGER)
                 lac_body = self.lacs.get(request.ledger_id, b"")
-                return Answer(outcome=Outcome.DONE, body=held[max(held)], lac_body=lac_body)
+                return BookieAnswer(outcome=BookieOutcome.DONE, body=held[max(held)], lac_body=lac_body)
             case WriteLac():
                 self.lacs[request.ledger_id] = request.body
-                return Answer(outcome=Outcome.DONE)
+                return BookieAnswer(outcome=BookieOutcome.DONE)
 
-    def _add(self, request: AddEntry) -> Answer:
+    def _add(self, request: AddEntry) -> BookieAnswer:
         if self.keys.setdefault(request.ledger_id, request.master_key) != request.master_key:
-            return Answer(outcome=Outcome.UNAUTHORIZED)
+            return BookieAnswer(outcome=BookieOutcome.UNAUTHORIZED)
         if request.ledger_id in self.fenced and not request.is_recovery:
-            return Answer(outcome=Outcome.FENCED)
+            return BookieAnswer(outcome=BookieOutcome.FENCED)
         # The first copy stays.
         self.entries.setdefault(request.ledger_id, {}).setdefault(request.entry_id, request.body)
-        return Answer(outcome=Outcome.DONE, entry_id=request.entry_id)
+        return BookieAnswer(outcome=BookieOutcome.DONE, entry_id=request.entry_id)
 
-    def _read(self, request: ReadEntry) -> Answer:
+    def _read(self, request: ReadEntry) -> BookieAnswer:
         held = self.entries.get(request.ledger_id)
         if request.fence_key is not None:
             if self.keys.setdefault(request.ledger_id, request.fence_key) != request.fence_key:
-                return Answer(outcome=Outcome.UNAUTHORIZED)
+                return BookieAnswer(outcome=BookieOutcome.UNAUTHORIZED)
             self.fenced.add(request.ledger_id)
         if held is None:
-            return Answer(outcome=Outcome.NO_ENTRY if request.fence_key else Outcome.NO_LEDGER)
+            return BookieAnswer(outcome=BookieOutcome.NO_ENTRY if request.fence_key else BookieOutcome.NO_LEDGER)
         entry_id = max(held, default=-1) if request.entry_id == LAST_ENTRY else request.entry_id
         if entry_id not in held:
-            return Answer(outcome=Outcome.NO_ENTRY)
-        return Answer(outcome=Outcome.DONE, entry_id=request.entry_id, body=held[entry_id])
+            return BookieAnswer(outcome=BookieOutcome.NO_ENTRY)
+        return BookieAnswer(outcome=BookieOutcome.DONE, entry_id=request.entry_id, body=held[entry_id])
 
 
 class ModelBookies:
@@ -143,9 +143,11 @@ class _Exchange:
         self._done: Done | None = done
         self._loop = asyncio.get_running_loop()
         if not self._is_reachable():
-            self._loop.call_later(model.delay_s, self._answer, Answer(outcome=Outcome.NOT_SENT, why="down"))
+            self._loop.call_later(model.delay_s, self._answer, BookieAnswer(outcome=BookieOutcome.NOT_SENT, why="down"))
             return
-        self._timeout = self._loop.call_later(timeout_s, self._answer, Answer(outcome=Outcome.UNANSWERED, why="slow"))
+        self._timeout = self._loop.call_later(
+            timeout_s, self._answer, BookieAnswer(outcome=BookieOutcome.UNANSWERED, why="slow")
+        )
         self._loop.call_later(self._delay(), self._arrive)
 
     def _is_reachable(self) -> bool:
@@ -159,20 +161,20 @@ class _Exchange:
 
     def _arrive(self) -> None:
         if not self._is_reachable():
-            self._answer(Answer(outcome=Outcome.UNANSWERED, why="the connection ended"))
+            self._answer(BookieAnswer(outcome=BookieOutcome.UNANSWERED, why="the connection ended"))
             return
         self._loop.call_later(self._delay(), self._return, self._model[self._bookie].serve(self._request))
 
-    def _return(self, answer: Answer) -> None:
+    def _return(self, answer: BookieAnswer) -> None:
         held_back = self._model[self._bookie].held_back
         if held_back is not None:
             held_back.append(partial(self._return, answer))
         elif self._is_reachable():
             self._answer(answer)
         else:
-            self._answer(Answer(outcome=Outcome.UNANSWERED, why="the connection ended"))
+            self._answer(BookieAnswer(outcome=BookieOutcome.UNANSWERED, why="the connection ended"))
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: BookieAnswer) -> None:
         if self._done is not None:
             done, self._done = self._done, None
             done(answer)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
-from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -38,9 +38,9 @@ class Room:
         """Return another store on the same bookies, with the options that are set now."""
         return BookkeeperLedgerStore(self.cluster(), self.options)
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> BookieCluster:
         view = View(self.model)
-        return Cluster(view, view, self.metadata, self.options.cluster, self.random)
+        return BookieCluster(view, view, self.metadata, self.options.cluster, self.random)
 
     def record(self, ledger_id: int) -> LedgerMetadata:
         return self.metadata.current(ledger_id)
