@@ -149,7 +149,7 @@ def test_a_sample_is_of_topics_that_there_are() -> None:
         (["--on", "hbase", "--on", "cluster"], "need a run of their own, without another --on"),
         (["deliver", "--on", "hbase"], "deliver cannot be measured --on hbase"),
         (["own"], "own cannot be measured --on embedded"),
-        (["--on", "hbase", "--driver", "java"], "on stores there are the drivers raw, client"),
+        (["--on", "hbase", "--driver", "java"], "on stores only these drivers run: raw, client"),
         (["--on", "hbase", "--topics", "3"], "a store needs 5 topics at least"),
     ],
 )

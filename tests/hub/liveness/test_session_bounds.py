@@ -10,7 +10,7 @@ async def test_session_beyond_the_bounds_of_the_servers_is_said_once(
 ) -> None:
     member = await hubs.start(1, session_timeout_s=1000.0)
     (said,) = [record.getMessage() for record in caplog.records if "session_timeout_s" in record.getMessage()]
-    assert "alive for 60 s, and not for session_timeout_s, 1000 s" in said
+    assert "killed hub for 60 s, not for session_timeout_s, 1000 s" in said
     (registration,) = member.registered
     assert registration.remaining_s <= 60.0
 
