@@ -124,7 +124,7 @@ def test_a_server_inherits_no_open_files_and_no_terminal(tmp_path: Path) -> None
 
 
 def test_a_program_that_cannot_run_is_named() -> None:
-    with pytest.raises(DevError, match=r"^cannot start /no/such/java: No such file or directory: check"):
+    with pytest.raises(DevError, match=r"^cannot start /no/such/java: No such file or directory; check"):
         spawn(["/no/such/java"], {}, Path(os.devnull))
 
 

@@ -100,7 +100,7 @@ async def test_replaced_hub_ends_by_itself_and_says_who_replaced_it(tmp_path: Pa
         async with await WireChannel.open(first.port) as channel:
             assert (await channel.answer(await channel.subscribe(T, b"s"))).status is StatusCode.SUCCESS
             with _hub(tmp_path, "second", replaces=True) as second:
-                await _assert_ends(first, "was replaced", second.address)
+                await _assert_ends(first, "has replaced this hub", second.address)
                 with pytest.raises(ConnectionResetError):
                     await channel.receive()
                 assert await _publish(second, U, 2) == [1, 2]
@@ -165,7 +165,7 @@ async def test_copy_of_a_data_directory_with_the_same_metadata_replaces_the_hub_
         await asyncio.to_thread(shutil.copytree, first.data, tmp_path / "copy" / "data")
         with _hub(tmp_path, "copy") as copy:
             assert await _publish(copy, T, 2) == [4, 5]
-            await _assert_ends(first, "was replaced", copy.address)
+            await _assert_ends(first, "has replaced this hub", copy.address)
             bodies = [b"t of %d" % first.pid] * 3 + [b"t of %d" % copy.pid] * 2
             assert await _delivered(copy, T, b"s", 5) == list(enumerate(bodies, 1))
             async with await open_metadata(f"sqlite://{tmp_path / 'shared.db'}") as store:

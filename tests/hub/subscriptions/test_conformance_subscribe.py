@@ -268,7 +268,7 @@ async def test_a_channel_whose_subscriptions_others_take_over_without_end_is_clo
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The channel must know all of them as long as it lives, so their number is bounded."""
-    monkeypatch.setattr("hedwig.hub.connections.channel._TOLD_MAX", 3)
+    monkeypatch.setattr("hedwig.hub.connections.channel._FORCED_CLOSED_MAX", 3)
     other = await connect(hub)
     for number in range(4):
         await client.subscribed(T, b"taken-%d" % number)

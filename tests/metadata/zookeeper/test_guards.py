@@ -104,7 +104,7 @@ async def test_program_that_leaves_no_trace_is_noticed_afterwards(
     version = await store.subscriptions.create(TOPIC, ME, _data(1))
     await _ask(raw.delete, path)
     await _ask(raw.create, path, SUBSCRIPTION.encode(_data(5)))
-    with pytest.raises(UncertainStateError, match="created anew"):
+    with pytest.raises(UncertainStateError, match="and created it anew"):
         await store.subscriptions.update(TOPIC, ME, _data(2), version)
 
 
