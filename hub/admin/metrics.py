@@ -27,7 +27,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "acquired_topics": "Topics that this hub became owner of.",
     "released_topics": "Topics that this hub released.",
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
-    "metadata_conflicts": "Writes of metadata that were refused because another client had changed the record.",
+    "metadata_conflicts": "Writes of metadata that were refused because another program had changed the record.",
     "left_ledgers": "Ledgers that could not be deleted, and are left to metadata repair.",
     "refused_connections": "Connections that the hub closed at once: it had no slot for them.",
     "displaced_connections": "Connections that the hub closed for others, as they had sent no request.",
@@ -55,7 +55,7 @@ _LEDGERS: Final[Mapping[str, str]] = {
     "stored_bytes": "Bytes of all segment files.",
     "live_bytes": "Bytes that rewriting would keep.",
     "queued_bytes": "Bytes of appends that wait to be written.",
-    "damaged_places": "Unreadable records that the hub met in the local store.",
+    "damaged_places": "Unreadable locations that the hub met in the local store.",
     "is_full": "1 while the disk is full, or there are too few bookies.",
 }
 _FIELDS: Final[Mapping[str, str]] = {"damaged_places": "damage_count"}

@@ -29,7 +29,7 @@ class ClusterOptions:
     placement: str = option("load", "how a hub is chosen for a topic without owner: by `load`, or `uniform`")
     claims_rate: int = option(2_000, "topics that this hub claims a second; others wait their turn; 0: no limit")
     owners_kept_max: int = option(100_000, "topics of other hubs whose owner this hub remembers, to save reads")
-    owners_kept_s: float = option(10.0, "how long it remembers an owner; a dead hub is forgotten at once")
+    owners_kept_s: float = option(10.0, "how long this hub remembers such an owner; a dead hub is forgotten at once")
     rebalance_interval_s: float = option(300.0, "how often a hub looks whether it has too many topics; 0: never")
     rebalance_tolerance: float = option(0.1, "allowed share above the mean")
     rebalance_topics_max: int = option(50, "topics that a hub gives up each time")

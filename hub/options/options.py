@@ -82,7 +82,7 @@ class HubOptions:
 
     message_window: int = option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
     consume_interval: int = option(50, "the hub stores a consume pointer once it is N messages ahead")
-    consume_flush_s: float = option(5.0, "the hub stores a consume pointer that moved after N s at the latest")
+    consume_flush_s: float = option(5.0, "the hub stores a moved consume pointer within N s")
     filters: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"what": "message filters by the name that clients send: `module:attribute` of a Python filter"},

@@ -222,4 +222,4 @@ def _name(topic: OwnedTopic, subscriber: SubscriberId) -> str:
 
 
 def _changed_by_others(topic: OwnedTopic, subscriber: SubscriberId) -> ServiceDownError:
-    return ServiceDownError(f"other clients change the {_name(topic, subscriber)} at the same time; try again")
+    return ServiceDownError(f"other programs change the {_name(topic, subscriber)} at the same time; try again")

@@ -226,7 +226,7 @@ class Pointers:
             self._refused(subscription, outcome.error)
             refusals += 1
             if refusals == _TRIES:
-                raise ServiceDownError(f"other clients change {subscription} at the same time")
+                raise ServiceDownError(f"other programs change {subscription} at the same time")
         self.forget(subscription)
 
 

@@ -408,7 +408,7 @@ class Subscribing:
             else:
                 subscription.preferences = None
                 return merged, message_filter
-        raise ServiceDownError(f"other clients change {subscription} at the same time; try again")
+        raise ServiceDownError(f"other programs change {subscription} at the same time; try again")
 
     async def _read_preferences(self, subscription: Subscription) -> SubscriptionPreferences:
         """Take over the stored record, and return its preferences. Raises: NoSubscriptionStateError - there is none."""
@@ -435,7 +435,7 @@ class Subscribing:
             await change(self._manager.of(subscriber), topic.name, gone, seen=seen, tries=_TRIES)
         except (BadVersionError, NoRecordError) as exc:
             raise ServiceDownError(
-                f"other clients change subscriber '{show_name(subscriber)}' at the same time; try again"
+                f"other programs change subscriber '{show_name(subscriber)}' at the same time; try again"
             ) from exc
 
     # ------------------------------------------------------------------------------------------ the attachment

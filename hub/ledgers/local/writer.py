@@ -110,7 +110,7 @@ class Writer:
             _log.exception("the writer of %s ends", self._directory.path)
             self.queue.close()
             self._generation += 1
-            text = f"the ledger store ended: {exc!r}; start it again; it is not known whether the entry is stored"
+            text = f"the ledger store ended: {exc!r}; start it again; it is not known whether this request is stored"
             self._refuse([*self._at_hand, *self.queue.take_all()], lambda: LedgerWriteError(text))
 
     def _serve(self, jobs: list[Job]) -> None:

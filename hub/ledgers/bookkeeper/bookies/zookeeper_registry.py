@@ -24,7 +24,7 @@ _NO_FOLDER_S: Final = 1.0
 
 
 class ZookeeperRegistry:
-    """Registry and Addresses in one. A watch reports changes to it; it also lists the bookies every `refresh_s`.
+    """BookieRegistry and Addresses in one. A watch reports changes to it; it also lists the bookies every `refresh_s`.
 
     While ZooKeeper does not answer, the last known list holds. Close it at the end.
     """
