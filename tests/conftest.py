@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
-# The real servers of a run, shared by the tests of every folder, and the rules by which two processes share the tests.
+# The real servers of a run, shared by the tests of every folder, and the rules by which processes share the tests.
 pytest_plugins = ["tests.support.servers", "tests.support.side_by_side", "tests.support.tiers"]
 
 # The time of an example depends on what else the machine does. No test may depend on that.

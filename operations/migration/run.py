@@ -259,7 +259,9 @@ class MigrationRun:
                 click.echo("no hub writes to the source any more; only the end of the migration is missing", err=True)
         except HedwigError as exc:
             lease_s = self._freeze.lease_s
-            click.echo(f"the source may stay frozen for {lease_s:g} s more, as long as hubs wait: {exc}", err=True)
+            click.echo(
+                f"the source may stay frozen for {lease_s:g} s more, which is how long hubs wait: {exc}", err=True
+            )
         if self._hubs is not None:
             for why in await self._hubs.thaw():
                 click.echo(f"a hub may go on a moment later: {why}", err=True)

@@ -71,7 +71,8 @@ class Written:
         if total[WriteResult.FAILED]:
             failed = total[WriteResult.FAILED]
             raise JobError(
-                f"{failed:,} rows could not be written to {self.url}, which lacks {self.unwritten:,} rows in all{said}"
+                f"{failed:,} rows could not be written to {self.url}; {self.unwritten:,} in all are not what it "
+                f"holds{said}"
             )
         raise JobError(
             f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them "

@@ -192,8 +192,8 @@ class HedwigWriter(DataSourceArrowWriter):
             _log.info("wrote %s to %s of %s", total, self._config.table, self._config.url)
             return
         report = (
-            f"the table {self._config.table} of {self._config.url} lacks {total.unwritten:,} of {total}; the first of "
-            f"them: {'; '.join(total.problems)}"
+            f"the table {self._config.table} of {self._config.url} did not take {total.unwritten:,} of {total}; the "
+            f"first of them: {'; '.join(total.problems)}"
         )
         if self._on_conflict is OnConflict.FAIL:
             raise RowsNotWrittenError(f"{report} (with onConflict=report the driver only logs this)")

@@ -32,7 +32,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 @pytest.fixture(scope="session", autouse=True)
 def _classes(pytestconfig: pytest.Config) -> None:
-    share_spark_classes(pytestconfig.cache.mkdir("spark"))
+    folder = pytestconfig.rootpath / ".pytest_cache" / "spark"
+    folder.mkdir(parents=True, exist_ok=True)
+    share_spark_classes(folder)
 
 
 @pytest.fixture(scope="session")

@@ -65,9 +65,9 @@ def compare_command(first: str, second: str, anyway: bool, percent: float | None
     """Compare the result B with A, case by case: faster, slower, or within the noise of the rounds.
 
     A and B are result files, or directories of runs. Several of one side, separated by commas, are runs of the same,
-    and each run is one sample. Only then do the verdicts include the noise between runs. Closed loops are compared by
-    their rates, and loads that reached their offered rate by their times. All results must have the same terms:
-    program, durability, heap, sizes and machine.
+    and each run is one sample. Only then do the verdicts include the noise between runs. Loads that reached their
+    offered rate on both sides are compared by their times, all others by their rates. All results must have the same
+    terms: program, durability, heap, sizes and machine.
     """
     try:
         comparison = compare(_read(first), _read(second), anyway=anyway)

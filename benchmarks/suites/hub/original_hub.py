@@ -1,4 +1,4 @@
-"""The original Java hub behind the interface `Hub`. The launcher of dev servers runs it."""
+"""The original Java hub behind the interface `AnyHub`. The launcher of dev servers runs it."""
 
 import time
 from types import TracebackType
@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.1
 
 
 class OriginalHub:
-    """The one original hub of a directory of servers, whose bookies run. See `Hub` in benchmarks.suites.hub.process."""
+    """The one original hub of a directory of servers, whose bookies run: an `AnyHub`."""
 
     def __init__(self, servers: DevServers) -> None:
         self._servers = servers

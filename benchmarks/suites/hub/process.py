@@ -63,7 +63,7 @@ class AnyHub(Protocol):
 
 
 class HubProcess:
-    """A hub of ours over `directory`, standalone unless the settings say otherwise. See Hub."""
+    """A hub of ours over `directory`, standalone unless the settings say otherwise. See `AnyHub`."""
 
     def __init__(self, directory: Path, settings: Sequence[str] = (), *, has_admin: bool = False) -> None:
         """Prepare a hub.

@@ -84,7 +84,7 @@ def subscribe(
 ) -> None:
     """Open a subscription and write its messages as they come; the subscription stays when the command ends.
 
-    A new subscription gets messages that are published from now on. The command consumes what it has written, so that
+    A new subscription gets messages that are published from now on. The command consumes what it has written, so it
     does not come again. Preferences are merged into those that the subscription has.
     """
     output = settings.writer()

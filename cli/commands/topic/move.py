@@ -163,8 +163,8 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
             raise _OvertakenError(exc) from exc
         if reason == "target":
             raise OperationError(
-                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, sees that this "
-                "hub ended, or was started again; nothing was changed",
+                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, sees that "
+                f"hub {target.hub.name} ended, or was started again; nothing was changed",
                 ExitCode.UNAVAILABLE,
             ) from exc
         if exc.code is not ExitCode.OUTCOME_UNKNOWN:
