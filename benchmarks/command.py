@@ -17,12 +17,12 @@ from hedwig.benchmarks.report.files import write_report
 from hedwig.benchmarks.report.tables import show_result
 from hedwig.benchmarks.runs.results import Result, file_of_run
 from hedwig.benchmarks.suites.suite import Run, Suite
-from hedwig.errors import HedwigError, MissingExtraError
+from hedwig.errors import MissingExtraError
+from hedwig.exit_codes import ExitCode
 
 __all__ = ["command_of"]
 
 _RESULTS: Final = Path("benchmarks", "results")
-_INTERRUPTED: Final = 130
 
 
 def command_of(suite: Suite) -> click.Command:
@@ -76,18 +76,18 @@ def _measure(
                     result = suite.gone_on(result, Result.read(path), suite.file_option)
                 run.result = result
                 plan.carry_out(result, path)
-        except (HedwigError, ValueError) as exc:
-            raise click.ClickException(str(exc)) from exc
+        except ValueError as exc:
+            raise BenchmarkError(str(exc)) from exc
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
-            sys.exit(_INTERRUPTED)
+            sys.exit(ExitCode.INTERRUPTED)
     _end(suite, result, path, as_json=as_json)
 
 
 def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
     """Return a new folder in `data`, which is made if missing, or in the system's folder for temporary files.
 
-    Raises: ClickException - the folder cannot be made.
+    Raises: BenchmarkError - the folder cannot be made.
     """
     try:
         if data is not None:
@@ -95,7 +95,7 @@ def _data_folder(data: Path | None) -> "tempfile.TemporaryDirectory[str]":
         return tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
     except OSError as exc:
         parent = tempfile.gettempdir() if data is None else data
-        raise click.ClickException(
+        raise BenchmarkError(
             f"cannot write data in {parent}: {exc.strerror or exc}; name a writable folder with --data"
         ) from exc
 
@@ -118,4 +118,4 @@ def _end(suite: Suite, result: Result, path: Path, *, as_json: bool) -> None:
         else:
             click.echo(f"report: {page}", err=True)
     if not result.is_complete:
-        sys.exit(_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)

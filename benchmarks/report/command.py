@@ -27,11 +27,8 @@ def report(results: tuple[Path, ...], output: Path) -> None:
     RESULT is a result file, or the directory of a run. Results of one program with the same terms are merged, such as
     one result for each backend. The same results make the same bytes.
     """
-    try:
-        for path in write_report([(path.name, _measured(path)) for path in results], output):
-            click.echo(path)
-    except BenchmarkError as exc:
-        raise click.ClickException(str(exc)) from exc
+    for path in write_report([(path.name, _measured(path)) for path in results], output):
+        click.echo(path)
 
 
 def _measured(path: Path) -> Result:

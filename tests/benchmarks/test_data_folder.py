@@ -10,5 +10,5 @@ from hedwig.benchmarks.main import main
 def test_place_where_no_folder_can_be_made_is_said_in_one_line(command: str) -> None:
     ran = CliRunner().invoke(main, [command, "--data", "/proc/x"])
     assert ran.exit_code == 1
-    assert ran.output.startswith("Error: cannot write data in /proc/x: ")
+    assert ran.output.startswith("error: cannot write data in /proc/x: ")
     assert "--data" in ran.output

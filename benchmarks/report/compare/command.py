@@ -9,7 +9,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.report.compare.results import ComparedFigure, ComparedLine, Comparison, compare
 from hedwig.benchmarks.runs.compare_rounds import Relation, bound_words
 from hedwig.benchmarks.runs.figures import PERCENTILES, SECONDS_MIN
@@ -69,10 +68,7 @@ def compare_command(first: str, second: str, anyway: bool, percent: float | None
     offered rate on both sides are compared by their times, all others by their rates. All results must have the same
     terms: program, durability, heap, sizes and machine.
     """
-    try:
-        comparison = compare(_read(first), _read(second), anyway=anyway)
-    except BenchmarkError as exc:
-        raise click.ClickException(str(exc)) from exc
+    comparison = compare(_read(first), _read(second), anyway=anyway)
     if as_json:
         click.echo(json.dumps({"first": first, "second": second, **comparison.to_json()}, indent=1))
     else:

@@ -410,7 +410,7 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(
     ran = CliRunner().invoke(main, ["report", str(COMMITTED / "listing-sqlite.json.xz"), "-o", str(tmp_path / "out")])
     assert ran.exit_code == 2
     (line,) = ran.output.splitlines()
-    assert line.startswith(f"Error: reports need the library {library};")
+    assert line.startswith(f"error: reports need the library {library};")
     assert "pip install '.[benchmarks]'" in line
     assert not (tmp_path / "out").exists()
 

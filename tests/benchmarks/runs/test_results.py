@@ -90,7 +90,7 @@ def test_a_result_of_another_program_is_one_line(tmp_path: Path) -> None:
         *_, last = run.output.splitlines()
         assert (run.exit_code, last) == (
             1,
-            "Error: the result is of hedwig-bench other, which hedwig-bench does not know",
+            "error: the result is of hedwig-bench other, which hedwig-bench does not know",
         )
 
 

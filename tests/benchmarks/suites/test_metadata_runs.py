@@ -298,7 +298,7 @@ def test_a_run_may_have_unsynced_stages_alone_but_must_have_one(tmp_path: Path) 
     refused = _run(tmp_path / "none", *arguments, "--unsynced-topics", "0")
     assert (refused.returncode, refused.stderr) == (
         1,
-        "Error: nothing to measure: give --topics or --unsynced-topics above 0\n",
+        "error: nothing to measure: give --topics or --unsynced-topics above 0\n",
     )
 
 
