@@ -221,12 +221,14 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
     record = await shared.persistence.read(topic)
     assert record is not None
     version = await shared.persistence.write(topic, record.value, record.version)
-    lost = 0
-    for number in range(1, 12):
+    lost = acknowledged_since = number = 0
+    while acknowledged_since < 3:
+        number += 1
         body = b"m%d" % number
         try:
             with stack.client(timeout_s=5) as client:
                 acknowledged[client.publish(topic, body)] = body
+                acknowledged_since += lost > 0
         except RefusedByHubError as refused:
             if refused.status != pb.SERVICE_DOWN:
                 raise
@@ -236,7 +238,6 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
             lost += 1
     # The store refused the hub's write of the ranges as it rolled the ledger. The hub released the topic and acquired
     # it again.
-    assert 0 < lost < 6
     with pytest.raises(BadVersionError):
         await shared.persistence.write(topic, record.value, version)
     with stack.client() as client:
