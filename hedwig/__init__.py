@@ -6,7 +6,6 @@ no store.
 """
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -35,5 +34,8 @@ if not TYPE_CHECKING:  # Otherwise type checkers would accept any name.
         if name == "errors":
             return importlib.import_module("hedwig.errors")
         if name == "__version__":
-            return importlib.metadata.version("hedwig-pubsub")
+            # Few programs ask for it, and the import takes 10 ms.
+            from importlib import metadata
+
+            return metadata.version("hedwig-pubsub")
         raise AttributeError(f"module 'hedwig' has no attribute {name!r}")
