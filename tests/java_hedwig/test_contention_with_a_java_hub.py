@@ -218,11 +218,13 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
         client.subscribe(topic, S)
         client.close_subscription(topic, S)
         acknowledged = {client.publish(topic, b"m0"): b"m0"}
-    record = await shared.persistence.read(topic)
-    assert record is not None
-    version = await shared.persistence.write(topic, record.value, record.version)
     lost = acknowledged_since = number = 0
     while acknowledged_since < 3:
+        if not lost and number % 11 == 0:
+            # A hub that lost its session meanwhile has read the record anew. Then it is written once more.
+            record = await shared.persistence.read(topic)
+            assert record is not None
+            version = await shared.persistence.write(topic, record.value, record.version)
         number += 1
         body = b"m%d" % number
         try:
@@ -239,7 +241,7 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
     # The store refused the hub's write of the ranges as it rolled the ledger. The hub released the topic and acquired
     # it again.
     with pytest.raises(BadVersionError):
-        await shared.persistence.write(topic, record.value, version)
+        await shared.persistence.write(topic, LedgerRanges(), version)
     with stack.client() as client:
         client.subscribe(topic, S)
         delivered = dict(client.deliveries(max(acknowledged)))
