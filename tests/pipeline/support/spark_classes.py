@@ -10,12 +10,17 @@ from typing import Final
 
 import pyspark
 
+from hedwig.cli.dev.servers.java import find_java
+
 __all__ = ["share_spark_classes"]
 
 _DRIVER_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 _MAKE_S: Final = 300.0
 _FEW_CYCLES: Final = "-XX:TieredStopAtLevel=1"
 """Of two compilers the quick one: no job of a test runs long enough to earn the other."""
+
+_QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
+"""By default a JVM writes warnings about archives to standard output, where jobs write their results."""
 
 
 def share_spark_classes(folder: Path) -> None:
@@ -25,7 +30,7 @@ def share_spark_classes(folder: Path) -> None:
 
     A JVM maps only an archive of its own release and its own jars. So the name of the archive depends on both.
     """
-    shown = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+    shown = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
     key = hashlib.sha256("\n".join((shown, pyspark.__version__, str(Path(pyspark.__file__).parent))).encode())
     archive = folder / f"spark-{key.hexdigest()[:16]}.jsa"
     if not archive.exists():
@@ -34,20 +39,15 @@ def share_spark_classes(folder: Path) -> None:
 
 
 def _options(archive: Path) -> str:
-    # A JVM that cannot map the archive goes on without it, and must not say so on standard output.
-    return f"{_FEW_CYCLES} -XX:SharedArchiveFile={archive} -Xlog:disable -Xlog:all=error:stderr"
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home, "bin", "java")) if home else "java"
+    # A JVM that cannot map the archive goes on without it.
+    return f"{_FEW_CYCLES} -XX:SharedArchiveFile={archive} {_QUIET}"
 
 
 def _make(archive: Path) -> None:
     """Run queries like those of the tests. The JVM writes the archive as it ends."""
     unfinished = archive.with_name(f"{os.getpid()}-{archive.name}")
     frame = unfinished.with_suffix(".parquet")
-    options = f"{_FEW_CYCLES} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable -Xlog:all=error:stderr"
+    options = f"{_FEW_CYCLES} -XX:ArchiveClassesAtExit={unfinished} {_QUIET}"
     environment = os.environ | {_DRIVER_OPTIONS: options, "PYSPARK_PYTHON": sys.executable}
     # The JVM outlives the driver. It holds the pipes, so this waits for its end too.
     ran = subprocess.run(
