@@ -93,6 +93,9 @@ class JobQueue(Generic[C]):
             if job is not None:
                 self._withdraw(job)
             raise
+        finally:
+            # The traceback of the job's error holds this frame, so the frame must not hold the job.
+            job = None
 
     def _submit(self, work: Callable[[C], Any], deadline: Deadline) -> Job[C]:
         job = Job(work, deadline)

@@ -40,6 +40,8 @@ MAJOR: Final = 1
 MINOR: Final = 0
 
 _LEVEL: Final = 6
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+"""Makes zlib write the header and the end of gzip."""
 _FRAME_BYTES_SOFT: Final = 1 << 20
 _FRAME_BYTES_MAX: Final = 64 << 20
 _LETTERS: Final[Mapping[str, str]] = {OWNERSHIP.name: "o", PERSISTENCE.name: "p", SUBSCRIPTIONS.name: "s"}
@@ -85,8 +87,10 @@ class ExportWriter:
     """Writes one export to `raw`. Calls block for as long as compressing and the disk take."""
 
     def __init__(self, raw: BinaryIO, header: ExportHeader) -> None:
-        # Without name and time in the gzip header, equal records make equal files.
-        self._stream = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=raw, mtime=0)
+        self._raw = raw
+        # Not a GzipFile: one that is not closed after an error warns of it later. The header has no name and no time,
+        # so equal records make equal files.
+        self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP_WBITS)
         self._hash = hashlib.sha256()
         self._counts: Counter[str] = Counter()
         self._write(MAGIC)
@@ -111,7 +115,7 @@ class ExportWriter:
         """Append the end, after which the file is whole; `raw` stays open."""
         end = ExportEnd({kind.name: self._counts[kind.name] for kind in KINDS}, self._hash.digest())
         self._frame({"end": {"counts": dict(end.counts), "sha256": end.sha256}})
-        self._stream.close()
+        self._raw.write(self._compressor.flush())
         return end
 
     def _frame(self, content: Mapping[str, Any]) -> None:
@@ -120,7 +124,7 @@ class ExportWriter:
 
     def _write(self, data: bytes) -> None:
         self._hash.update(data)
-        self._stream.write(data)
+        self._raw.write(self._compressor.compress(data))
 
 
 @dataclass(slots=True)

@@ -86,10 +86,11 @@ class Outcome(Generic[R]):
         """Return the version of a Write that was applied; else raise its error."""
         if self.version is not None:
             return self.version
-        check = self.check
-        del self  # As in `check`.
-        check()
-        raise AssertionError("the outcome of a Read or Delete has no version")
+        try:
+            self.check()
+            raise AssertionError("the outcome of a Read or Delete has no version")
+        finally:
+            del self  # As in `check`.
 
 
 def outcome_of(decode: Callable[[], Versioned[R]]) -> Outcome[R]:

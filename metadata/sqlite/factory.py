@@ -175,10 +175,13 @@ async def _is_closed(path: str, options: StoreOptions) -> bool:
 
 
 async def _thread(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> SqliteThread:
+    def begin() -> SqliteThread:
+        return SqliteThread(name, connect(path, options), options, writes=writes)
+
     try:
         if not writes and await _is_closed(path, options):
-            return await asyncio.to_thread(ReadOnlyThread, name, path, options)
-        connection = await asyncio.to_thread(connect, path, options)
+            return await _begun(lambda: ReadOnlyThread(name, path, options))
+        return await _begun(begin)
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise LayoutMismatchError(
@@ -193,7 +196,28 @@ async def _thread(name: str, path: str, url: MetadataUrl, options: StoreOptions,
         if why or is_forbidden(exc):
             raise MetadataForbiddenError(f"SQLite cannot open the file of {url.text}: {why or exc}") from exc
         raise MetadataUnavailableError(f"SQLite cannot open the file of {url.text}: {exc}") from exc
-    return SqliteThread(name, connection, options, writes=writes)
+
+
+async def _begun(begin: Callable[[], SqliteThread]) -> SqliteThread:
+    """Return what `begin` returns, called where it may block. If the caller is cancelled, it ends once it is there."""
+    begun: list[SqliteThread] = []
+    is_wanted = True
+
+    def run() -> SqliteThread:
+        thread = begin()
+        begun.append(thread)
+        if not is_wanted:
+            thread.end()
+        return thread
+
+    try:
+        return await asyncio.to_thread(run)
+    except asyncio.CancelledError:
+        # `run` looks after it has appended, so one of the two ends the thread.
+        is_wanted = False
+        for thread in begun:
+            thread.end()
+        raise
 
 
 def _why_closed(path: str) -> str | None:

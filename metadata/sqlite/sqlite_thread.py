@@ -68,9 +68,13 @@ class SqliteThread:
             kind = UncertainStateError if self._writes else MetadataUnavailableError
             raise kind(f"{what}: SQLite did not answer: {exc}") from exc
 
-    async def close(self) -> None:
-        """End the thread after the batch at hand; jobs that did not begin fail. May be called twice."""
+    def end(self) -> None:
+        """Let the thread end after the batch at hand; jobs that did not begin fail. May be called twice."""
         self._queue.close()
+
+    async def close(self) -> None:
+        """As `end`, and wait until the thread has ended."""
+        self.end()
         while self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
@@ -100,7 +104,8 @@ class SqliteThread:
                 try:
                     job.result = job.work(self._connection)
                 except MetadataError as exc:
-                    job.error = exc
+                    # Its traceback would keep this frame, and all jobs of the batch.
+                    job.error = exc.with_traceback(None)
         except sqlite3.Error as exc:
             # SQLite itself could not run a statement (disk full, damaged file): roll the batch back.
             self._roll_back()

@@ -26,9 +26,16 @@ _URL: Final = "sqlite://"
 _LATE_S: Final = (0.0, 0.0, 0.05, 0.5, 2.0, 6.0)
 
 
+class _Tables(sqlite3.Connection):
+    """A connection of several ways. None of them knows which is the last, so it ends with the last reference."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def open_tables() -> sqlite3.Connection:
     """Return new tables without records."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=_Tables)
     for kind in KINDS:
         connection.execute(table_schema(kind))
     return connection
