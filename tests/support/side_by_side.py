@@ -1,10 +1,15 @@
-"""How processes share the tests: all tests of a module go to one process, and so do those of some folders."""
+"""How processes share the tests: all tests of a module go to one process, and so do those of some folders.
+
+Half of the processes take the shares with tests on HBase as long as there are any, and the others the rest. So fewer
+processes start an HBase of their own, which takes processor time also while it has nothing to do.
+"""
 
 from typing import Final
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 __all__ = ["WHOLE", "WholeFolders", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
@@ -17,6 +22,14 @@ class WholeFolders(LoadFileScheduling):  # type: ignore[misc]  # It has no types
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in WHOLE if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        takes_hbase = 2 * self.nodes.index(node) < len(self.nodes)
+        for share, tests in self.workqueue.items():
+            if any("hbase" in test for test in tests) is takes_hbase:
+                self.workqueue.move_to_end(share, last=False)
+                break
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
