@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.metadata import StoreOptions
+from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata import MetadataStore, StoreOptions
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.doors import CALLS, Call
 from hedwig.metadata.testing.subject import Subject
@@ -21,6 +22,16 @@ from tests.faults.support.recording import NotDone, Recorder
 from tests.faults.support.waiting import until
 
 TIMEOUT_S: Final = 1.0
+
+
+async def _opened(subject: Subject) -> MetadataStore:
+    """Open a store whose operations end after `TIMEOUT_S`. On a busy machine its first opening may take longer."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await subject.open(StoreOptions(operation_timeout_s=TIMEOUT_S))
+            except MetadataUnavailableError:
+                await asyncio.sleep(0.1)
 
 
 async def _with_every_door(scenario: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
@@ -46,10 +57,9 @@ async def test_request_that_arrives_late_undoes_nothing(
         standing, newer = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
         plan = scripted(networked.write, [Step(Action.HOLD_REQUEST)])
-        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
         async with (
             networked.proxy(networked_subject, plan) as proxy,
-            await networked.behind(proxy, networked_subject).open(options) as store,
+            await _opened(networked.behind(proxy, networked_subject)) as store,
         ):
             late = await recorder.client("behind the proxy", store, door).put(topic, standing)
             assert late == Unknown()
@@ -79,10 +89,9 @@ async def test_reply_that_never_comes_leaves_the_outcome_open(
         standing, mine = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
         plan = scripted(networked.write, [Step(Action.HOLD_REPLY)])
-        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
         async with (
             networked.proxy(networked_subject, plan) as proxy,
-            await networked.behind(proxy, networked_subject).open(options) as store,
+            await _opened(networked.behind(proxy, networked_subject)) as store,
         ):
             client = recorder.client("behind the proxy", store, door)
             # A client that leaves the silent connection in time may still read the outcome by another one.
@@ -105,7 +114,6 @@ async def test_server_that_does_not_come_back_leaves_the_outcome_open(
         direct = recorder.client("direct", await clients.open(networked_subject), door)
         standing, mine = recorder.new_number(), recorder.new_number()
         assert await direct.put(topic, None, standing) == Done()
-        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
         async with networked.proxy(networked_subject, lambda _: PASS) as proxy:
 
             async def vanish() -> None:
@@ -113,7 +121,7 @@ async def test_server_that_does_not_come_back_leaves_the_outcome_open(
 
             proxy.plan = scripted(networked.write, [Step(action, meanwhile=vanish)])
             subject = networked.behind(proxy, networked_subject)
-            async with await replace(subject, url=subject.url + networked.one_connection).open(options) as store:
+            async with await _opened(replace(subject, url=subject.url + networked.one_connection)) as store:
                 client = recorder.client("behind the proxy", store, door)
                 assert await client.put(topic, standing, mine) == Unknown()
                 assert await client.put(topic, standing) == NotDone()

@@ -24,6 +24,7 @@ async def test_opening_that_was_cancelled_ends_what_it_begins(tmp_path: Path, mo
         return connections[-1]
 
     monkeypatch.setattr(factory, "connect", slow)
+    of_others = set(threading.enumerate())
     opening = asyncio.create_task(open_metadata(f"sqlite://{tmp_path}/store.db"))
     await asyncio.to_thread(begun.wait, 30)
     opening.cancel()
@@ -41,4 +42,5 @@ async def test_opening_that_was_cancelled_ends_what_it_begins(tmp_path: Path, mo
         return False
 
     await until(is_closed, "the connection is closed")
-    await until(lambda: not any(each.name.startswith("hedwig-sqlite") for each in threading.enumerate()), "no thread")
+    ours = [each for each in threading.enumerate() if each.name.startswith("hedwig-sqlite") and each not in of_others]
+    await until(lambda: not any(each.is_alive() for each in ours), "the thread has ended")
