@@ -121,7 +121,7 @@ async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> 
 async def test_publish_whose_topic_may_or_may_not_be_claimed_is_surely_not_done(deployment: Deployment) -> None:
     """The store does not answer the claim. Its outcome is unknown, but the message was never appended."""
     held = _Held(deployment)
-    await held.start(operation_timeout_s=1.0)
+    await held.start(operation_timeout_s=4.0)
     client = await deployment.connect(held.hub)
     held.hold()
     answer = await client.request(T, Publish(Message(b"refused")))
