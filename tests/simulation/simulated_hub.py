@@ -187,11 +187,14 @@ class SimulatedHub(Hub):
         self.register.remove(self.incarnation.me)
 
     async def notice(self) -> None:
-        """Learn that the hub was declared dead, and register it again."""
-        self.is_zombie = self.is_draining = False
+        """Learn that the hub was declared dead, and register it again. Nothing happens if it is doing so already."""
+        if self.incarnation.why_over is not None:
+            return
+        self.is_draining = False
         self.register.remove(self.incarnation.me)
         await self.lost("it was declared dead")
         await self.stores[-1].abandon()
+        self.is_zombie = False
         if not self.is_down and not self.is_closing:
             self.serve_anew()
 
