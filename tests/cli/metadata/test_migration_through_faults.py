@@ -52,13 +52,17 @@ def test_store_that_stops_answering_is_one_clear_line(
         "migrate": ("metadata", "migrate", "--from", admin.url, "--to", url, "--hubs-down", "--yes"),
         "import": ("metadata", "import", file),
     }[command]
-    running = target.start(*given, "--timeout", "3")
-    wait_until(lambda: _records(url) > TOPICS // 2, "records to arrive")
-    zookeeper.launcher.pause("zookeeper-1")
-    try:
-        _, said = running.communicate(timeout=DEADLINE_S)
-    finally:
-        zookeeper.launcher.resume("zookeeper-1")
+    # A busy machine may need some seconds for one request, and must not end the command before the pause.
+    with target.start(*given, "--timeout", "10") as running:
+        try:
+            wait_until(lambda: _records(url) > TOPICS // 2, "records to arrive")
+            zookeeper.launcher.pause("zookeeper-1")
+            try:
+                _, said = running.communicate(timeout=DEADLINE_S)
+            finally:
+                zookeeper.launcher.resume("zookeeper-1")
+        finally:
+            running.kill()
     assert running.returncode in (ExitCode.OUTCOME_UNKNOWN, ExitCode.UNAVAILABLE), said
     lines = said.decode().splitlines()
     assert any("give the same command again" in line for line in lines)
