@@ -117,7 +117,7 @@ async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> 
     await _check_unserved(asking)
 
 
-@on_both
+@on_hbase
 async def test_publish_whose_topic_may_or_may_not_be_claimed_is_surely_not_done(deployment: Deployment) -> None:
     """The store does not answer the claim. Its outcome is unknown, but the message was never appended."""
     held = _Held(deployment)
