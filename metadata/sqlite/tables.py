@@ -147,15 +147,15 @@ class SqliteTable(Generic[R]):
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         # Distinct topics by one index search each: a topic with very many subscribers costs no more than another.
         statement = (
-            f"WITH RECURSIVE listed(topic) AS (SELECT min(topic) FROM {self._kind.name} WHERE topic > ?1 "
-            f"AND topic >= ?2 UNION ALL SELECT (SELECT min(topic) FROM {self._kind.name} WHERE topic > listed.topic) "
-            "FROM listed WHERE listed.topic IS NOT NULL AND substr(listed.topic, 1, length(?2)) = ?2) "
-            "SELECT topic FROM listed WHERE substr(topic, 1, length(?2)) = ?2 LIMIT ?3"
+            f"WITH RECURSIVE listed(topic) AS (SELECT min(topic) FROM {self._kind.name} WHERE topic > ? "
+            f"AND topic >= ? UNION ALL SELECT (SELECT min(topic) FROM {self._kind.name} WHERE topic > listed.topic) "
+            "FROM listed WHERE listed.topic IS NOT NULL AND substr(listed.topic, 1, length(?)) = ?) "
+            "SELECT topic FROM listed WHERE substr(topic, 1, length(?)) = ? LIMIT ?"
         )
         wanted = prefix or b""
         last: bytes = start_after or b""
         while True:
-            page = await self._page("list topics", statement, (last, wanted, self._options.page_rows))
+            page = await self._page("list topics", statement, (last, *[wanted] * 5, self._options.page_rows))
             for (topic,) in page:
                 yield Topic(topic)
             if len(page) < self._options.page_rows:
