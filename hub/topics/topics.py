@@ -277,11 +277,11 @@ class Topics:
                 if leaving is not None:
                     await asyncio.wait([leaving])
             topic = await self._own_or_redirect(name, acquisition)
-        except UncertainStateError as exc:
-            # Only the owner record or the record of ranges is in doubt. The waiting requests have surely not begun.
-            error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired; try again: {exc}")
         except HedwigError as exc:
             error = exc
+            if not exc.definite:
+                # A record of the topic is in doubt. The waiting requests have surely not begun.
+                error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired; try again ({exc})")
         except TimeoutError:
             error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired in time; try again")
         except Exception:
