@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +21,16 @@ from tests.pipeline.support.stores import new_store, with_store
 __all__ = ["Run"]
 
 Run = Callable[..., Any]
+
+_TIMEOUT_S: Final = 900
+"""The first test waits for the archive of Spark's classes too. Its making took 240 s on a busy machine."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test of this folder time for what the session makes before the first of them."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
 @pytest.fixture(scope="module")
