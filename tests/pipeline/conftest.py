@@ -23,7 +23,7 @@ __all__ = ["Run"]
 Run = Callable[..., Any]
 
 _TIMEOUT_S: Final = 900
-"""The first test waits for the archive of Spark's classes too. Its making took 240 s on a busy machine."""
+"""The first test waits for the archive of Spark's classes too, for up to 800 s."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
