@@ -279,5 +279,7 @@ class Subscriber:
             closing.cancel()
             return
         is_confirmed = await closing
-        if is_confirmed and not self._world.is_calm and random.random() < 0.5:
+        # A former session that is still closing may consume yet, and move the pointer forward again.
+        is_alone = all(former.done() for former in self._closings)
+        if is_confirmed and is_alone and not self._world.is_calm and random.random() < 0.5:
             await self._world.seek_back(reader, is_apart=True)
