@@ -19,8 +19,8 @@ from hedwig.cli.dev import DevError, DevServers, ServerState
 from hedwig.cli.dev.probes.sockets import four_letter_word
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
-from tests.dev.support.conditions import wait_until
-from tests.dev.support.listening import listening_addresses, processes_naming
+from tests.cli.dev.support.conditions import wait_until
+from tests.cli.dev.support.listening import listening_addresses, processes_naming
 
 COMMAND = [sys.executable, "-c", "from hedwig.cli.main import main; main()", "dev"]
 LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}

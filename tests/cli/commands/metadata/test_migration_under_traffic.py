@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from hedwig.model import SubscriptionData
-from tests.cli.hub.test_hubs_of_a_cluster import Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import Admin, Ran, wait_until
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.store_contents import contents, fill

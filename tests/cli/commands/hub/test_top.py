@@ -17,7 +17,7 @@ from hedwig.cli.output.format_names import FORMATS
 from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
 from hedwig.operations.deployment.hub_survey import HubReading
-from tests.cli.hub.test_hubs_of_a_cluster import Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import DEADLINE_S, Admin
 from tests.cli.support.agreement import check_agreement
 from tests.cli.support.command_tree import example_of

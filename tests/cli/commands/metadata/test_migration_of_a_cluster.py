@@ -8,7 +8,7 @@ import pytest
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, Topic
-from tests.cli.hub.test_hubs_of_a_cluster import SESSION_S, Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import SESSION_S, Pair
 from tests.cli.support.admin import Admin
 from tests.cli.support.store_contents import contents
 from tests.hub.support.admin_client import AdminClient

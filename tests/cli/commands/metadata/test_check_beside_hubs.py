@@ -17,7 +17,7 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from tests.cli.hub.test_hubs_of_a_cluster import Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import Admin, wait_until
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.planted import in_store

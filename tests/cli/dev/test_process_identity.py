@@ -22,7 +22,7 @@ from hedwig.cli.dev.processes import (
     still_runs,
     wait_gone,
 )
-from tests.dev.support.conditions import wait_until
+from tests.cli.dev.support.conditions import wait_until
 
 MARKER = "-Dhedwig.dev.server=/some where/zookeeper-1"
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"

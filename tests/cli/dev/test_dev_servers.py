@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.probes.thrift import thrift2_has_table
-from tests.dev.support.conditions import wait_until
-from tests.dev.support.listening import listening_addresses, processes_naming
+from tests.cli.dev.support.conditions import wait_until
+from tests.cli.dev.support.listening import listening_addresses, processes_naming
 
 SERVERS = ["zookeeper-1", "hbase-master", "regionserver-1", "thrift2", "thrift1"]
 LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}

@@ -14,7 +14,7 @@ from hedwig.cli.dev.processes import ProcessIdentity
 from hedwig.cli.dev.server_directory import ServerDirectory
 from hedwig.cli.dev.services import KINDS
 from hedwig.cli.dev.state import DirectorySettings, DirectoryState, ServerRecord, read_state, write_state
-from tests.dev.support.conditions import wait_until
+from tests.cli.dev.support.conditions import wait_until
 
 HOLD_LOCK = """
 import sys, time

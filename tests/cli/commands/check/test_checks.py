@@ -15,7 +15,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import format_metadata
 from hedwig.operations.checks.perf_terms import OPERATIONS, SIZES, PerfSize
 from hedwig.operations.checks.verdicts import CheckExit, CheckStatus, exit_of
-from tests.cli.hub.test_hubs_of_a_cluster import Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.support.agreement import check_agreement
 from tests.cli.support.command_tree import example_of

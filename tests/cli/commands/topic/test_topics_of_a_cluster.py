@@ -12,7 +12,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
-from tests.cli.hub.test_hubs_of_a_cluster import Pair
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.command_tree import example_of
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
