@@ -97,12 +97,19 @@ def test_command_names_its_extra_and_ends_with_2(bare: Path, program: str, argum
     assert ran.stdout == ""
 
 
-@pytest.mark.parametrize("statement", ["from hedwig import open_metadata", "from hedwig.metadata import open_metadata"])
-def test_name_that_is_imported_names_its_extra(bare: Path, statement: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "lacks", "extra"),
+    [
+        ("from hedwig import open_metadata", "hedwig.metadata needs msgpack", "metadata"),
+        ("from hedwig.metadata import open_metadata", "hedwig.metadata needs msgpack", "metadata"),
+        ("from hedwig.zookeeper import Bridge", "hedwig.zookeeper needs kazoo", "zookeeper"),
+        ("import pyspark_hedwig", "the data source needs pyarrow", "spark"),
+    ],
+)
+def test_name_that_is_imported_names_its_extra(bare: Path, statement: str, lacks: str, extra: str) -> None:
     ran = _run(bare / "python", "-c", statement, status=1)
     assert ran.stderr.splitlines()[-1] == (
-        "hedwig.errors.MissingExtraError: hedwig.metadata needs msgpack; "
-        "in the checkout of hedwig: pip install '.[metadata]'"
+        f"hedwig.errors.MissingExtraError: {lacks}; in the checkout of hedwig: pip install '.[{extra}]'"
     )
 
 
@@ -123,7 +130,7 @@ def test_module_of_ours_that_is_missing_is_a_bug() -> None:
 
 def _named_extras() -> Iterator[tuple[str, str]]:
     """Yield each extra that the code names, with its location."""
-    for folder in ("hedwig", "metadata", "hub", "cli", "pipeline", "benchmarks"):
+    for folder in ("hedwig", "metadata", "hub", "operations", "cli", "pipeline", "benchmarks", "pyspark_hedwig"):
         for path in (CHECKOUT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_bytes())):
                 if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
