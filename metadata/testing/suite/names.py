@@ -20,13 +20,13 @@ from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import NAME_BYTES_MAX
 from hedwig.versions import ANY, NEW, Version, Versioned
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 FORBIDDEN = {"empty": b"", "one byte too many": b"a" * (NAME_BYTES_MAX + 1)}
 SOME = AWKWARD[::7]
 
 
-async def _all(items: AsyncIterable[T]) -> list[T]:
+async def _all(items: AsyncIterable[_T]) -> list[_T]:
     return [item async for item in items]
 
 

@@ -17,14 +17,14 @@ from hedwig.metadata.testing.subject import Subject
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 SMALL_PAGES = StoreOptions(page_rows=7)
 BATCH: Final = 2000
 OWNERSHIP, PERSISTENCE, SUBSCRIPTION = CALLS
 
 
-async def _all(items: AsyncIterable[T]) -> list[T]:
+async def _all(items: AsyncIterable[_T]) -> list[_T]:
     return [item async for item in items]
 
 
