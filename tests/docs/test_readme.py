@@ -1,7 +1,7 @@
-"""Prove that the README is right: each of its commands runs here or in the tests named below.
+"""Prove that the README is right: its commands run here, but for those that other tests stand for.
 
-Its program runs beside those of docs/how-to/client.md (tests/client/test_docs.py), its installs with the packages
-(tests/packaging), its cluster with Docker (tests/docker).
+Its program runs beside those of docs/how-to/client.md (tests/client/test_docs.py). tests/packaging installs packages.
+tests/docker starts the cluster, where there is Docker; here its second command publishes to a hub without a cluster.
 """
 
 import os
@@ -40,13 +40,18 @@ def test_what_it_has_installed_are_extras() -> None:
     assert named <= project["optional-dependencies"].keys()
 
 
+def _lines(title: str) -> list[str]:
+    """Return the commands of a section, and what they print."""
+    return [line.strip().removeprefix("$ ") for line in _section(title).splitlines() if line.startswith("    ")]
+
+
 def test_a_hub_in_two_commands(tmp_path: Path) -> None:
-    lines = [line.strip() for line in _section("A hub in two commands").splitlines() if line.startswith("    ")]
-    run, publish, *printed = lines
+    run, publish, *printed = _lines("A hub in two commands")
+    _, publish_to_cluster = _lines("A cluster in two commands")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HEDWIG_", "XDG_"))}
     environment |= {"HOME": str(tmp_path), "HEDWIG_HUB_PORT": "0", "HEDWIG_HUB_ADMIN_PORT": "0"}
     hub = subprocess.Popen(
-        run.removeprefix("$ "),
+        run,
         cwd=CHECKOUT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -56,16 +61,19 @@ def test_a_hub_in_two_commands(tmp_path: Path) -> None:
     try:
         assert hub.stdout is not None
         (address,) = next(filter(None, (re.findall(r"serving ([\d.]+:\d+)", line) for line in hub.stdout)))
-        published = subprocess.run(
-            ["bash", "-c", publish.removeprefix("$ ")],
-            cwd=CHECKOUT,
-            env=environment | {"HEDWIG_HUB": address},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (published.returncode, published.stdout.splitlines(), published.stderr) == (0, printed, "")
+        bin_folder = f"{CHECKOUT / '.venv' / 'bin'}:{environment['PATH']}"
+        cluster_line = publish_to_cluster.replace("127.0.0.1:4080", address)
+        for line, output in ((publish, printed), (cluster_line, [printed[0], "id     2"])):
+            published = subprocess.run(
+                ["bash", "-c", line],
+                cwd=CHECKOUT,
+                env=environment | {"HEDWIG_HUB": address, "PATH": bin_folder},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert (published.returncode, published.stdout.splitlines(), published.stderr) == (0, output, "")
     finally:
         hub.send_signal(signal.SIGINT)
         hub.communicate(timeout=60)
