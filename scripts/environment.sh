@@ -118,7 +118,8 @@ install_project() {
         say "installing $target into $VENV with pip"
         if [ -n "${4:-}" ]; then
             pip_install --require-hashes --requirement "$4"
-            pip_install --no-deps --editable "$target"
+            # The lock has what the build needs too. Isolated, a build would download that without its hashes.
+            pip_install --no-deps --no-build-isolation --editable "$target"
         else
             pip_install --editable "$target"
         fi

@@ -13,7 +13,8 @@ from tests.support.checkout import CHECKOUT
 
 LOCKS: Final = {"development": ["dev"], "image": ["hub", "cli", "zookeeper", "bookkeeper"]}
 """A lock, and the extras that it is for."""
-PROJECT: Final = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+SETTINGS: Final = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+PROJECT: Final = SETTINGS["project"]
 
 
 def _locked(lock: str) -> dict[str, str]:
@@ -46,10 +47,19 @@ def test_a_lock_has_what_its_extras_ask_for(lock: str) -> None:
     ] == []
 
 
-def test_the_image_has_the_packages_that_are_tested() -> None:
-    assert _locked("image").items() <= _locked("development").items()
+def test_the_lock_of_the_build_has_what_a_build_asks_for() -> None:
+    locked = _locked("build")
+    for requirement in map(Requirement, ("build", *SETTINGS["build-system"]["requires"])):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
 
 
-def test_the_image_is_made_of_its_lock() -> None:
+@pytest.mark.parametrize("lock", ["build", "image"])
+def test_the_image_has_the_packages_that_are_tested(lock: str) -> None:
+    assert _locked(lock).items() <= _locked("development").items()
+
+
+def test_the_image_is_made_of_its_locks() -> None:
     dockerfile = (CHECKOUT / "docker" / "hub" / "Dockerfile").read_text()
+    assert "--require-hashes -r /locks/build.txt" in dockerfile
+    assert "python -m build --no-isolation" in dockerfile
     assert "--require-hashes -r /locks/image.txt" in dockerfile
