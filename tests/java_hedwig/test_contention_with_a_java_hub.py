@@ -15,7 +15,7 @@ from hedwig.errors import (
     TopicOwnerInfoExistsError,
     UncertainStateError,
 )
-from hedwig.metadata import MetadataStore
+from hedwig.metadata import MetadataStore, change
 from hedwig.model import (
     HubInfo,
     LedgerRanges,
@@ -209,6 +209,11 @@ def _stored_pointer(raw: KazooClient, path: str) -> int:
 # ------------------------------------------------------------------------------------------------------- ledger ranges
 
 
+def _unchanged(current: Versioned[LedgerRanges] | None) -> LedgerRanges:
+    assert current is not None
+    return current.value
+
+
 async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_acknowledged(
     stack: JavaStack, shared: MetadataStore
 ) -> None:
@@ -219,12 +224,12 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
         client.close_subscription(topic, S)
         acknowledged = {client.publish(topic, b"m0"): b"m0"}
     lost = acknowledged_since = number = 0
+    version = None
     while acknowledged_since < 3:
         if not lost and number % 11 == 0:
             # A hub that lost its session meanwhile has read the record anew. Then it is written once more.
-            record = await shared.persistence.read(topic)
-            assert record is not None
-            version = await shared.persistence.write(topic, record.value, record.version)
+            # It may also write between the read and the write.
+            version = await change(shared.persistence, topic, _unchanged)
         number += 1
         body = b"m%d" % number
         try:
@@ -240,6 +245,7 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
             lost += 1
     # The store refused the hub's write of the ranges as it rolled the ledger. The hub released the topic and acquired
     # it again.
+    assert version is not None
     with pytest.raises(BadVersionError):
         await shared.persistence.write(topic, LedgerRanges(), version)
     with stack.client() as client:
