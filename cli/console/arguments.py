@@ -1,28 +1,19 @@
-"""Arguments and options that commands of the console share, and the way on to a command of hedwig-admin."""
+"""Arguments and options that several commands of the console share."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 import click
 
-from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
-from hedwig.cli.settings.settings import Settings
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
 from hedwig.cli.settings.topic_names import complete_topic
-
-if TYPE_CHECKING:
-    from hedwig.cli.console.session import ConsoleSession
 
 __all__ = [
     "ANYTHING",
-    "ID_MAX",
-    "Commands",
     "Decorator",
-    "by_name",
+    "add_options",
+    "convert_name",
     "dry_run_option",
-    "go_on",
-    "named",
-    "passed_options",
-    "rest_argument",
     "subscriber_argument",
     "topic_argument",
     "topic_text_argument",
@@ -30,43 +21,33 @@ __all__ = [
     "yes_option",
 ]
 
-Commands: TypeAlias = dict[str, click.Command]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 ANYTHING: Final[dict[str, Any]] = {"ignore_unknown_options": True}
-"""Pass words that look like options on to the command that they are for, or into a message."""
-ID_MAX: Final = 2**64 - 1
+"""Take words that look like options as parts of a message, or as options of another command."""
 
 topic_argument: Final = click.argument("topic", type=TOPIC, shell_complete=complete_topic)
 topic_text_argument: Final = click.argument("topic", shell_complete=complete_topic)
 subscriber_argument: Final = click.argument("subscriber", type=SUBSCRIBER)
-words_argument: Final = click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
-rest_argument: Final = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]...")
+words_argument: Final = click.argument(
+    "words", nargs=-1, required=True, type=click.UNPROCESSED, callback=lambda *given: " ".join(given[-1])
+)
+"""The command gets the words as one text."""
 dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-def go_on(session: "ConsoleSession", settings: Settings, *words: str) -> None:
-    """Run a command of hedwig-admin in place of this one, with the options that this one got."""
-    click.get_current_context().exit(session.run_of_admin(list(words), settings))
-
-
-def passed_options(*groups: Sequence[Decorator]) -> Decorator:
-    """Return a decorator that adds options whose values go into the settings, and with them to the next command."""
+def add_options(options: Iterable[Decorator]) -> Decorator:
+    """Return a decorator that adds `options` to a command as if they stood above it, the first one lowest."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (option for group in groups for option in group):
+        for option in options:
             command = option(command)
         return command
 
     return add
 
 
-def by_name(*commands: click.Command) -> Commands:
-    return {str(command.name): command for command in commands}
-
-
-def named(kind: Any, text: str, number: int | None = None) -> Any:
-    """Return a name of some kind, made of `text` and a number. Raises click.BadParameter."""
-    convert: Callable[..., Any] = kind.convert
-    return convert(text if number is None else f"{text}{number}", None, click.get_current_context())
+def convert_name(kind: CheckedName, text: str) -> Any:
+    """Return the name of a topic or of a subscriber, the `kind`, that `text` spells. Raises click.BadParameter."""
+    return kind.convert(text, None, click.get_current_context())

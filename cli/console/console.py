@@ -1,12 +1,11 @@
 """The command `hedwig-admin console`: a shell with all commands of hedwig-admin and of the original's console."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import click
 
-from hedwig.cli.arguments.interruptible_file import standard_input_is_closed
+from hedwig.cli.console.arguments import add_options
 from hedwig.cli.console.commands import console_commands
 from hedwig.cli.console.session import ConsoleSession
 from hedwig.cli.program import AdminCommand
@@ -18,30 +17,16 @@ from hedwig.cli.settings.setting_options import (
 )
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.exit_codes import ExitCode
+from hedwig.operations.loads.interruptible_file import standard_input_is_closed
 
 __all__ = ["console"]
 
 
-def _setting_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of all commands. Every line uses their values."""
-    options = (
-        *hub_setting_options(),
-        *cluster_setting_options(),
-        *owner_setting_options(),
-        *ledger_setting_options(),
-    )
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
 @click.command("console", cls=AdminCommand, example="hedwig-admin console -c 'show topics' -c 'describe topic news'")
 @click.option("-c", "--command", "lines", multiple=True, metavar="LINE", help="Run this line and end; may be repeated.")
-@_setting_options()
+@add_options(
+    reversed([*hub_setting_options(), *cluster_setting_options(), *owner_setting_options(), *ledger_setting_options()])
+)
 @click.pass_context
 @pass_settings
 def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> None:

@@ -4,9 +4,9 @@ import shlex
 import sys
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -16,7 +16,7 @@ from hedwig.cli.settings.configuration import Value
 from hedwig.cli.settings.settings import Settings
 from hedwig.exit_codes import ExitCode
 
-__all__ = ["ConsoleSession"]
+__all__ = ["ConsoleSession", "current_session", "run_admin_command", "split_line"]
 
 _FREE_TEXT: Final = ("pub", "pubsub")
 """The commands of the original whose words need no quotes, whatever characters they have."""
@@ -24,16 +24,16 @@ _REDO: Final = "redo"
 
 
 class ConsoleSession:
-    """Runs lines. `settings` are those of the console's start; `commands` are all commands of hedwig-admin.
+    """Runs lines. `settings` are those of the console's start.
 
-    `offer` receives the session, and returns the commands that the console adds.
+    `commands` are all commands of hedwig-admin; `added` are the commands that the console adds.
     """
 
     def __init__(
         self,
         settings: Settings,
         commands: MutableMapping[str, click.Command],
-        offer: "Callable[[ConsoleSession], Mapping[str, click.Command]]",
+        added: Mapping[str, click.Command],
     ) -> None:
         self._settings = settings
         self.flags: dict[str, Value] = dict(settings.flags)
@@ -41,18 +41,18 @@ class ConsoleSession:
         self.lines: list[str] = []
         """The lines that the user typed, oldest first, without those that only repeat others."""
         self.is_over = False
-        self.says_events = True
-        """Whether to report the loss of a subscription, as `set printwatches` says."""
         self.turn = threading.Lock()
         """The lock of the writer: a command holds it while it runs, a subscription for each message."""
-        self.subscriptions = OpenSubscriptions(self)
-        self.program = AdminProgram(
+        self.subscriptions = OpenSubscriptions(self.say)
+        self.program = _ConsoleProgram(
+            self,
             PROGRAM_NAME,
             example="help pub",
-            commands=ChainMap(dict(offer(self)), commands),
+            commands=ChainMap(dict(added), commands),
             help="The commands of hedwig-admin, and those of the original's console: type one, or help COMMAND.",
         )
-        self._admin = AdminProgram(PROGRAM_NAME, example="topic list", commands=commands)
+        self.admin = AdminProgram(PROGRAM_NAME, example="topic list", commands=commands)
+        """The commands of hedwig-admin, also those whose name means another command in the console."""
 
     def settings(self) -> Settings:
         """Return the settings for one line."""
@@ -62,14 +62,10 @@ class ConsoleSession:
         """Run a line that the user typed, and keep it; return its exit code."""
         with self.turn:
             code = self.run(line)
-        self.keep(line)
-        return code
-
-    def keep(self, line: str) -> None:
-        """Keep a line for `history`, unless it is a redo, which only repeats another line."""
         words = [word for word in line.split()[:2] if word != PROGRAM_NAME]
-        if words and words[0] != _REDO:
+        if words and words[0] != _REDO:  # A redo only repeats another line.
             self.lines.append(line)
+        return code
 
     def run(self, line: str) -> int:
         """Run a line, and return its exit code. Errors go to standard error."""
@@ -84,10 +80,6 @@ class ConsoleSession:
         """Run a command given as words, with `settings` or those of the session; return its exit code."""
         return self.program.run_line(words, settings or self.settings())
 
-    def run_of_admin(self, words: list[str], settings: Settings) -> int:
-        """Run a command of hedwig-admin, even if its name means another command here; return its exit code."""
-        return self._admin.run_line(words, settings)
-
     def say(self, line: str) -> None:
         """Write a line, from any thread, once no command writes."""
         with self.turn:
@@ -97,6 +89,26 @@ class ConsoleSession:
     def close(self) -> None:
         """Close all subscriptions that are open here. They continue to exist."""
         self.subscriptions.close()
+
+
+class _ConsoleProgram(AdminProgram):
+    """The root of all commands of a session."""
+
+    def __init__(self, session: ConsoleSession, name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.session = session
+
+
+def current_session() -> ConsoleSession:
+    """Return the session whose command runs."""
+    program = click.get_current_context().find_root().command
+    assert isinstance(program, _ConsoleProgram), "only sessions run commands of the console"
+    return program.session
+
+
+def run_admin_command(settings: Settings, *words: str) -> None:
+    """Run a command of hedwig-admin in place of the current one, with the settings that this one got."""
+    click.get_current_context().exit(current_session().admin.run_line(words, settings))
 
 
 def split_line(line: str) -> list[str]:

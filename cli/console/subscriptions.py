@@ -1,9 +1,9 @@
 """The subscriptions that are open in the console: `sub` opens one, and a thread reads it until `closesub`."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from hedwig.cli.settings.hub_access import HubAccess, client_options, hub_errors
 from hedwig.cli.settings.settings import Settings
@@ -11,21 +11,13 @@ from hedwig.client import BlockingClient, BlockingSubscription, CreateOrAttach, 
 from hedwig.errors import HedwigError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import SubscriberId, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name, subscription_subject
 
 __all__ = ["OpenSubscription", "OpenSubscriptions"]
 
 _OPEN_MAX: Final = 64
 """Each has two threads."""
 _LAST_WORDS_S: Final = 3.0
-
-
-class _Speaker(Protocol):
-    """Reports what happens to subscriptions."""
-
-    says_events: bool
-
-    def say(self, line: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -38,6 +30,15 @@ class OpenSubscription:
     reader: threading.Thread | None = None
     why_lost: str | None = None
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return its topic and its subscriber, as commands write them."""
+        return name_fields(self.opened.topic, self.opened.subscriber)
+
+    @property
+    def name(self) -> str:
+        return f"{show_name(self.opened.topic)} {show_name(self.opened.subscriber)}"
+
     def close(self) -> bool:
         """End the delivery; return whether the hub knows all consumed messages."""
         try:
@@ -47,10 +48,12 @@ class OpenSubscription:
 
 
 class OpenSubscriptions:
-    """All subscriptions that are open here. `speaker` shows their messages. Only one thread may call methods."""
+    """All subscriptions that are open here. `say` shows their messages. Only one thread may call methods."""
 
-    def __init__(self, speaker: _Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.reports_ends = True
+        """Whether to report that the delivery to one has ended, as `set printwatches` says."""
+        self._say = say
         self._open: dict[tuple[Topic, SubscriberId], OpenSubscription] = {}
 
     def __iter__(self) -> Iterator[OpenSubscription]:
@@ -64,11 +67,8 @@ class OpenSubscriptions:
         """Return the subscription that is open here. Raises OperationError if it is not."""
         subscription = self.find(topic, subscriber)
         if subscription is None:
-            raise OperationError(
-                f"{settings.command} failed on {_subject(topic, subscriber)}: it is not open in this console; open it "
-                f"with: sub {show_name(topic)} {show_name(subscriber)}",
-                ExitCode.NOT_FOUND,
-            )
+            remedy = f"open it with: sub {show_name(topic)} {show_name(subscriber)}"
+            raise _refusal(settings, topic, subscriber, f"it is not open in this console; {remedy}", ExitCode.NOT_FOUND)
         return subscription
 
     def open(
@@ -80,21 +80,17 @@ class OpenSubscriptions:
         mode: CreateOrAttach,
         *,
         receives: bool,
-    ) -> OpenSubscription:
+    ) -> None:
         """Open a subscription, and show its messages if it `receives`. Raises OperationError."""
-        subject = _subject(topic, subscriber)
         if self.find(topic, subscriber) is not None:
-            raise OperationError(
-                f"{settings.command} failed on {subject}: it is open here already; closesub closes it",
-                ExitCode.VERSION_CONFLICT,
-            )
+            why = "it is open here already; closesub closes it"
+            raise _refusal(settings, topic, subscriber, why, ExitCode.VERSION_CONFLICT)
         if len(self._open) == _OPEN_MAX:
-            raise OperationError(
-                f"{settings.command} failed on {subject}: {_OPEN_MAX} are open here already; close one"
-            )
+            why = f"{_OPEN_MAX} are open here already; close one"
+            raise _refusal(settings, topic, subscriber, why, ExitCode.FAILED)
         client = BlockingClient(client_options(settings, hub))
         try:
-            with hub_errors(settings, hub, subject):
+            with hub_errors(settings, hub, subscription_subject(topic, subscriber)):
                 opened = client.subscribe(topic, subscriber, mode=mode, auto_consume=receives)
         except BaseException:
             client.close()
@@ -102,14 +98,13 @@ class OpenSubscriptions:
         made = OpenSubscription(client, opened, receives)
         self._open[topic, subscriber] = made
         if receives:
-            name = f"subscription {show_name(topic)} {show_name(subscriber)}"
+            name = f"subscription {made.name}"
             made.reader = threading.Thread(target=self._receive, args=(made,), name=name, daemon=True)
             made.reader.start()
-        return made
 
-    def forget(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """Remove a closed subscription from the list."""
-        del self._open[topic, subscriber]
+    def forget(self, subscription: OpenSubscription) -> None:
+        """Remove a subscription from the list. The caller closes it."""
+        del self._open[subscription.opened.topic, subscription.opened.subscriber]
 
     def close(self) -> None:
         """Close all, and show their last messages. Messages that a hub does not confirm as consumed may come again."""
@@ -118,7 +113,7 @@ class OpenSubscriptions:
             try:
                 each.close()
             except HedwigError as exc:
-                self._speaker.say(f"{_name(each)}: not closed in order: {exc}")
+                self._say(f"{each.name}: not closed in order: {exc}")
         self._open.clear()
         for reader in readers:
             reader.join(_LAST_WORDS_S)
@@ -127,21 +122,17 @@ class OpenSubscriptions:
         """Show the messages of a subscription, until it is closed or lost."""
         try:
             for message in subscription.opened:
-                self._speaker.say(_line(subscription, message))
+                self._say(_line(subscription, message))
         except HedwigError as exc:
             subscription.why_lost = " ".join(str(exc).split())
-            if self._speaker.says_events:
-                self._speaker.say(f"{_name(subscription)}: delivery has ended: {subscription.why_lost}")
+            if self.reports_ends:
+                self._say(f"{subscription.name}: delivery has ended: {subscription.why_lost}")
 
 
-def _subject(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
-
-
-def _name(subscription: OpenSubscription) -> str:
-    return f"{show_name(subscription.opened.topic)} {show_name(subscription.opened.subscriber)}"
+def _refusal(settings: Settings, topic: Topic, subscriber: SubscriberId, why: str, code: ExitCode) -> OperationError:
+    return OperationError(f"{settings.command} failed on {subscription_subject(topic, subscriber)}: {why}", code)
 
 
 def _line(subscription: OpenSubscription, message: Message) -> str:
     number = "" if message.seq_id is None else f" {message.seq_id.local}"
-    return f"{_name(subscription)}: message{number}: {show_name(message.body)}"
+    return f"{subscription.name}: message{number}: {show_name(message.body)}"
