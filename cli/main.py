@@ -43,5 +43,5 @@ def main() -> None:
     first use creates it.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
-    unavailable, 130 interrupted; of check 0 ok, 1 warning, 2 critical, 3 unknown.
+    unavailable, 130 interrupted. Of check: 0 ok, 1 warning, 2 critical, 3 unknown.
     """

@@ -23,6 +23,7 @@ __all__ = [
     "SubscriptionState",
     "Topic",
     "UnknownFields",
+    "next_delivered",
 ]
 
 Topic = NewType("Topic", bytes)
@@ -209,3 +210,16 @@ class SubscriptionData:
     preferences: SubscriptionPreferences | None = None
     state: SubscriptionState | None = None
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def consumed(self) -> int:
+        """Return the consume pointer, in ids of this region; 0 without a state."""
+        return 0 if self.state is None else self.state.consumed.local
+
+
+def next_delivered(consumed: int, first_id: int) -> int:
+    """Return the message that a subscription gets next, which may be yet to be published.
+
+    Args: consumed - its consume pointer; first_id - the first message that the topic still has.
+    """
+    return max(consumed + 1, first_id)

@@ -4,6 +4,7 @@ A name is any bytes. For people, printable UTF-8 stays unchanged, a backslash is
 written `\\xNN`. `parse_name` reads that back exactly.
 """
 
+import base64
 import re
 from typing import Final, TypeAlias
 
@@ -15,11 +16,15 @@ __all__ = [
     "Name",
     "as_subscriber",
     "as_topic",
+    "bytes_fields",
+    "name_fields",
+    "parse_column",
     "parse_name",
     "parse_text",
     "show_name",
     "show_text",
     "subscriber_of",
+    "subscription_subject",
     "topic_of",
 ]
 
@@ -58,11 +63,32 @@ def show_name(name: bytes) -> str:
     return show_text(name.decode("utf-8", "surrogateescape"))
 
 
+def subscription_subject(topic: Topic, subscriber: SubscriberId) -> str:
+    """Return how errors and questions name a subscription."""
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
+
+
 def show_text(text: str) -> str:
     """Return the text for people of a name that is text, such as the name of a property, an option or a filter."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(_show_character(char) for char in text)
+
+
+def bytes_fields(field: str, value: bytes) -> dict[str, str]:
+    """Return `value` as text under `field`. If it is not UTF-8, add it in base64 under a companion field."""
+    fields = {field: show_name(value)}
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        fields[f"{field}_base64"] = base64.b64encode(value).decode()
+    return fields
+
+
+def name_fields(topic: Topic, subscriber: SubscriberId | None = None) -> dict[str, str]:
+    """Return the names of a topic, or of a subscription."""
+    fields = bytes_fields("topic", topic)
+    return fields if subscriber is None else fields | bytes_fields("subscriber", subscriber)
 
 
 def parse_name(text: str) -> bytes:
@@ -79,6 +105,11 @@ def parse_name(text: str) -> bytes:
         )
 
     return _ESCAPE.sub(unescape, text.encode("utf-8", "surrogateescape"))
+
+
+def parse_column(column: bytes) -> bytes:
+    """Return the name that a column of a file of names has. Raises InvalidArgumentError as `parse_name`."""
+    return column if b"\\" not in column else parse_name(column.decode("utf-8", "surrogateescape"))
 
 
 def parse_text(text: str) -> str:

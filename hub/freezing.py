@@ -77,14 +77,14 @@ class Freezing:
             and await anext(self._metadata.topics(), None) is not None
         ):
             raise ConfigurationError(
-                f"{self._url} has an unfinished migration from {state.source}, so no hub may start on it: repeat "
-                "hedwig-admin metadata migrate; to delete all of it: hedwig-admin metadata format --wipe --metadata "
+                f"{self._url} has an unfinished migration from {state.source}, so no hub may start on it. Repeat "
+                "hedwig-admin metadata migrate. To delete all of it: hedwig-admin metadata format --wipe --metadata "
                 f"{self._url}"
             )
         freeze = await read_freeze(self._store)
         if freeze is not None and freeze.state is FreezeState.MOVED:
             raise ConfigurationError(
-                f"{freeze.what}, so no hub may start on {self._url}: set the option metadata to {freeze.target}; to go "
+                f"{freeze.what}, so no hub may start on {self._url}. Set the option metadata to {freeze.target}. To go "
                 f"back to what this store held then: hedwig-admin metadata thaw --metadata {self._url}"
             )
 

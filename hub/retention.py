@@ -85,8 +85,7 @@ class Retention:
             needs = _Needs(topic.log.last_id)
             async for _, record in self._manager.read_subscriptions(topic.name):
                 data = record.value
-                consumed = data.state.consumed.local if data.state is not None else 0
-                needs.add(consumed, data.preferences.message_bound if data.preferences is not None else None)
+                needs.add(data.consumed, data.preferences.message_bound if data.preferences is not None else None)
             async with starts.deletion(topic.name):
                 lowest = needs.lowest
                 # From here on no pointer moves back, and a new session starts from a pointer read above, or later.

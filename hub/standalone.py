@@ -171,8 +171,8 @@ async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsE
     if record is None or record.starts <= hub.epoch:
         return None
     return StandaloneHubExistsError(
-        f"the standalone hub {record.hub_id} at {record.address} has replaced this hub, and has its metadata now; "
-        "the messages that this hub stored are still in its data directory",
+        f"the standalone hub {record.hub_id} at {record.address} has replaced this hub, and has its metadata now. "
+        "The messages that this hub stored are still in its data directory",
         record.hub_id,
         record.address,
     )

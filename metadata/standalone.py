@@ -83,7 +83,7 @@ class _Record:
             reason = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
             raise CorruptRecordError(
                 f"the record {RECORD_NAME!r} of {store}, which counts the starts of its standalone hub, cannot be "
-                f"read ({reason}); restore it from a copy: without the count a start could repeat an epoch"
+                f"read ({reason}). Restore it from a copy: without the count a start could repeat an epoch"
             ) from exc
 
     @classmethod
@@ -175,8 +175,8 @@ class _Registration:
         other = record.hub
         raise StandaloneHubExistsError(
             f"{self._store} belongs to the standalone hub {other.hub_id}, last started at {other.address}, and this "
-            f"hub is {self._hub_id}; start with the data directory of {other.hub_id} or, if that hub is gone for good, "
-            "with: hedwig-hub --replace-standalone",
+            f"hub is {self._hub_id}. Start with the data directory of {other.hub_id}. If that hub is gone for good, "
+            "start with: hedwig-hub --replace-standalone",
             other.hub_id,
             other.address,
         )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import click
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.human_units import duration_text, elapsed_text
+from hedwig.operations.progress_lines import LINE_EVERY_S
 
 __all__ = [
     "BarProgress",
@@ -24,8 +25,6 @@ __all__ = [
     "load_progress",
     "working",
 ]
-
-_LINE_EVERY_S: Final = 5.0
 
 
 class LoadProgress(ABC):
@@ -139,7 +138,7 @@ class LineProgress(LoadProgress):
 
     def show(self) -> None:
         now = self._clock.monotonic()
-        if now - self._last >= _LINE_EVERY_S:
+        if now - self._last >= LINE_EVERY_S:
             self._last = now
             percent = "" if self.percent is None else f" {self.percent:.0f} %,"
             self.say(f"{self.title}:{percent} {self.text}")
@@ -193,7 +192,7 @@ async def working(title: str, clock: Clock | None = None) -> AsyncIterator[None]
 async def _say_now_and_then(title: str, clock: Clock) -> None:
     began = clock.monotonic()
     while True:
-        await clock.sleep(_LINE_EVERY_S)
+        await clock.sleep(LINE_EVERY_S)
         click.echo(f"{title}: {elapsed_text(clock.monotonic() - began)} so far", err=True)
 
 

@@ -1,4 +1,4 @@
-"""Run the command, by `python -m pipeline` or as the file that spark-submit is given."""
+"""Run the command, by `python -m hedwig.pipeline` or as the file that spark-submit is given."""
 
 import sys
 

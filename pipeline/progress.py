@@ -5,25 +5,23 @@ ends. Before that, Spark SQL knows how many rows were handed to the writers of f
 store, Spark knows only what its tasks were given, which says nothing about the store. There only ended tasks count.
 """
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import click
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.human_units import duration_text, elapsed_text
+from hedwig.operations.progress_lines import LINE_EVERY_S, ProgressLines
 from hedwig.pipeline.errors import CONNECTION_ERRORS
 
 __all__ = ["progress"]
 
 _LOOK_EVERY_S: Final = 1.0
-_LINE_EVERY_S: Final = 5.0
 _WRITING: Final = "WriteFiles"
 _MADE: Final = "number of output rows"
 """Spark SQL's names for the step that writes files, and for the count of rows that a step has made."""
@@ -84,7 +82,7 @@ class _Watching:
         self._idle_since: float | None = None
         self._clock = clock
         self._began = clock.monotonic()
-        self._is_terminal = sys.stderr.isatty()
+        self._lines = ProgressLines()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"progress of {title}", daemon=True)
 
@@ -94,18 +92,16 @@ class _Watching:
     def stop(self) -> None:
         self._over.set()
         self._thread.join()
-        if self._is_terminal:
-            click.echo("\r\x1b[K", nl=False, err=True)
+        self._lines.erase()
 
     def _watch(self) -> None:
-        every_s = _LOOK_EVERY_S if self._is_terminal else _LINE_EVERY_S
+        every_s = _LOOK_EVERY_S if self._lines.is_terminal else LINE_EVERY_S
         while not self._over.wait(every_s):
             try:
                 sight = self._look()
             except CONNECTION_ERRORS:
                 return  # The session is being stopped, or its JVM has ended, which the job reports.
-            text = f"{self._title}: {self._words(sight)}"
-            click.echo(f"\r\x1b[K{text}" if self._is_terminal else text, nl=not self._is_terminal, err=True)
+            self._lines.say_for_now(f"{self._title}: {self._words(sight)}")
 
     def _look(self) -> _Sight | None:
         java = self._spark.sparkContext._jsc

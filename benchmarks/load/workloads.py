@@ -177,9 +177,9 @@ class Workload:
         """Return a function that gives the topic of an operation by its number, without end.
 
         It gives the topic's index among the topics that may be chosen: all of them, or those with an owner.
-        With TURNS the seed decides the order. Otherwise the draws differ for each name, load and round, so that a load
-        does not find in memory what the load before it has just used. The draws do not depend on the driver or the
-        backend, so that all backends get the same topics in a round.
+        With TURNS the seed decides the order. Otherwise the draws differ for each name, load and round. So a load does
+        not find in memory what the load before it has just used. The draws do not depend on the driver or the backend,
+        so that all backends get the same topics in a round.
         """
         if self.choice is Choice.TURNS:
             order = list(range(self._drawn))

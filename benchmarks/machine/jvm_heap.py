@@ -1,7 +1,7 @@
 """The heap of a Java virtual machine, seen from outside: its bound, its live bytes, and whether it was full.
 
 The system's memory that a machine holds says little. With the serial collector it is the part of the heap that the
-collector has touched so far, whether or not live objects remain in it.
+collector has touched so far. Live objects may or may not remain in it.
 """
 
 import re

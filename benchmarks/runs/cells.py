@@ -9,8 +9,9 @@ from hedwig.benchmarks.runs.rounds import is_enough
 from hedwig.benchmarks.runs.words import ms
 from hedwig.histograms import Histogram
 
-__all__ = ["median", "median_value", "percentiles", "spread"]
+__all__ = ["median", "median_mib", "median_value", "percentiles", "spread"]
 
+_MIB: Final = 1 << 20
 _SHOWN: Final = (50.0, 99.0, 99.9)
 
 
@@ -23,6 +24,11 @@ def median(good: Sequence[Measurement], value: Callable[[Measurement], float | N
 def median_value(good: Sequence[Measurement], name: str, form: str) -> str:
     """Return the median over rounds of one of the single figures, a dash if no round has it."""
     return median(good, lambda measurement: measurement.values.get(name), form)
+
+
+def median_mib(good: Sequence[Measurement], name: str) -> str:
+    """Return the median over rounds of one of the single figures, a number of bytes, in MiB; a dash if none has it."""
+    return median(good, lambda each: each.values[name] / _MIB if name in each.values else None, "{:,.0f}")
 
 
 def spread(values: Sequence[float], form: str) -> str:

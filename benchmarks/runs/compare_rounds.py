@@ -99,8 +99,8 @@ def over_all(difference: Difference, ratio: float) -> Difference:
     """Return the difference of a percentile, with the ratio over all times of each side, from merged histograms.
 
     The mean of percentiles is not a percentile. So the rounds' ratios only say how far rounds vary, and whether there
-    is a difference at all. The ratio over all times may lie outside their interval, since a round with a long tail has
-    more than its share of the slowest times. If that ratio is not on the rounds' side of 1 by at least `LEAST`, the
+    is a difference at all. The ratio over all times may lie outside their interval. A round with a long tail has more
+    than its share of the slowest times. If that ratio is not on the rounds' side of 1 by at least `LEAST`, the
     two disagree, and the verdict is MIXED.
     """
     if difference.ratio is None:

@@ -112,8 +112,8 @@ def _usual(measured: Sequence[Measurement], *, are_times_first: bool) -> list[Fi
 def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> Difference:
     """Return how a figure of the second side relates to the same figure of the first.
 
-    For a percentile it has the ratio of the two values, which are those of merged histograms: a reader who divides them
-    gets the same. are_side_by_side: the rounds alternated on one machine, so they are compared in pairs.
+    For a percentile it has the ratio of the two values, which are those of merged histograms. A reader who divides
+    them gets the same. are_side_by_side: the rounds alternated on one machine, so they are compared in pairs.
     """
     in_rounds = differ_in_rounds(first.rounds, second.rounds) if are_side_by_side else None
     difference = in_rounds or differ(first.rounds, second.rounds)

@@ -122,7 +122,7 @@ class Measurement:
         """Return how many callers of a closed loop were waiting for one answer all through the window.
 
         Files of older versions lack this number, and the times that these callers waited. For them it is estimated by
-        Little's law: the callers with answers that were waiting at a time are the answers per second, times the mean
+        Little's law. The callers with answers that were waiting at a time are the answers per second, times the mean
         duration. If some operations took a large part of the window, the estimate says nothing, since the last of them
         had no others beside them. The result is then 0.
         """

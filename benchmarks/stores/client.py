@@ -1,8 +1,8 @@
 """The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and obeys commands.
 
 It exchanges lines of JSON as `benchmarks.drivers.generator` does. It reads the URL of the store, writes `ready`, and
-then reads commands: `fill` the store (the heaps of `machines` show when it is full), run a `workload`, or `probe`
-whether topics can be used. A line with none of these ends it.
+then reads commands. They `fill` the store, run a `workload`, or `probe` whether topics can be used. The heaps of
+`machines` show when the store is full. A line with none of these ends it.
 """
 
 import asyncio

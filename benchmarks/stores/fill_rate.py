@@ -75,8 +75,8 @@ class FillRate:
 class Seconds:
     """The records made in each second; once there are too many entries, in each two, four, eight … seconds.
 
-    An entry has the number of its first second. So a fill of hours takes no more memory than one of half an hour: there
-    are at most `seconds_max` entries, and their width depends only on the last second. Histograms are merged without
+    An entry has the number of its first second. There are at most `seconds_max` entries, and their width depends only
+    on the last second. So a fill of hours takes no more memory than one of half an hour. Histograms are merged without
     loss.
     """
 

@@ -30,7 +30,7 @@ def read_page_token(listing: str, token: str) -> bytes:
     check, last = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if not last or check != _check(listing, last):
         raise OperationError(
-            f"the page token {token!r} is not of this listing; copy all of it, and give the same store, spelt alike, "
+            f"the page token {token!r} is not of this listing. Copy all of it, and give the same store, spelt alike, "
             "the same topic and the same --prefix",
             ExitCode.USAGE,
         )

@@ -1,39 +1,20 @@
 """Records as the fields that commands write."""
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
-from hedwig.model import HubInfo, LedgerRange, MessageSeqId, SubscriberId, SubscriptionData, Topic
-from hedwig.names import show_name, show_text
+from hedwig.model import HubInfo, LedgerRange, MessageSeqId, SubscriberId, SubscriptionData
+from hedwig.names import bytes_fields, show_text
 from hedwig.versions import Version, Versioned
 
 __all__ = [
-    "bytes_fields",
     "ledger_fields",
-    "name_fields",
     "named_fields",
     "owner_fields",
     "subscription_fields",
     "text_field",
     "version_text",
 ]
-
-
-def bytes_fields(field: str, value: bytes) -> dict[str, str]:
-    """Return `value` as text under `field`. If it is not UTF-8, add it in base64 under a companion field."""
-    fields = {field: show_name(value)}
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        fields[f"{field}_base64"] = base64.b64encode(value).decode()
-    return fields
-
-
-def name_fields(topic: Topic, subscriber: SubscriberId | None = None) -> dict[str, str]:
-    """Return the names of a topic, or of a subscription."""
-    fields = bytes_fields("topic", topic)
-    return fields if subscriber is None else fields | bytes_fields("subscriber", subscriber)
 
 
 def text_field(text: str | None) -> str | None:

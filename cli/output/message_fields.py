@@ -3,9 +3,9 @@
 import base64
 from typing import Any
 
-from hedwig.cli.output.fields import bytes_fields, named_fields, text_field
+from hedwig.cli.output.fields import named_fields, text_field
 from hedwig.cli.output.formats import Row
-from hedwig.names import show_name
+from hedwig.names import bytes_fields, show_name
 from hedwig.wire import Message
 
 __all__ = ["message_fields"]

@@ -5,11 +5,12 @@ from typing import Any
 
 import click
 
-from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.output.fields import version_text
 from hedwig.cli.output.formats import Output
 from hedwig.errors import BadVersionError, OperationError, exit_code_of
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import Outcome, RecordKey
+from hedwig.names import name_fields
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.errors import explain
 

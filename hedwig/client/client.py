@@ -13,7 +13,7 @@ from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.errors import ClientClosedError, ClientNotSubscribedError, RemoteProtocolError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.names import Name, show_name, subscriber_of, topic_of
+from hedwig.names import Name, subscriber_of, subscription_subject, topic_of
 from hedwig.wire import (
     Action,
     Answer,
@@ -213,7 +213,7 @@ class HedwigClient:
         key = topic_of(topic), subscriber_of(subscriber)
         opened = self._subscriptions.get(key)
         if opened is None:
-            raise ClientNotSubscribedError(f"{_name(*key)} is not open in this client")
+            raise ClientNotSubscribedError(f"{subscription_subject(*key)} is not open in this client")
         await opened.close()
 
     async def unsubscribe(self, topic: Name, subscriber: Name) -> None:
@@ -231,7 +231,9 @@ class HedwigClient:
         """
         while (opened := self._subscriptions.get((topic, subscriber))) is not None:
             if opened.is_open and not force:
-                raise TopicBusyError(f"{_name(topic, subscriber)} is open in this client; close it first")
+                raise TopicBusyError(
+                    f"{subscription_subject(topic, subscriber)} is open in this client; close it first"
+                )
             opened.take_over()
             await opened.close()
 
@@ -256,10 +258,6 @@ class HedwigClient:
             self._channels[address] = opening
         # Cancelling one caller must not cancel the attempt that others wait for.
         return await asyncio.shield(opening)
-
-
-def _name(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 def _is_open(opening: asyncio.Task[Channel]) -> bool:

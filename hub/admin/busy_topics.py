@@ -5,9 +5,9 @@ import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hedwig.hub.admin.topic_view import topic_name
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import Topic
+from hedwig.names import name_fields
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
@@ -63,7 +63,7 @@ class BusyTopics:
         return {
             "topics": [
                 {
-                    **topic_name(name),
+                    **name_fields(name),
                     "publishes_per_s": None if rate < 0 else round(rate, 3),
                     "attached": sum(each.cursor is not None for each in (topic.subscriptions or {}).values()),
                     "attached_lag_messages": lag,

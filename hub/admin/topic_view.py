@@ -1,7 +1,6 @@
 """The views of topics and subscriptions at the admin endpoint."""
 
 import asyncio
-import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,13 +8,13 @@ from hedwig.errors import ClientNotSubscribedError
 from hedwig.hub.admin.name_page import NamePage, page_token
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.model import LedgerRange, SubscriberId, Topic
-from hedwig.names import show_name
+from hedwig.model import LedgerRange, SubscriberId
+from hedwig.names import bytes_fields, name_fields, show_name
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
 
-__all__ = ["lag_of", "lag_page", "topic_name", "topic_page", "topic_view"]
+__all__ = ["lag_of", "lag_page", "topic_page", "topic_view"]
 
 _SLICE: Final = 5000
 """How many topics a page visits before it lets other tasks run."""
@@ -43,7 +42,7 @@ def topic_view(hub: "Hub", topic: OwnedTopic, limit: int) -> Mapping[str, Any]:
     for subscriber, subscription in (topic.subscriptions or {}).items():
         if subscription.cursor is not None:
             row = {
-                **_name("subscriber", subscriber),
+                **bytes_fields("subscriber", subscriber),
                 "client": subscription.cursor.channel.peer,
                 "consumed": subscription.consumed,
                 "stored": subscription.stored,
@@ -83,13 +82,13 @@ async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes
 
     if topic.is_durable:
         async for subscriber, record in hub.metadata.subscriptions.read_subscriptions(topic.name):
-            take(subscriber, record.value.state.consumed.local if record.value.state is not None else 0)
+            take(subscriber, record.value.consumed)
     else:  # The subscriptions of a non-durable topic are in memory only.
         for subscriber, subscription in list((topic.subscriptions or {}).items()):
             take(subscriber, subscription.stored)
     rows = page.rows()
     return {
-        **_name("topic", topic.name),
+        **name_fields(topic.name),
         "last_id": topic.log.last_id,
         "subscriptions": [row for _, row in rows],
         "count": count,
@@ -107,14 +106,14 @@ async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Map
     stored = None if held is None else held.stored
     if topic.is_durable:
         record = await hub.metadata.subscriptions.read(topic.name, subscriber)
-        stored = None if record is None else record.value.state.consumed.local if record.value.state is not None else 0
+        stored = None if record is None else record.value.consumed
     if stored is None:
         raise ClientNotSubscribedError(
             f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
         )
     row = _lag(topic, subscriber, stored)
     return {
-        **_name("topic", topic.name),
+        **name_fields(topic.name),
         "last_id": topic.log.last_id,
         "subscriptions": [row],
         "count": 1,
@@ -128,7 +127,7 @@ def _lag(topic: OwnedTopic, subscriber: SubscriberId, stored: int) -> Mapping[st
     held = topic.subscription(subscriber)
     consumed = stored if held is None else max(stored, held.consumed)
     return {
-        **_name("subscriber", subscriber),
+        **bytes_fields("subscriber", subscriber),
         "consumed": consumed,
         "lag_messages": max(0, topic.log.last_id - consumed),
         "attached": held is not None and held.cursor is not None,
@@ -137,7 +136,7 @@ def _lag(topic: OwnedTopic, subscriber: SubscriberId, stored: int) -> Mapping[st
 
 def _summary(topic: OwnedTopic) -> Mapping[str, Any]:
     return {
-        **_name("topic", topic.name),
+        **name_fields(topic.name),
         "state": topic.state.name.lower(),
         "durable": topic.is_durable,
         "last_id": topic.log.last_id,
@@ -151,18 +150,3 @@ def _range(each: LedgerRange) -> Mapping[str, Any]:
         "start": each.start,
         "end": each.end.local if each.end is not None else None,
     }
-
-
-def topic_name(name: Topic) -> Mapping[str, str]:
-    """Return the name of a topic, as the fields of an answer."""
-    return _name("topic", name)
-
-
-def _name(field: str, name: Topic | SubscriberId) -> Mapping[str, str]:
-    """Return a name in readable form, and its bytes in base64 beside it if they are not UTF-8."""
-    fields = {field: show_name(name)}
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        fields[f"{field}_base64"] = base64.b64encode(name).decode()
-    return fields

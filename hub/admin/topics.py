@@ -1,9 +1,8 @@
 """The routes of the admin endpoint about topics and subscriptions: views and actions."""
 
-import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -35,8 +34,8 @@ from hedwig.hub.admin.topic_deletion import delete_topic
 from hedwig.hub.admin.topic_view import lag_of, lag_page, topic_page, topic_view
 from hedwig.hub.subscriptions.operator_actions import Edge, OperatorActions
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.model import SubscriberId, Topic
-from hedwig.names import as_topic, parse_name, show_name
+from hedwig.model import Topic
+from hedwig.names import as_topic, name_fields, parse_name, show_name
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
@@ -90,7 +89,7 @@ class TopicRoutes:
         topic = self._owned(topic_of(request))
         first = number_of(request, "from") if "from" in request.query else 0
         page = await message_page(self._hub, topic, first, limit_of(request))
-        return json_response({**_names(topic.name), **page})
+        return json_response({**name_fields(topic.name), **page})
 
     def _owned(self, name: Topic) -> OwnedTopic:
         topic = self._hub.topics.get(name)
@@ -113,14 +112,14 @@ class TopicRoutes:
         """Make this hub the owner of the topic."""
         topic = await self._moves.claim(topic_of(request), version_of(request))
         facts = {"owner": self._hub.me.address, "owner_version": str(topic.owner_version)}
-        return json_response({**_names(topic.name), "claimed": True, **facts})
+        return json_response({**name_fields(topic.name), "claimed": True, **facts})
 
     async def _release(self, request: web.Request) -> web.Response:
         """Release the topic, or hand it over to the hub that the request names."""
         name, expected, target = topic_of(request), version_of(request), hub_of(request)
         if target is not None:
             is_named = await self._moves.hand_over(name, target, expected)
-            return json_response({**_names(name), "released": True, "owner": target.address if is_named else None})
+            return json_response({**name_fields(name), "released": True, "owner": target.address if is_named else None})
         self._moves.check_writes()
         topic = self._owned(name)
         if expected is not None and topic.owner_version != expected:
@@ -152,7 +151,7 @@ class TopicRoutes:
             raise NotFoundError(str(exc), reason="no topic") from exc
         except BadVersionError as exc:
             raise ConflictError(str(exc), reason="version", version=str(exc.current_version)) from exc
-        return json_response({**_names(name), "deleted": True, "ledgers": len(ranges.ranges)})
+        return json_response({**name_fields(name), "deleted": True, "ledgers": len(ranges.ranges)})
 
     # ------------------------------------------------------------------------------------------- subscriptions
 
@@ -165,7 +164,7 @@ class TopicRoutes:
             )
         return json_response(
             {
-                **_names(topic.name, subscriber),
+                **name_fields(topic.name, subscriber),
                 "was": sought.was,
                 "consumed": sought.consumed,
                 "next_id": sought.next_id,
@@ -181,7 +180,7 @@ class TopicRoutes:
             deleted = await self._interventions().delete(
                 topic, subscriber, force=flag_of(request, "force"), expected=version_of(request)
             )
-        return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(deleted.version)})
+        return json_response({**name_fields(topic.name, subscriber), "deleted": True, "version": str(deleted.version)})
 
     def _interventions(self) -> OperatorActions:
         return OperatorActions(self._hub.incarnation.subscriptions, self._hub.subscribing)
@@ -204,17 +203,3 @@ def _explained_errors() -> Iterator[None]:
             version=str(exc.current_version),
             consumed=state.consumed.local if state is not None else None,
         ) from exc
-
-
-def _names(topic: Topic, subscriber: SubscriberId | None = None) -> Mapping[str, Any]:
-    """Return names in readable form, each with its bytes in base64 beside it if they are not UTF-8."""
-    fields: dict[str, str] = {}
-    for noun, name in (("topic", topic), ("subscriber", subscriber)):
-        if name is None:
-            continue
-        fields[noun] = show_name(name)
-        try:
-            name.decode()
-        except UnicodeDecodeError:
-            fields[f"{noun}_base64"] = base64.b64encode(name).decode()
-    return fields

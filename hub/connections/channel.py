@@ -400,7 +400,7 @@ class Channel(asyncio.Protocol):
     def cut_off(self) -> None:
         """End the connection at once: others need the memory of the answers that its client does not read."""
         _log.warning(
-            "%s: closing the connection: it has not taken its answers for longest, and all connections together have "
+            "%s: closing the connection: it has not taken its answers for longest. All connections together have "
             "left more than half of %d bytes of answers",
             self.peer,
             self._options.unsent_bytes_max,
@@ -539,9 +539,9 @@ class Channel(asyncio.Protocol):
     def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None:
         """Send the client the event that another took its subscription over.
 
-        A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses (a
-        defect of the original). `was_forced_closed` lets the hub avoid that. The hub closes a channel with more such
-        pairs than it keeps. Both clients recover from that by themselves.
+        A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses.
+        This is a defect of the original. `was_forced_closed` lets the hub avoid that. The hub closes a channel with
+        more such pairs than it keeps. Both clients recover from that by themselves.
         """
         if self._forced_closed is None:
             self._forced_closed = set()

@@ -24,7 +24,7 @@ from hedwig.hub.liveness.registration import Registration
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.model import HubInfo
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, BridgeOptions, NewSession
+from hedwig.zookeeper import ANY_VERSION, Bridge, BridgeOptions, NewSession, set_at
 
 __all__ = ["ClusterLiveness"]
 
@@ -254,7 +254,7 @@ class ClusterLiveness:
             connection = self._bridge.connection
             assert connection is not None, "the bridge submits when there is one"
             asked.append((self._options.boot_time_s(), connection))
-            return client.set_async(path, encode_load(self._load))
+            return set_at(path, encode_load(self._load), ANY_VERSION)(client)
 
         try:
             (stat,) = await self._bridge.send(Deadline.after(self._options.clock, timeout_s), submit)
@@ -281,7 +281,7 @@ class ClusterLiveness:
         proposed_s = self._options.session_timeout_s
         if session_s != self._settled_s and abs(session_s - proposed_s) >= _MILLISECOND_S:
             _log.warning(
-                "ZooKeeper keeps the session of a killed hub for %g s, not for session_timeout_s, %g s: its "
+                "ZooKeeper keeps the session of a killed hub for %g s, not for session_timeout_s, %g s. Its "
                 "minSessionTimeout or maxSessionTimeout, 2 and 20 ticks by default, forbids that",
                 session_s,
                 proposed_s,

@@ -131,7 +131,7 @@ class Registrar:
         if stat.ephemeralOwner not in self._sessions and not (process and has_ended(process)):
             raise ServiceDownError(
                 f"cannot {self._what}: another hub is registered there (session 0x{stat.ephemeralOwner & _ID:x}), and "
-                f"it is not certain that it has ended; if it has, ZooKeeper removes it once its session times out"
+                f"it is not certain that it has ended. If it has, ZooKeeper removes it once its session times out"
             )
         if its is None:
             # An operator has deleted its endpoint node.

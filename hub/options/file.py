@@ -23,10 +23,10 @@ _HEAD: Final = f"""\
 #
 # Each option is here with its default. Copy this file, take the # away from what you change, and check it with
 # hedwig-hub --config hub.toml --check-config. An option can also be given in the environment ({variable("port")}=4080,
-# {variable("ledgers.read_threads")}=8) and on the command line (--set port=4080, --set ledgers.read_threads=8): a flag
-# counts before the environment, the environment before this file.
+# {variable("ledgers.read_threads")}=8) and on the command line (--set port=4080, --set ledgers.read_threads=8).
+# A flag counts first, then the environment, then this file.
 #
-# Sizes are bytes, or texts like "64 MiB" (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB); times are seconds, or texts like
+# Sizes are bytes, or texts like "64 MiB" (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB). Times are seconds, or texts like
 # "10 min" (ms, s, min, h, d). A time of 0 turns a limit off, where 0 is admitted.
 """
 _FILTERS_EXAMPLE: Final = (

@@ -22,7 +22,7 @@ from hedwig.errors import (
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import Instead, SubscriptionDataManager, change
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, next_delivered
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 
@@ -54,7 +54,7 @@ class Sought:
     @property
     def next_id(self) -> int:
         """The first message that is delivered again, or that is yet to be published."""
-        return max(self.consumed + 1, self.first_id)
+        return next_delivered(self.consumed, self.first_id)
 
 
 class OperatorActions:
@@ -86,7 +86,7 @@ class OperatorActions:
                 assert version is not None, "it was written"
                 topic.is_to_collect = True
                 return Sought(
-                    was=_consumed(record),
+                    was=record.value.consumed,
                     consumed=consumed,
                     first_id=topic.log.first_id,
                     last_id=topic.log.last_id,
@@ -211,10 +211,6 @@ def _moved(record: Versioned[SubscriptionData], consumed: int) -> SubscriptionDa
     state = record.value.state
     remote = state.consumed.remote if state is not None and consumed else ()
     return SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))
-
-
-def _consumed(record: Versioned[SubscriptionData]) -> int:
-    return record.value.state.consumed.local if record.value.state is not None else 0
 
 
 def _name(topic: OwnedTopic, subscriber: SubscriberId) -> str:

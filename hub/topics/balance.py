@@ -1,8 +1,7 @@
 """Balance: topics that a hub gives up because other hubs should own them.
 
 A hub with more than its share gives up a few topics at a time. The next hub that is asked for one chooses an owner with
-fewer. The hub computes its excess from loads that it has just read, and from the topics that it gave up and no hub has
-claimed yet.
+fewer. The hub computes its excess from loads that it has just read, and from topics given up but not claimed yet.
 
 A draining hub gives up all topics and claims no more. So an operator can stop it without clients noticing. It gives up
 none while no other hub takes topics.

@@ -69,9 +69,9 @@ class Claim:
 class Ownership:
     """Claims topics for this hub, by compare-and-set alone.
 
-    In a cluster with hubs of the original, this hub writes the owner record of the hub that it chooses before it
-    redirects a client there. Hubs of the original do the same. A hub of the original that is asked for a topic without
-    owner chooses one itself, and may redirect the client back. The original's client gives up when it is sent back.
+    In a cluster with hubs of the original, this hub writes the owner record of the chosen hub before it redirects a
+    client there. Hubs of the original do the same. A hub of the original that is asked for a topic without owner
+    chooses one itself, and may redirect the client back. The original's client gives up when it is sent back.
 
     `for_originals` says for which topics such hubs use the same record as we do. This hub claims any other topic
     itself, because the chosen hub may be one of the original.

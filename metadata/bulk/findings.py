@@ -170,7 +170,7 @@ async def find_lone_subscriptions(store: MetadataStore, page: RecordPage) -> lis
     for item in page.items:
         if item.kind is SUBSCRIPTIONS and item.error is None and item.key.topic in lone:
             record: Versioned[SubscriptionData] = item.read()
-            what = f"its topic has no persistence record; its consume pointer is {_consumed(record.value)}"
+            what = f"its topic has no persistence record; its consume pointer is {record.value.consumed}"
             findings.append(
                 Finding(kind=FindingKind.LONE_SUBSCRIPTION, what=what, key=item.key, of=SUBSCRIPTIONS, record=record)
             )
@@ -180,11 +180,8 @@ async def find_lone_subscriptions(store: MetadataStore, page: RecordPage) -> lis
 def consumed_of(finding: Finding) -> int:
     """Return the consume pointer of the subscription that was found."""
     assert finding.record is not None, "it is a subscription that was read"
-    return _consumed(finding.record.value)
-
-
-def _consumed(data: SubscriptionData) -> int:
-    return 0 if data.state is None else data.state.consumed.local
+    data: SubscriptionData = finding.record.value
+    return data.consumed
 
 
 async def _without_record(store: MetadataStore, topics: Iterable[Topic]) -> set[Topic]:

@@ -2,7 +2,7 @@
 
 A store over a network can fail in two ways: surely without effect, or with unknown effect. Reads are repeated after
 either. A compare-and-set is repeated too, always as the same write with the same token. Once an attempt was lost, the
-refusal of a later attempt proves nothing by itself: the lost one may have been applied, and even replaced since. So the
+refusal of a later attempt proves nothing by itself. The lost one may have been applied, and even replaced since. So the
 record decides: see `Verdict`.
 """
 

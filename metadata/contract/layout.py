@@ -35,8 +35,8 @@ def check_layout(layout: Layout | None, *, kind: str, url: str, major: int = FOR
         )
     if layout.kind != kind:
         raise LayoutMismatchError(
-            f"the metadata at {url} was laid out by the backend {layout.kind!r}, but the URL opens it with {kind!r}; "
-            f"use the URL scheme of {layout.kind!r}, or an empty store"
+            f"the metadata at {url} was laid out by the backend {layout.kind!r}, but the URL opens it with {kind!r}. "
+            f"Use the URL scheme of {layout.kind!r}, or an empty store"
         )
     if layout.major != major:
         newer = "newer: upgrade this software" if layout.major > major else "older: only earlier software reads it"

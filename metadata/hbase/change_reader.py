@@ -19,7 +19,7 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
-from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, Tables
+from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, Tables, layout_value
 from hedwig.metadata.records.stamps import make_token
 
 __all__ = ["ChangeReader", "ReaderRecord"]
@@ -54,7 +54,7 @@ class ReaderRecord:
         row = await Attempts(self._options, f"look who reads the changes in {self._table}").read(
             lambda deadline: self._driver.get(self._table, _ROW, (LAYOUT_COLUMN,), deadline)
         )
-        raw = _value(row)
+        raw = layout_value(row)
         return None if row is None or raw is None else _Holding(raw, row.cells[LAYOUT_COLUMN].timestamp_ms)
 
     async def write(self, expected: bytes | None, raw: bytes) -> bool:
@@ -77,7 +77,7 @@ class ReaderRecord:
 
         def judge(row: Row | None) -> Verdict:
             # Only another reader overwrites the record of a reader, and it deletes the record first.
-            return Verdict.APPLIED if _value(row) == raw else Verdict.REFUSED
+            return Verdict.APPLIED if layout_value(row) == raw else Verdict.REFUSED
 
         attempts = Attempts(self._options, f"say who reads the changes in {self._table}")
         return await attempts.write(attempt, judge) is None
@@ -178,7 +178,3 @@ class ChangeReader:
                 "another migration from this store has begun and takes its changes; stop one of them"
             )
         return holding
-
-
-def _value(row: Row | None) -> bytes | None:
-    return None if row is None else row.value(LAYOUT_COLUMN)

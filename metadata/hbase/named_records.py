@@ -4,7 +4,7 @@ from hedwig.clock import Deadline
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
-from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, Tables
+from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, Tables, layout_value
 from hedwig.metadata.records.stamps import make_token
 
 __all__ = ["HBaseNamedRecords"]
@@ -22,7 +22,7 @@ class HBaseNamedRecords:
         async def attempt(deadline: Deadline) -> Row | None:
             return await self._driver.get(self._table, name.encode(), (LAYOUT_COLUMN,), deadline)
 
-        return _value(await Attempts(self._options, f"read {name!r} of {self._table}").read(attempt))
+        return layout_value(await Attempts(self._options, f"read {name!r} of {self._table}").read(attempt))
 
     async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         put = ConditionalPut(
@@ -39,10 +39,6 @@ class HBaseNamedRecords:
             return await self._driver.put_if(put, deadline)
 
         def judge(row: Row | None) -> Verdict:
-            return Verdict.APPLIED if _value(row) == value else Verdict.UNCERTAIN
+            return Verdict.APPLIED if layout_value(row) == value else Verdict.UNCERTAIN
 
         return await Attempts(self._options, f"write {name!r} of {self._table}").write(attempt, judge) is None
-
-
-def _value(row: Row | None) -> bytes | None:
-    return None if row is None else row.value(LAYOUT_COLUMN)

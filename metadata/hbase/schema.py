@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.hbase.driver import TableSpec
+from hedwig.metadata.hbase.driver import Row, TableSpec
 from hedwig.metadata.hbase.keys import split_points
 
-__all__ = ["LAYOUT_COLUMN", "LAYOUT_VERSION_COLUMN", "TableColumns", "Tables", "columns_of"]
+__all__ = ["LAYOUT_COLUMN", "LAYOUT_VERSION_COLUMN", "TableColumns", "Tables", "columns_of", "layout_value"]
 
 LAYOUT_VERSION_COLUMN: Final = b"m:v"
 LAYOUT_COLUMN: Final = b"m:d"
@@ -66,6 +66,11 @@ _SPLIT_POLICY: Final = "org.apache.hadoop.hbase.regionserver.ConstantSizeRegionS
 HBase's own policy also splits the only region of a table on a server, at 256 MiB.
 """
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
+
+
+def layout_value(row: Row | None) -> bytes | None:
+    """Return what a row of the layout table holds; None if there is no such row, or if it holds nothing."""
+    return None if row is None else row.value(LAYOUT_COLUMN)
 
 
 def columns_of(kind: RecordKind[Any]) -> TableColumns:

@@ -189,8 +189,8 @@ async def _thread(name: str, path: str, url: MetadataUrl, options: StoreOptions,
             ) from exc
         if await _is_closed(path, options):
             raise MetadataForbiddenError(
-                f"SQLite cannot read the file of {url.text} ({exc}): its log {log_of(path)} has changes, and is not "
-                f"read without {path}-shm, which this user can neither read nor make"
+                f"SQLite cannot read the file of {url.text} ({exc}): its log {log_of(path)} has changes. Reading "
+                f"them needs {path}-shm, which this user can neither read nor make"
             ) from exc
         why = _why_closed(path) if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN else None
         if why or is_forbidden(exc):

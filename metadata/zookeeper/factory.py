@@ -72,8 +72,8 @@ async def _look(bridge: Bridge, paths: Paths, url: MetadataUrl, options: StoreOp
     layout = await read_layout(bridge, paths, options)
     if layout is None and is_there:
         raise LayoutMissingError(
-            f"the metadata at {url.text} have no layout record, like those of the original's releases 4.0 and 4.1; "
-            "start a hub of its release 4.2 or 4.3 there, which makes that record"
+            f"the metadata at {url.text} have no layout record, like those of the original's releases 4.0 and 4.1. "
+            "Start a hub of its release 4.2 or 4.3 there, which makes that record"
         )
     return layout, is_there
 

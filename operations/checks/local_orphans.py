@@ -7,6 +7,7 @@ stopped, this code holds the lock of the directory, which keeps the hub from sta
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalOrphans"]
 
-_NOT_FOUND: Final = 404
 _LOOK_S: Final = 0.2
 _STANDS_STILL_S: Final = 60.0
 """How long a hub may take for a page of records, or for a ledger, before we stop waiting."""
@@ -75,7 +75,7 @@ class LocalOrphans:
             self._endpoint = await asyncio.to_thread(finder.standalone_endpoint)
             if self._endpoint is None:
                 raise OperationError(
-                    f"{self._deployment.command} failed: {exc}; if the hub holds it, the hub does not answer: name a "
+                    f"{self._deployment.command} failed: {exc}. If the hub holds it, the hub does not answer. Name a "
                     "way to its admin endpoint with --admin HOST:PORT, or stop the hub",
                     ExitCode.UNAVAILABLE,
                 ) from exc
@@ -104,7 +104,7 @@ class LocalOrphans:
         try:
             state: Mapping[str, Any] = await asyncio.to_thread(self._endpoint.post, path)
         except RefusedError as exc:
-            if exc.http_status != _NOT_FOUND:
+            if exc.http_status != HTTPStatus.NOT_FOUND:
                 raise
             raise OperationError(
                 f"{self._deployment.command}: the hub is of a release that deletes no ledgers when asked: stop it, and "

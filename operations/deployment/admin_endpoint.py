@@ -104,8 +104,8 @@ class AdminClient:
 
     def _is_out_of_reach(self, reason: str) -> EndpointError:
         return EndpointError(
-            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {reason}; it may listen on the "
-            "hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
+            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {reason}. It may listen on the "
+            "hub's own machine only. Run this there, or name a way to it with --admin HOST:PORT",
             ExitCode.UNAVAILABLE,
             f"{reason} at its admin endpoint {self.address}",
         )
@@ -114,7 +114,7 @@ class AdminClient:
         if isinstance(exc, RemoteDisconnected):
             return EndpointError(
                 f"{self._what}: what listens at {self.address} hung up without an answer, as the port for clients "
-                "does; name a way to the admin endpoint with --admin HOST:PORT",
+                "does. Name a way to the admin endpoint with --admin HOST:PORT",
                 ExitCode.UNAVAILABLE,
                 f"what listens at {self.address} hung up, as the port for clients does",
             )

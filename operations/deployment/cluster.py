@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, OperationError, ServiceDownError
 from hedwig.exit_codes import ExitCode
 from hedwig.extras import needed
@@ -23,6 +24,7 @@ __all__ = [
     "pick_hub",
     "read_cluster",
     "read_hubs_of",
+    "read_registered_cluster",
     "unavailable",
 ]
 
@@ -37,6 +39,39 @@ def read_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
         return asyncio.run(read_hubs_of(url, deployment.timeout_s))
     except (NotAppliedError, ServiceDownError) as exc:
         raise unavailable(deployment.command, url, exc) from exc
+
+
+def read_registered_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
+    """Do the same for a cluster that must have had a hub: then no living hub means that all are down.
+
+    Raises: as `read_cluster`; OperationError, NOT_FOUND - no hub was ever registered there.
+    """
+    hubs = read_cluster(deployment)
+    if hubs:
+        return hubs
+    url = deployment.cluster_url
+    try:
+        was_used = asyncio.run(_was_used(url, deployment.timeout_s))
+    except (NotAppliedError, ServiceDownError) as exc:
+        raise unavailable(deployment.command, url, exc) from exc
+    if was_used:
+        return hubs
+    raise OperationError(
+        f"no hub was ever registered at {url}: give --cluster to the letter as the hubs have it in cluster.zookeeper",
+        ExitCode.NOT_FOUND,
+    )
+
+
+async def _was_used(url: str, timeout_s: float) -> bool:
+    """Say whether a hub was ever registered. The first one makes the parent node of all, which stays."""
+    async with cluster_session(url, timeout_s) as (bridge, prefix):
+        from hedwig.hub.liveness.asking import read
+        from hedwig.hub.liveness.paths import HubPaths
+        from hedwig.zookeeper import exists
+
+        node = HubPaths(prefix).hosts
+        deadline = Deadline.after(SystemClock(), timeout_s)
+        return await read(bridge, deadline, f"look for {node}", exists(node)) is not None
 
 
 def unavailable(command: str, url: str, error: Exception) -> OperationError:

@@ -1,4 +1,4 @@
-"""The living hubs that use a store. If all records are removed from under them, these hubs lose messages."""
+"""The living hubs that use a store: those that would lose messages with its records, and whose owner records hold."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -10,12 +10,13 @@ from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.model import HubInfo
-from hedwig.operations.deployment.cluster import read_hubs_of
+from hedwig.operations.deployment.cluster import read_hubs_of, read_registered_cluster
 from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.store import with_store
 from hedwig.operations.deployment.topic_owner import is_refused
 from hedwig.outcomes import NotAppliedError
 
-__all__ = ["LivingHubs"]
+__all__ = ["LivingHubs", "living_incarnations"]
 
 _PROBE_S: Final = 5.0
 
@@ -64,6 +65,20 @@ class LivingHubs:
                 f"acknowledged then are lost; stop {'it' if is_one else 'them'} first"
             )
         return self.doubt
+
+
+def living_incarnations(deployment: Deployment) -> list[HubInfo] | None:
+    """Return the hubs whose owner records may hold; None if nothing says which these are. All other owners are stale.
+
+    These are the hubs alive in the cluster that the user named, else the last start of the store's standalone hub. It
+    is not asked whether that one runs: an owner record of any earlier start is stale in both cases.
+
+    Raises: as `read_registered_cluster`, or as `with_store`.
+    """
+    if deployment.cluster is not None:
+        return [hub.info for hub in read_registered_cluster(deployment)]
+    hub = with_store(deployment, lambda store: store.standalone_hub())
+    return None if hub is None else [HubInfo.at(hub.address, epoch=hub.starts)]
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:

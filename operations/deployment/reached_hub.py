@@ -88,8 +88,9 @@ async def read_standalone_hub(deployment: Deployment) -> HubInfo:
     hub = await _registered(deployment)
     if hub is None:
         raise OperationError(
-            f"{deployment.command} failed: no hub is known: name a cluster with --cluster URL, the admin endpoint of a "
-            f"standalone hub with --admin HOST:PORT, or its store with --metadata; {deployment.url_to_show} has none",
+            f"{deployment.command} failed: no hub is known, and {deployment.url_to_show} has none. Name a cluster "
+            "with --cluster URL, the admin endpoint of a standalone hub with --admin HOST:PORT, or its store with "
+            "--metadata",
             ExitCode.NOT_FOUND,
         )
     return hub
@@ -107,7 +108,7 @@ def _reach_standalone(deployment: Deployment, name: str | None) -> ReachedHub:
     if name is not None and not _is_called(known, name):
         raise OperationError(
             f"{deployment.command} failed: the only hub that {deployment.url_to_show} knows is {known.name}, and not "
-            f"{name!r}; name a cluster with --cluster URL, or the hub's admin endpoint with --admin HOST:PORT",
+            f"{name!r}. Name a cluster with --cluster URL, or the hub's admin endpoint with --admin HOST:PORT",
             ExitCode.NOT_FOUND,
         )
     address = f"{known.host}:{ADMIN_PORT}"

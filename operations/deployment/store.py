@@ -70,8 +70,8 @@ async def watching(deployment: Deployment, store: MetadataStore, work: Callable[
         return await work(watch)
     except StoreFrozenError as exc:
         raise OperationError(
-            f"{deployment.command}: {exc}, since this command began; the new store has all that it reported as done, "
-            "but may lack the writes under way: once the migration is done, run it again with "
+            f"{deployment.command}: {exc}, since this command began. The new store has all that the command reported "
+            "as done, but may lack the writes under way. Once the migration is done, run the command again with "
             f"--metadata {exc.freeze.target}, or {_back(deployment)}",
             ExitCode.OUTCOME_UNKNOWN,
         ) from exc

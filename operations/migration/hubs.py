@@ -113,7 +113,7 @@ class MigrationHubs:
             if hub.admin is None:
                 raise OperationError(
                     f"{self._command}: hub {name} is running and announces no admin endpoint, as no original hub does, "
-                    "so it cannot be frozen; copy with --no-pause while it runs, then stop it, and give the command "
+                    "so it cannot be frozen. Copy with --no-pause while it runs, then stop it, and run the command "
                     "again"
                 )
             asked = await self._ask(name, hub.admin)
@@ -136,7 +136,7 @@ class MigrationHubs:
             return
         writer.close()
         raise OperationError(
-            f"{self._command}: the standalone hub of the source is running at {standalone.address}; stop it, or name "
+            f"{self._command}: the standalone hub of the source is running at {standalone.address}. Stop it, or name "
             "its admin endpoint with --hub-admin HOST:PORT, so that it can be frozen"
         )
 

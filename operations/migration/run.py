@@ -106,9 +106,9 @@ class MigrationRun:
             self._do_without(why)
         else:
             raise OperationError(
-                f"{self._command}: {why}; this happened {counted(self._losses, 'time')}, and each time everything "
-                "has to be compared again; mend the connection, or stop the hubs, and run the command again, with "
-                "--hubs-down if they are stopped",
+                f"{self._command}: {why}. This happened {counted(self._losses, 'time')}, and each time everything "
+                "has to be compared again. Mend the connection, or stop the hubs. Then run the command again, with "
+                "--hubs-down if the hubs are stopped",
                 ExitCode.UNAVAILABLE,
             ) from why
 
@@ -225,7 +225,7 @@ class MigrationRun:
                 return
         raise OperationError(
             f"{self._command}: something still changes the source while hubs are frozen or down: after {_FINAL_ROUNDS} "
-            "rounds both sides are not equal; stop the hubs, or the program that writes there, and run the command "
+            "rounds both sides are not equal. Stop the hubs, or the program that writes there, and run the command "
             "again"
         )
 

@@ -20,7 +20,6 @@ from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import SubscriberId, Topic
 from hedwig.operations.deployment.deployment import Deployment, without_making
 from hedwig.operations.errors import missing_topic
-from hedwig.operations.topics.subscription_access import consumed_of
 
 __all__ = ["check_topic_of_hub", "pointer_after_consume"]
 
@@ -57,7 +56,7 @@ def pointer_after_consume(deployment: Deployment, topic: Topic, subscriber: Subs
         record = await store.subscriptions.read(topic, subscriber)
         if record is None or await store.ownership.read(topic) is None:
             return None
-        return consumed_of(record)
+        return record.value.consumed
 
     why = f"{deployment.url_to_show} is not the store of that hub"
     consumed: int | None = None
@@ -72,7 +71,7 @@ def pointer_after_consume(deployment: Deployment, topic: Topic, subscriber: Subs
         )
     elif consumed < wanted:
         click.echo(
-            f"the pointer stands at {consumed}, since it goes no further than the last message; messages that are "
+            f"the pointer stands at {consumed}, since it goes no further than the last message. Messages that are "
             f"published from now on are delivered, message {wanted} too",
             err=True,
         )

@@ -20,7 +20,7 @@ from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, To
 from hedwig.operations.errors import missing_subscription, missing_topic
 from hedwig.versions import Version, Versioned
 
-__all__ = ["StoredSubscription", "SubscriptionAccess", "check_topic", "check_version", "consumed_of"]
+__all__ = ["StoredSubscription", "SubscriptionAccess", "check_topic", "check_version"]
 
 _POLL_S: Final = 0.25
 
@@ -76,8 +76,8 @@ class SubscriptionAccess:
             if time.monotonic() >= deadline:
                 raise OperationError(
                     f"{self.deployment.command} failed on topic '{show_name(self.topic)}': the hub on record as its "
-                    "owner says that it does not own it; after hedwig-admin topic release, the next hub that is "
-                    "asked for it owns it; --offline changes the store alone",
+                    "owner says that it does not own it. After hedwig-admin topic release, the next hub that is "
+                    "asked for it owns it. Or give --offline, which changes the store alone",
                     ExitCode.UNAVAILABLE,
                 )
             time.sleep(_POLL_S)
@@ -179,11 +179,6 @@ async def check_topic(store: MetadataStore, topic: Topic) -> None:
     raise missing_topic(topic)
 
 
-def consumed_of(record: Versioned[SubscriptionData]) -> int:
-    state = record.value.state
-    return 0 if state is None else state.consumed.local
-
-
 def check_version(name: str, record: Versioned[SubscriptionData], expected: Version | None) -> None:
     """Raise BadVersionError if a version was given and the record is at another one."""
     if expected is not None and record.version != expected:
@@ -193,5 +188,5 @@ def check_version(name: str, record: Versioned[SubscriptionData], expected: Vers
 def _unknown(command: str, owner: TopicOwner) -> str:
     return (
         f"{command} failed on topic '{show_name(owner.topic)}': it is not known whether its owner {owner.hub} is "
-        f"alive: {owner.why}; if that hub is down, --offline changes the store alone"
+        f"alive: {owner.why}. If that hub is down, give --offline, which changes the store alone"
     )

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.names import show_name
+from hedwig.operations.checks.ledger_census import KEPT_MS
 from hedwig.pipeline.audit import findings
 from hedwig.pipeline.audit import lag as standing
 from hedwig.pipeline.frames.tables import Table
@@ -33,8 +34,6 @@ _EACH_KIND: Final = 20
 """How many findings of each kind the page shows."""
 _REASONS: Final = 5
 """How many reasons the figures give for open ledgers whose end is not known, at most."""
-_YOUNG_MS: Final = 3_600_000
-"""A hub makes a ledger before it records it. A ledger younger than this may not be on record yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +262,7 @@ class _Audit:
         """Return the ledgers of this deployment that are old enough to be on record."""
         ours = existing.where("is_ours")
         if self._given.existed is None:
-            return ours.where(F.col("made_ms") < self._given.read_ms - _YOUNG_MS)
+            return ours.where(F.col("made_ms") < self._given.read_ms - KEPT_MS)
         return ours.join(self._given.existed.select("ledger_id"), on="ledger_id", how="left_semi")
 
 

@@ -83,7 +83,7 @@ def why_no_orphans(
             return None
         return (
             "a standalone hub does not record when it makes a ledger, and ledgers that it made since are not "
-            "in a snapshot; give the URL of the store"
+            "in a snapshot. Give the URL of the store"
         )
     if owner.cluster is None:
         return "others may have ledgers there; give --cluster URL as the hubs have it"

@@ -1,7 +1,8 @@
 """What is wrong with the records of a store, as frames: the findings of `metadata check`, over millions of topics.
 
 All frames of findings have the same columns: `kind` (the words of `metadata check`), `topic` and `subscriber` (binary),
-`ledger_id` (decimal(20,0)), `hub` (host:port:sslport and its epoch) and `what`, in words; what does not apply is null.
+`ledger_id` (decimal(20,0)), `hub` (host:port:sslport and its epoch) and `what`, in words. A column that does not apply
+is null.
 """
 
 from collections.abc import Iterator

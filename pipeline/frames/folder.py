@@ -110,8 +110,8 @@ class Folder:
 
     def _taken(self) -> JobError:
         return JobError(
-            f"{self.path} is being made by another job, or one that made it was killed: name another folder; remove "
-            "this one if no job is at work there",
+            f"{self.path} is being made by another job, or one that made it was killed. Name another folder, or "
+            "remove this one if no job is at work there",
             ExitCode.USAGE,
         )
 

@@ -1,8 +1,8 @@
 """Arrow batches from records in their stored form: whole columns are decoded at once, and no record becomes an object.
 
-This works for nearly all records. It raises UnusualError for a page with anything unusual: a field that this release
-does not know, a number out of range, bytes that cannot be read. Then the caller reads the page record by record
-(`hedwig.pipeline.frames.schemas`), which handles such records, or reports them.
+This works for nearly all records. It raises UnusualError for a page with anything unusual. That is a field that this
+release does not know, a number out of range, or bytes that cannot be read. Then the caller reads the page record by
+record (`hedwig.pipeline.frames.schemas`), which handles such records, or reports them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -67,8 +67,8 @@ def condition(policy: Policy, row: InputRow) -> Version:
         case Policy.REPLACE:
             if row.version is None or row.version in (NEW, ANY) or not row.version.raw:
                 raise InvalidArgumentError(
-                    f"the {row.key} has no version in its column 'version', by which alone it can be replaced; "
-                    "read it from the store that it is written to"
+                    f"the {row.key} has no version in its column 'version', by which alone it can be replaced. "
+                    "Read it from the store that it is written to"
                 )
             return row.version
 

@@ -43,10 +43,6 @@ class Popularity:
             F.floor(F.lit(float(self.subscriptions)) * share)
         )
 
-    def fan_out(self, rank: "Column") -> "Column":
-        """Return how many subscriptions `rank` has (bigint)."""
-        return self.before(rank + 1) - self.before(rank)
-
     def rank_of(self, index: "Column") -> "Column":
         """Return the rank that subscription `index` (0 to `subscriptions` - 1) belongs to (bigint)."""
         from pyspark.sql import functions as F

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hedwig.model import HubInfo
+    from hedwig.operations.deployment.deployment import Deployment
 
 __all__ = ["command"]
 
@@ -57,16 +58,18 @@ def command(
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
     and backlog count the messages of closed ledgers; with --data or --bookkeeper the job asks open ledgers, too.
     """
+    from hedwig.operations.deployment.cluster import read_registered_cluster
+    from hedwig.operations.deployment.deployment import Deployment, without_making
     from hedwig.operations.deployment.ledgers import LedgerLocation, LedgerOwner
     from hedwig.pipeline.audit.audit import AuditInput, audit
     from hedwig.pipeline.audit.audit_page import audit_html
     from hedwig.pipeline.audit.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
-    from hedwig.pipeline.audit.living_hubs import cluster_hubs, hubs_frame, named_hub
+    from hedwig.pipeline.audit.incarnations import hubs_frame, named_hub
     from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
     from hedwig.pipeline.audit.page import check_libraries
     from hedwig.pipeline.frames.folder import Folder
     from hedwig.pipeline.frames.tables import Table
-    from hedwig.pipeline.snapshots.preflight import check_readable, check_source, existing, is_store
+    from hedwig.pipeline.snapshots.preflight import check_readable, check_source, is_store
     from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot
     from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
     from hedwig.pipeline.source.shared_stores import session_url
@@ -74,6 +77,10 @@ def command(
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
+    # SOURCE may be a folder, which is no URL: then nothing opens the store of the deployment.
+    deployment = Deployment(
+        command="audit", timeout_s=timeout_s, metadata=source, cluster=cluster, data=data, bookkeeper=bookkeeper
+    )
     hubs = [named_hub(text) for text in named]
     check_libraries()
     check_source(source, job.settings)
@@ -81,10 +88,9 @@ def command(
     if is_store(source):
         check_readable(source, timeout_s)
     if cluster is not None:
-        cluster_hubs(cluster, timeout_s)  # Report a mistyped name at once. `_living` asks which hubs are alive.
-    location, owner = None, LedgerOwner(cluster)
-    if data or bookkeeper:
-        location = LedgerLocation(directory=data, bookkeeper=bookkeeper, timeout_s=timeout_s)
+        read_registered_cluster(deployment)  # Report a mistyped name at once. `_living` asks which hubs are alive.
+    location, owner = LedgerLocation.given(deployment), LedgerOwner(deployment.cluster)
+    if location is not None:
         check_ledgers(location)
     with job.session() as spark:
         folder = Folder(spark, directory)
@@ -105,13 +111,14 @@ def command(
             if path != source and snapshot.manifest.unreadable:
                 with job.progress(spark, "naming what cannot be read"):
                     kept, broken = f"{directory}/unreadable", snapshot.manifest.unreadable
-                    read_unreadable(spark, existing(snapshot.manifest.source), broken, scan.options).write.parquet(kept)
+                    url = without_making(snapshot.manifest.source)
+                    read_unreadable(spark, url, broken, scan.options).write.parquet(kept)
                     unreadable = spark.read.parquet(kept)
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
             # Ask after the records were read: every hub in an owner record started before that.
-            living = _living(source, hubs, cluster, timeout_s)
+            living = _living(deployment, hubs, has_store=is_store(source))
             exist = ends = None
             if location is not None:
                 with job.progress(spark, "listing ledgers"):
@@ -166,16 +173,14 @@ def command(
     job.write(result)
 
 
-def _living(source: str, named: "Sequence[HubInfo]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
+def _living(deployment: "Deployment", named: "Sequence[HubInfo]", *, has_store: bool) -> "list[HubInfo] | None":
     """Return the hubs that are alive, including those that `--hub` names; None if nothing says which are alive."""
-    from hedwig.pipeline.audit.living_hubs import cluster_hubs, standalone_hubs
-    from hedwig.pipeline.snapshots.preflight import existing, is_store
+    from hedwig.operations.deployment.living_hubs import living_incarnations
 
-    if cluster is not None:
-        return [*named, *cluster_hubs(cluster, timeout_s)]
-    if not named and is_store(source):
-        return standalone_hubs(existing(source), timeout_s)
-    return list(named) or None
+    if deployment.cluster is None and (named or not has_store):
+        return list(named) or None
+    found = living_incarnations(deployment)
+    return None if found is None else [*named, *found]
 
 
 def _hub(hub: "HubInfo") -> str:

@@ -52,7 +52,7 @@ _WRITE: Final = {
         type=click.Choice(["create", "replace", "overwrite"]),
         default="create",
         show_default=True,
-        help="What to do about a record that exists already: keep it, replace it if it is at the version of the row, "
+        help="What to do about a record that exists already. Keep it, replace it if it is at the version of the row, "
         "or overwrite it, with --hubs-stopped.",
     ),
     "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="Confirm that no hub uses the store."),

@@ -169,7 +169,7 @@ def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: s
     if missing or changed:
         raise JobError(
             f"{url} was written and does not hold the same: of {table} {missing:,} records are missing and {changed:,} "
-            f"differ; stop the program that writes there, then {job.again}"
+            f"differ. Stop the program that writes there, then {job.again}"
         )
     return changes.get("added", 0)
 

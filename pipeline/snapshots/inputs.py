@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
+from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.tables import Table
-from hedwig.pipeline.snapshots.preflight import existing, is_store
+from hedwig.pipeline.snapshots.preflight import is_store
 from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, Snapshot, read_snapshot
 from hedwig.pipeline.source.store_tables import read_table
 
@@ -58,7 +59,7 @@ def two_inputs(spark: SparkSession, before: str, after: str, options: Mapping[st
 
 
 def _of_store(spark: SparkSession, url: str, options: Mapping[str, str]) -> Mapping[Table, DataFrame]:
-    return {table: read_table(spark, existing(url), table, options) for table in SNAPSHOT_TABLES}
+    return {table: read_table(spark, without_making(url), table, options) for table in SNAPSHOT_TABLES}
 
 
 def _of_snapshot(snapshot: Snapshot, prefix: bytes) -> Mapping[Table, DataFrame]:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hedwig.errors import InvalidArgumentError
-from hedwig.names import as_subscriber, as_topic, parse_name, show_name
+from hedwig.names import as_subscriber, as_topic, parse_column, show_name
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
 
@@ -84,16 +84,12 @@ def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _names(line: bytes, *, with_subscriber: bool) -> tuple[bytes, bytes]:
     columns = line.removesuffix(b"\r").split(b"\t", 2)
     try:
-        topic = as_topic(_name(columns[0]))
+        topic = as_topic(parse_column(columns[0]))
         if not with_subscriber:
             return topic, b""
         if len(columns) == 1:
             raise InvalidArgumentError("there is no second column: a subscription is a topic, a tab, a subscriber")
-        return topic, as_subscriber(_name(columns[1]))
+        return topic, as_subscriber(parse_column(columns[1]))
     except InvalidArgumentError as exc:
         shown = show_name(line[:_SHOWN])
         raise InvalidArgumentError(f"the line {shown!r} cannot be loaded: {exc}; correct it, then load again") from exc
-
-
-def _name(column: bytes) -> bytes:
-    return column if b"\\" not in column else parse_name(column.decode("utf-8", "surrogateescape"))

@@ -12,9 +12,10 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataUrl, open_metadata, read_layout
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import backend_schemes
+from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.errors import JobError
 
-__all__ = ["check_folder", "check_reachable", "check_readable", "check_source", "existing", "is_store"]
+__all__ = ["check_folder", "check_reachable", "check_readable", "check_source", "is_store"]
 
 _TIMEOUT_S: Final = 30.0
 _PATTERN: Final = frozenset("{}[]*?\\")
@@ -58,20 +59,13 @@ def check_source(source: str, settings: Mapping[str, str]) -> None:
         )
 
 
-def existing(url: str) -> str:
-    """Return the URL of the same store, changed so that opening it does not make a missing store at a mistyped name."""
-    if not url.startswith("sqlite:") or "create=" in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}create=false"
-
-
 def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
     """Open the store at `url`, which has to exist, and close it again.
 
     Raises: as `check_reachable`; JobError, NOT_FOUND - there is no store; LayoutMissingError - a table of the store is
         gone, or the store is of an older release: the text says what to do.
     """
-    there = existing(url)
+    there = without_making(url)
     try:
         check_reachable(there, timeout_s)
     except NoMetadataError as exc:

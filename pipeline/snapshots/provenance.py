@@ -23,9 +23,8 @@ def check_origin(policy: str, source: str, url: str) -> None:
     if policy != Policy.REPLACE or is_same_store(source, url):
         return
     raise JobError(
-        f"the snapshot is of {source}, and rows replace records only in the store that they were read from, since "
-        f"versions are of one store: write it into {url} with --policy {Policy.CREATE}; if that is the same store, "
-        "give its URL as the snapshot has it",
+        f"these versions belong to {source}, so rows can replace records only there. Write into {url} with "
+        f"--policy {Policy.CREATE}. If this is the same store, give its URL as in the snapshot",
         ExitCode.USAGE,
     )
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
+from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots.manifest import Manifest
-from hedwig.pipeline.snapshots.preflight import existing
 from hedwig.pipeline.snapshots.snapshot import write_snapshot
 from hedwig.pipeline.source.job_options import ScanOptions
 from hedwig.pipeline.source.store_tables import read_table_to_copy
@@ -35,7 +35,7 @@ def take_snapshot(
     # A store that lists its topics to plan shows those that exist then. Topics may have been created since.
     began = clock.wall()
     with job.progress(spark, "planning"):
-        to_copy = {table: read_table_to_copy(spark, existing(url), table, scan.options) for table in tables}
+        to_copy = {table: read_table_to_copy(spark, without_making(url), table, scan.options) for table in tables}
     rows = sum(each.rows for each in to_copy.values()) or None
     with job.progress(spark, what, rows, copies=True):
         frames = {table: each.frame for table, each in to_copy.items()}

@@ -64,8 +64,8 @@ class ApplyConfig:
             raise InvalidArgumentError("sizes of batches, connections and timeouts are positive")
         if self.table is Table.TOPICS and self.policy is not Policy.CREATE:
             raise ConfigurationError(
-                f"rows of the table {self.table} say which topics exist, not what is in them, so they can only be "
-                f"written with the policy {Policy.CREATE}; write the table {Table.LEDGERS} to {self.policy} records"
+                f"rows of the table {self.table} say which topics exist, not what is in them. Only the policy "
+                f"{Policy.CREATE} can write them. To {self.policy} records, write the table {Table.LEDGERS}"
             )
         if self.policy is Policy.OVERWRITE and not self.hubs_stopped:
             raise ConfigurationError(
@@ -101,9 +101,9 @@ async def _prepare(config: ApplyConfig) -> None:
         async with aclosing(store.scan(kinds=(config.table.kind,))) as pages:
             async for page in pages:
                 raise ConfigurationError(
-                    f"the policy {config.policy} needs an empty target, and {config.url} has {page[0].key}; wipe it "
-                    "first (hedwig-admin metadata format --wipe), or take the policy create, which also finishes what "
-                    "an overwriting job has begun, or replace"
+                    f"the policy {config.policy} needs an empty target, and {config.url} has {page[0].key}. Wipe it "
+                    "first (hedwig-admin metadata format --wipe), or take the policy replace. Or take create, which "
+                    "also finishes what an overwriting job has begun"
                 )
 
 
@@ -165,7 +165,7 @@ def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
     for backend in batch.column("backend").unique().to_pylist():
         if backend is None or family_of(backend) != mine:
             raise InvalidArgumentError(
-                f"rows whose backend is {backend!r} cannot replace records in {config.url}: the version of a record "
+                f"rows whose backend is {backend!r} cannot replace records in {config.url}. The version of a record "
                 "has a meaning only in the store that it was read from"
             )
 
@@ -218,7 +218,7 @@ async def _lossless(
             statistics.add(
                 WriteResult.FAILED,
                 f"the {table.kind.noun} of {write.key} has fields of a newer release, which a row cannot hold, so it "
-                "is not replaced: use the release that wrote it",
+                "is not replaced. Use the release that wrote it",
             )
         else:
             kept.append((row, write))
@@ -255,7 +255,7 @@ def _advice_on_freezes(config: ApplyConfig) -> Iterator[None]:
         yield
     except StoreFrozenError as exc:
         raise TargetFrozenError(
-            f"{exc}, so nothing more is written to {config.url}; once the migration is done, run the job again with "
-            f"the new store ({exc.freeze.target}), or go back to this one with: "
+            f"{exc}, so nothing more is written to {config.url}. Once the migration is done, run the job again with "
+            f"the new store ({exc.freeze.target}). Or go back to this one with: "
             f"hedwig-admin metadata thaw --metadata '{config.url}'"
         ) from exc

@@ -125,8 +125,8 @@ def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) 
     session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
     if speculating:
         warn(
-            "spark.speculation is on: Spark may run a task that writes twice at once, which costs the store twice; "
-            "nothing is applied twice, a write may go on after its job has ended, and the policy overwrite is refused"
+            "spark.speculation is on: Spark may run a task that writes twice at once, which costs the store twice. "
+            "Nothing is applied twice, but a write may go on after its job has ended. The policy overwrite is refused"
         )
     spark.dataSource.register(source_of(session))
 

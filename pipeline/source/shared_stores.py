@@ -36,8 +36,9 @@ def url_for_tasks(url: str, *, master: str | None, directory: str | Path) -> str
         return url
     if master is not None and not master.startswith("local"):
         raise ConfigurationError(
-            f"{url} is a file of one machine, and the tasks of {master} run on others, where each would find another "
-            "file or none: run this with --master 'local[*,4]', or keep the metadata in hbase:// or zookeeper://"
+            f"{url} is a file of one machine, and the tasks of {master} run on others. Each task would find "
+            "another file there, or none. Run this with --master 'local[*,4]', or keep the metadata in hbase:// or "
+            "zookeeper://"
         )
     if not parsed.path.startswith(_RELATIVE):
         return url

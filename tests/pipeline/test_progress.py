@@ -60,8 +60,8 @@ def test_a_terminal_has_one_line_that_is_taken_away_at_the_end(
         while not shown.endswith(b"what comes next"):
             shown += os.read(reading, 4096)
     os.close(reading)
-    assert shown.startswith(b"\r\x1b[Kjob: rows: ")
-    assert shown.endswith(b"\r\x1b[Kwhat comes next")
+    assert shown.startswith(b"\r\x1b[2Kjob: rows: ")
+    assert shown.endswith(b"\r\x1b[2Kwhat comes next")
     assert b"\n" not in shown
 
 

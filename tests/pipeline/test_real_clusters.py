@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.contract.url import zookeeper_address
 from hedwig.model import HubInfo, Topic
-from hedwig.pipeline.audit.living_hubs import cluster_hubs
-from hedwig.pipeline.errors import JobError
+from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.living_hubs import living_incarnations
 from hedwig.versions import ANY, NEW
 from tests.cli.support.hub_and_admin import HubAndAdmin
 from tests.cli.support.planted import ranges, set_ranges
@@ -43,6 +44,10 @@ def _registered(zookeeper: str, prefix: str) -> Iterator[HubInfo]:
             runner.run(liveness.close())
 
 
+def _alive(cluster: str) -> list[HubInfo] | None:
+    return living_incarnations(Deployment(command="audit", timeout_s=30.0, cluster=cluster))
+
+
 def _own(url: str, owners: dict[bytes, HubInfo]) -> None:
     async def own(store: MetadataStore) -> None:
         for topic, hub in owners.items():
@@ -55,7 +60,7 @@ def test_owners_are_held_against_the_hubs_of_a_cluster(run: Run, servers: Runnin
     zookeeper, name = servers.address("zookeeper"), uuid.uuid4().hex
     cluster, store = f"zookeeper://{zookeeper}/hedwig/{name}", new_store(tmp_path)
     with _registered(zookeeper, f"/hedwig/{name}") as hub:
-        assert cluster_hubs(cluster) == [hub]
+        assert _alive(cluster) == [hub]
         before = HubInfo(host=hub.host, port=hub.port, ssl_port=hub.ssl_port, epoch=hub.epoch - 1)
         _own(store, {b"served": hub, b"left": before})
         result = run("audit", store, tmp_path / "audit", "--cluster", cluster)
@@ -64,11 +69,11 @@ def test_owners_are_held_against_the_hubs_of_a_cluster(run: Run, servers: Runnin
             f"{hub.address} epoch {hub.epoch}": True,
             f"{hub.address} epoch {before.epoch}": False,
         }
-    assert cluster_hubs(cluster) == [], "its node is there, and no hub"
+    assert _alive(cluster) == [], "its node is there, and no hub"
     mistyped = run("audit", store, tmp_path / "mistyped", "--cluster", f"{cluster}x", code=ExitCode.NOT_FOUND)
     assert f"no hub was ever registered at {cluster}x: give --cluster to the letter" in mistyped
-    with pytest.raises(JobError, match="no hub was ever registered"):
-        cluster_hubs(f"zookeeper://{zookeeper}/hedwig")
+    with pytest.raises(OperationError, match="no hub was ever registered"):
+        _alive(f"zookeeper://{zookeeper}/hedwig")
 
 
 @pytest.mark.full

@@ -48,8 +48,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         timeouts.add(how.get("operation_timeout_s", 30))
         return StoreOptions(**how)
 
-    for module_name in ("snapshots.preflight", "audit.living_hubs"):
-        monkeypatch.setattr(f"hedwig.pipeline.{module_name}.StoreOptions", options)
+    for module_name in ("metadata", "pipeline.snapshots.preflight"):
+        monkeypatch.setattr(f"hedwig.{module_name}.StoreOptions", options)
     return timeouts
 
 

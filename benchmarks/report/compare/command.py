@@ -28,7 +28,7 @@ _EXPLAINED: Final = (
     "and the difference is at least 2 %. Percentiles must also differ so in all times together: else the two disagree. "
     "An interval that holds 1 is within the noise. From a single round the noise is unknown. Closed loops of less "
     f"than {SECONDS_MIN:g} s are too short to tell. About five of 100 such verdicts are wrong by chance. "
-    "p50 … p99.9: B ÷ A of the times, as in that column, with * where B is faster or slower by it."
+    "Columns p50 … p99.9: B ÷ A of the times, as in that column, with * where B is faster or slower by it."
 )
 _ONE_RUN: Final = (
     "One run a side: how much whole runs differ is not known, with servers started anew at another time. These "
@@ -56,8 +56,8 @@ _RUNS: Final = (
     "percent",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
-    help="Exit with 1 if B is slower in a case by more than this, beyond the noise, or meets a wall or fails where A "
-    "did not. Exit with 3 if single rounds or missing cases leave this undecided.",
+    help="Exit with 1 if B is slower in a case by more than this, beyond the noise. The same if B meets a wall or "
+    "fails where A did not. Exit with 3 if single rounds or missing cases leave this undecided.",
 )
 @click.option("--json", "as_json", is_flag=True, help="All figures, as JSON.")
 def compare_command(first: str, second: str, anyway: bool, percent: float | None, as_json: bool) -> None:

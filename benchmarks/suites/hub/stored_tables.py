@@ -7,7 +7,7 @@ from typing import Final
 from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import FILL, Workload
 from hedwig.benchmarks.runs.cas_ratios import ratio
-from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
+from hedwig.benchmarks.runs.cells import median, median_mib, median_value, percentiles, spread
 from hedwig.benchmarks.runs.figures import Figure, less
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.runs.rounds import merged
@@ -62,8 +62,8 @@ def _fill(group: Sequence[Measurement]) -> list[str]:
         group[0].on,
         median(seen, lambda each: each.rate_per_s, "{:,.0f}"),
         median(seen, lambda each: each.seconds, "{:,.0f}"),
-        _mib(seen, "store_rss_bytes_max"),
-        _mib(seen, "disk_bytes"),
+        median_mib(seen, "store_rss_bytes_max"),
+        median_mib(seen, "disk_bytes"),
         _notes(group),
     ]
 
@@ -87,7 +87,7 @@ def _case(group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]])
         f"{median(good, lambda each: _us_each(each, each.hub_cores), '{:,.0f}')} / "
         f"{median(good, lambda each: (each.hub_rss_bytes_max or 0) / _MIB, '{:,.0f}')}",
         f"{median(good, lambda each: _us_each(each, each.values.get('stores_cores')), '{:,.0f}')} / "
-        f"{_mib(good, 'stores_rss_bytes_max')}",
+        f"{median_mib(good, 'stores_rss_bytes_max')}",
         _notes(group),
     ]
 
@@ -125,10 +125,6 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
         return "–"
     service = percentiles(merged(good, "service"))
     return f"{percentiles(merged(good, 'response'))} (service {service})" if workload.is_open_loop else service
-
-
-def _mib(good: Sequence[Measurement], name: str) -> str:
-    return median(good, lambda each: each.values[name] / _MIB if name in each.values else None, "{:,.0f}")
 
 
 def _notes(group: Sequence[Measurement]) -> str:

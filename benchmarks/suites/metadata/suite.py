@@ -11,7 +11,6 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
 from hedwig.benchmarks.machine.quiescing import CALM_S, CORES_MAX, SECONDS_MAX
-from hedwig.benchmarks.runs.progress_lines import ProgressLines
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import note_resumption
 from hedwig.benchmarks.stores.servers import BACKENDS, terms
@@ -22,6 +21,7 @@ from hedwig.benchmarks.suites.metadata.tables import metadata_figures, metadata_
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, WorkloadFile, workload_files
 from hedwig.benchmarks.suites.options import label_option, numbers, printed_option
 from hedwig.benchmarks.suites.suite import Prepare, Run, Suite
+from hedwig.operations.progress_lines import ProgressLines
 
 __all__ = ["SUITE"]
 

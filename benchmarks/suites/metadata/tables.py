@@ -7,7 +7,7 @@ from typing import Any, Final
 from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import FILL, RESTART, Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
-from hedwig.benchmarks.runs.cells import median, median_value, percentiles, spread
+from hedwig.benchmarks.runs.cells import median, median_mib, median_value, percentiles, spread
 from hedwig.benchmarks.runs.figures import Figure, less
 from hedwig.benchmarks.runs.results import Measurement, alike
 from hedwig.benchmarks.runs.rounds import merged
@@ -101,8 +101,8 @@ def _fill(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
         group[0].driver,
         median(seen, lambda each: each.rate_per_s, "{:,.0f}"),
         ratio(_good(group), beside, lambda each: each.rate_per_s),
-        _mib(seen, "store_rss_bytes_max"),
-        _mib(seen, "disk_bytes"),
+        median_mib(seen, "store_rss_bytes_max"),
+        median_mib(seen, "disk_bytes"),
         percentiles(merged(seen, "service")) if seen else "–",
     ]
 
@@ -110,7 +110,7 @@ def _fill(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
 def _restart(group: Sequence[Measurement], _: dict[int, Measurement]) -> list[str]:
     names = [f"{name}_read_s" for name in ("first", "owners", "ranges", "subscriptions", "all")]
     shown = (median_value(group, name, "{:.1f}") for name in (*names, "written_s"))
-    return [_counts(group[0].workload), group[0].driver, *shown, _mib(group, "store_live_heap_bytes")]
+    return [_counts(group[0].workload), group[0].driver, *shown, median_mib(group, "store_live_heap_bytes")]
 
 
 def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[str]:
@@ -128,7 +128,7 @@ def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
         median(good, lambda each: each.values["refusals"] / each.count, "{:.2f}"),
         median(good, _each("servers_cpu_s"), "{:,.0f}"),
         median(good, _each("client_cpu_s"), "{:,.0f}"),
-        _mib(good, "store_rss_bytes_max"),
+        median_mib(good, "store_rss_bytes_max"),
     ]
 
 
@@ -143,10 +143,6 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
 def _each(name: str) -> Callable[[Measurement], float | None]:
     """Return a function that returns the processor time of one operation in µs; None for 0, which was not measured."""
     return lambda each: used / each.count * 1e6 if (used := each.values.get(name)) and each.count else None
-
-
-def _mib(good: Sequence[Measurement], name: str) -> str:
-    return median(good, lambda each: each.values[name] / _MIB if name in each.values else None, "{:,.0f}")
 
 
 def _held(server: Mapping[str, Any]) -> str:

@@ -97,8 +97,8 @@ def _say_if_busy() -> None:
     load, _, _ = os.getloadavg()
     if load > _BUSY * processors:
         click.echo(
-            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may be the slow part: "
-            "measure again when it has less to do, or from another machine",
+            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may be the slow part. "
+            "Measure again when it has less to do, or from another machine",
             err=True,
         )
 

@@ -74,7 +74,7 @@ def top(
     Rates are since the last look; the first ones are those of the last minute. LAG is what attached subscriptions have
     not consumed. CAS-/S is how often another writer had changed a record of the metadata. On a terminal, q quits and r
     reverses the order. The first letter of a sort key sorts by it. Without a terminal, and with another -o than table,
-    the command writes rows at each look: NDJSON, a line for each hub, unless -o is given.
+    the command writes rows at each look. Unless -o is given, these are NDJSON, a line for each hub.
 
     With --topics, each hub reads through all its topics at each look. If hubs own very many topics, give --every 10.
 

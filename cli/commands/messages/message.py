@@ -9,7 +9,6 @@ import click
 from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.messages.ledger import ranges_of
 from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminGroup
@@ -19,6 +18,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import ConfigurationError, NoSuchLedgerError, OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
+from hedwig.names import name_fields
 from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named, topic_path
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.ledgers import open_ledgers

@@ -10,12 +10,8 @@ from typing import Any
 import click
 
 from hedwig.cli.arguments.input_file import InputFile
-from hedwig.cli.arguments.interruptible_file import InterruptibleFile, standard_input
 from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.subscription.preferences import named_value
-from hedwig.cli.loads.line_publisher import LinePublisher, Published
-from hedwig.cli.loads.message_lines import MessageLines
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.hub_access import HubAccess, hub_options, with_hub
@@ -26,8 +22,11 @@ from hedwig.clock import SystemClock
 from hedwig.errors import OperationError, ProtocolError, ServiceError, exit_code_of
 from hedwig.human_units import counted
 from hedwig.model import Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name
 from hedwig.operations.errors import explain
+from hedwig.operations.loads.interruptible_file import InterruptibleFile, standard_input
+from hedwig.operations.loads.line_publisher import LinePublisher, Published
+from hedwig.operations.loads.message_lines import MessageLines
 from hedwig.operations.progress import LoadProgress, load_progress
 
 __all__ = ["publish"]

@@ -10,7 +10,6 @@ import click
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.commands.subscription.preferences import preference_options
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminCommand
@@ -27,7 +26,7 @@ from hedwig.errors import (
 )
 from hedwig.exit_codes import ExitCode
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, subscription_subject
 from hedwig.operations.errors import missing_subscription
 from hedwig.operations.topics.hub_records import check_topic_of_hub, pointer_after_consume
 
@@ -103,7 +102,7 @@ def subscribe(
         async with opened:
             await _write_messages(opened, output, count, None if follow else idle_s)
 
-    with_hub(settings, hub, _subject(topic, subscriber), read)
+    with_hub(settings, hub, subscription_subject(topic, subscriber), read)
 
 
 @click.command("consume", cls=AdminCommand, example="hedwig-admin consume news reader 1")
@@ -143,7 +142,7 @@ def consume(
         if not await opened.close():
             raise UncertainAnswerError("the connection was lost before the hub confirmed it")
 
-    with_hub(settings, hub, _subject(topic, subscriber), move)
+    with_hub(settings, hub, subscription_subject(topic, subscriber), move)
     consumed = pointer_after_consume(settings.deployment, topic, subscriber, message_id)
     output.record(name_fields(topic, subscriber) | {"consumed": consumed})
 
@@ -168,7 +167,7 @@ def unsubscribe(
 ) -> None:
     """Delete a subscription, also while it is open; it loses the messages that it has not consumed."""
     output = settings.writer()
-    subject = _subject(topic, subscriber)
+    subject = subscription_subject(topic, subscriber)
 
     async def look(client: HedwigClient) -> None:
         with _reporting_missing(topic, subscriber):
@@ -205,10 +204,6 @@ def _reporting_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]
         yield
     except ClientNotSubscribedError as exc:
         raise missing_subscription(topic, subscriber) from exc
-
-
-def _subject(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:

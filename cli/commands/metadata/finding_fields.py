@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.output.fields import version_text
+from hedwig.names import name_fields
 from hedwig.operations.checks.reported import Reported
 
 __all__ = ["COLUMNS", "finding_fields"]

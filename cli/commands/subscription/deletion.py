@@ -4,7 +4,6 @@ import click
 
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -14,11 +13,12 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.names import name_fields
 from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store_to_write
 from hedwig.operations.topics.positions import TopicPositions
-from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_version, consumed_of
+from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_version
 from hedwig.versions import Version, Versioned
 
 __all__ = ["delete_subscription"]
@@ -73,7 +73,7 @@ def delete_subscription(
     else:
         stored = access.read_anew(expected_version)
         last_id = TopicPositions(stored.ranges.ranges).last_id
-        unconsumed = None if last_id is None else max(0, last_id - consumed_of(stored.record))
+        unconsumed = None if last_id is None else max(0, last_id - stored.record.value.consumed)
     fields = {"lag_messages": unconsumed, "version": str(stored.record.version)}
     if dry_run:
         output.record(name_fields(topic, subscriber) | {"result": "would delete"} | fields)

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from hedwig.cli.arguments.bulk_options import bulk_options
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.subscription.deletion import delete_subscription
@@ -11,8 +12,7 @@ from hedwig.cli.commands.subscription.lag import show_lag
 from hedwig.cli.commands.subscription.pages import write_subscriptions
 from hedwig.cli.commands.subscription.pointer import reset_pointer, seek_pointer
 from hedwig.cli.commands.subscription.preferences import NewSubscription, new_subscription_options
-from hedwig.cli.loads.bulk import BulkOptions, bulk_options, run_load
-from hedwig.cli.output.fields import name_fields, subscription_fields
+from hedwig.cli.output.fields import subscription_fields
 from hedwig.cli.output.outcomes import report_outcomes
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -21,9 +21,10 @@ from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.metadata.bulk.loading import SubscriptionCreator
 from hedwig.model import LedgerRanges, SubscriberId, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.store import with_store, with_store_to_write
 from hedwig.operations.errors import missing_subscription
+from hedwig.operations.loads.bulk_load import BulkOptions, run_load
 from hedwig.operations.topics.subscription_access import check_topic
 from hedwig.versions import NEW
 
@@ -73,7 +74,12 @@ def create_subscriptions(
         if topic is not None:
             raise click.UsageError("give either TOPIC and SUBSCRIBER or -f FILE")
         run_load(
-            settings, bulk, lambda store: SubscriptionCreator(store, new.data), with_subscriber=True, given=new.given
+            settings.deployment,
+            bulk,
+            lambda store: SubscriptionCreator(store, new.data),
+            settings.writer().record,
+            with_subscriber=True,
+            given=new.given,
         )
         return
     if topic is None or subscriber is None:

@@ -7,7 +7,6 @@ import click
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.subscription.pages import listing_of, write_subscriptions
-from hedwig.cli.output.fields import bytes_fields
 from hedwig.cli.output.formats import Output
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
@@ -16,13 +15,13 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
-from hedwig.names import parse_name, show_name
+from hedwig.names import bytes_fields, parse_name, show_name
 from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState
 from hedwig.operations.topics.positions import TopicPositions
-from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_topic, consumed_of
+from hedwig.operations.topics.subscription_access import SubscriptionAccess, check_topic
 from hedwig.versions import Versioned
 
 __all__ = ["show_lag"]
@@ -123,7 +122,7 @@ def _write_from_store(settings: Settings, topic: Topic, selection: Selection, ou
         last_id = _last_id(topic, TopicPositions(() if kept is None else kept.value.ranges))
 
         def row(subscriber: SubscriberId, record: Versioned[SubscriptionData]) -> dict[str, Any]:
-            return _fields(subscriber, consumed_of(record), last_id)
+            return _fields(subscriber, record.value.consumed, last_id)
 
         await write_subscriptions(store, topic, selection, output, row)
 
@@ -135,14 +134,14 @@ def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:
     if stored is None:
         raise access.missing()
     last_id = _last_id(access.topic, TopicPositions(stored.ranges.ranges))
-    return _fields(access.subscriber, consumed_of(stored.record), last_id)
+    return _fields(access.subscriber, stored.record.value.consumed, last_id)
 
 
 def _last_id(topic: Topic, positions: TopicPositions) -> int | None:
     """Return the id of the last message. If the store does not know it, report that and return None."""
     if positions.last_id is None and positions.open is not None:
         click.echo(
-            f"it is not known how many messages topic '{show_name(topic)}' has: ledger {positions.open.ledger_id}, "
+            f"it is not known how many messages topic '{show_name(topic)}' has. Ledger {positions.open.ledger_id}, "
             f"from message {positions.open.start} on, was left open, and no hub that owns the topic was asked",
             err=True,
         )

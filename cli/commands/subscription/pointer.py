@@ -7,7 +7,6 @@ import click
 
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION, CheckedName
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -16,18 +15,13 @@ from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hedwig.names import show_name
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic, next_delivered
+from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store_to_write
 from hedwig.operations.topics.positions import TopicPositions
-from hedwig.operations.topics.subscription_access import (
-    StoredSubscription,
-    SubscriptionAccess,
-    check_version,
-    consumed_of,
-)
+from hedwig.operations.topics.subscription_access import StoredSubscription, SubscriptionAccess, check_version
 from hedwig.versions import Version
 
 __all__ = ["reset_pointer", "seek_pointer"]
@@ -50,10 +44,6 @@ class _Move:
     was: int
     consumed: int
     first_id: int
-
-    @property
-    def next_id(self) -> int:
-        return max(self.consumed + 1, self.first_id)
 
 
 def _reset(
@@ -85,7 +75,11 @@ def _reset(
     if owner is None:
         stored = access.read_anew(expected_version)
     move = _look_in_store(access, stored, to) if owner is None else _look(access, *owner, to)
-    fields: dict[str, Any] = {"was": move.was, "consumed": move.consumed, "next_id": move.next_id}
+    fields: dict[str, Any] = {
+        "was": move.was,
+        "consumed": move.consumed,
+        "next_id": next_delivered(move.consumed, move.first_id),
+    }
     if dry_run:
         output.record(
             name_fields(topic, subscriber) | {"result": "would move"} | fields | {"version": str(stored.record.version)}
@@ -133,7 +127,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
         if to == "end" or (isinstance(to, int) and to >= (left_open.start or 1)):
             raise OperationError(
                 f"{access.deployment.command} failed on topic '{show_name(access.topic)}': its last hub left ledger "
-                f"{left_open.ledger_id} open, so its last message is not known; publish to the topic or subscribe to "
+                f"{left_open.ledger_id} open, so its last message is not known. Publish to the topic or subscribe to "
                 "it, so that a hub owns it, then try again"
             )
     first_id = positions.first_id or 1
@@ -147,7 +141,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
             consumed = int(to)
             if last_id is not None:
                 _check_published(access, consumed, last_id)
-    return _Move(consumed_of(stored.record), consumed, first_id)
+    return _Move(stored.record.value.consumed, consumed, first_id)
 
 
 def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 import click
@@ -27,7 +28,7 @@ import click
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import TOPIC, VERSION
 from hedwig.cli.commands.topic.ownership import ReleaseResult, release
-from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.output.fields import version_text
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options, offline_option
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -38,7 +39,7 @@ from hedwig.human_units import counted
 from hedwig.metadata import Delete, MetadataStore, RecordKey
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store, with_store_to_load
@@ -48,7 +49,6 @@ from hedwig.versions import Version, Versioned
 
 __all__ = ["LastRecord", "StoredTopic", "check_there", "delete_one", "delete_topic", "read_topic"]
 
-_NOT_FOUND: Final = 404
 _BATCH: Final = 256
 _ROUNDS_MAX: Final = 5
 
@@ -189,7 +189,7 @@ def _released(settings: Settings, topic: Topic) -> StoredTopic:
     if records.owner is not None:
         raise OperationError(
             f"cannot delete topic '{show_name(topic)}': its owner released it, and {records.owner.value.name} has "
-            "claimed it since for a client; nothing was deleted: stop its clients, then try again",
+            "claimed it since for a client. Nothing was deleted. Stop the topic's clients, then try again",
             ExitCode.VERSION_CONFLICT,
         )
     return records
@@ -224,7 +224,7 @@ class LastRecord:
             try:
                 await asyncio.to_thread(self.endpoint.post, path)
             except RefusedError as exc:
-                if exc.http_status != _NOT_FOUND or "reason" in exc.answer:
+                if exc.http_status != HTTPStatus.NOT_FOUND or "reason" in exc.answer:
                     raise
                 self.endpoint = None  # The hub is of an earlier release.
             else:

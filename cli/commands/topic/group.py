@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import click
 
+from hedwig.cli.arguments.bulk_options import bulk_options
 from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.topic.deletion import StoredTopic, check_there, delete_one, read_topic
 from hedwig.cli.commands.topic.move import move_topic
 from hedwig.cli.commands.topic.ownership import release_topic, show_owners
 from hedwig.cli.commands.topic.stats import show_stats
-from hedwig.cli.loads.bulk import BulkOptions, bulk_options, run_load
-from hedwig.cli.output.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
+from hedwig.cli.output.fields import ledger_fields, owner_fields, subscription_fields, version_text
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.outcomes import report_outcomes
 from hedwig.cli.program import AdminGroup
@@ -22,7 +22,9 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.metadata import MetadataStore, Read, RecordKey, Write
 from hedwig.metadata.bulk.loading import TopicCreator
 from hedwig.model import LedgerRanges, Topic
+from hedwig.names import name_fields
 from hedwig.operations.deployment.store import with_store, with_store_to_write
+from hedwig.operations.loads.bulk_load import BulkOptions, run_load
 from hedwig.operations.progress import listing_progress
 from hedwig.versions import NEW
 
@@ -54,7 +56,7 @@ def create_topics(settings: Settings, /, names: Sequence[Topic], if_not_exists: 
     if bool(names) == (bulk is not None):
         raise click.UsageError("give either NAMEs or -f FILE")
     if bulk is not None:
-        run_load(settings, bulk, TopicCreator, with_subscriber=False)
+        run_load(settings.deployment, bulk, TopicCreator, settings.writer().record, with_subscriber=False)
         return
     output = settings.writer()
     keys = [RecordKey(name) for name in dict.fromkeys(names)]

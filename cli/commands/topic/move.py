@@ -13,7 +13,6 @@ from typing import Any, Final
 import click
 
 from hedwig.cli.arguments.names import TOPIC, VERSION
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.hub_names import complete_hub
@@ -22,7 +21,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import BadVersionError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.cluster import find_hub
 from hedwig.operations.deployment.deployment import Deployment
@@ -200,7 +199,7 @@ def _claim(
             raise
         said = exc.said if isinstance(exc, RefusedError) else str(exc)
         raise OperationError(
-            f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}; that hub will "
+            f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}. That hub will "
             "serve it once it can, and any other hub can when that hub ends",
             exc.code,
         ) from exc

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final
 
 import click
 
 from hedwig.cli.arguments.names import TOPIC
 from hedwig.cli.commands.topic.move import check_version, expected_version_option, is_to_be_asked
-from hedwig.cli.output.fields import name_fields
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -16,7 +16,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, Topic
-from hedwig.names import show_name
+from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.admin_endpoint import RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
@@ -27,7 +27,6 @@ __all__ = ["ReleaseResult", "release", "release_topic", "show_owners"]
 
 _COLUMNS: Final = ("topic", "owner", "state", "why", "admin", "epoch", "version")
 _SHOWN: Final = ("topic", "owner", "state", "why")
-_NOT_FOUND: Final = 404
 
 
 @click.command("owner", cls=AdminCommand, example="hedwig-admin topic owner news")
@@ -97,8 +96,8 @@ def release_topic(
         result = str(_without_owner(owner))
     if result == ReleaseResult.OWNER_GONE:
         click.echo(
-            f"its owner {owner.hub} is gone ({owner.why}), and its record stays until a hub is asked for the topic; "
-            "hedwig-admin metadata repair --kind dead-owner deletes such records",
+            f"its owner {owner.hub} is gone ({owner.why}). Its record stays until a hub is asked for the topic. "
+            "To delete such records: hedwig-admin metadata repair --kind dead-owner",
             err=True,
         )
     record = owner.record
@@ -138,7 +137,7 @@ def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
     try:
         endpoint.post(path)
     except RefusedError as exc:
-        if exc.http_status != _NOT_FOUND:
+        if exc.http_status != HTTPStatus.NOT_FOUND:
             raise
         if _record_of(settings, owner.topic) != owner.record:
             return ReleaseResult.NOT_OWNED  # The owner released the topic by itself meanwhile.

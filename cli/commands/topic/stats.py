@@ -1,12 +1,13 @@
 """The command `hedwig-admin topic stats`: the messages and subscriptions of a topic, and their rates."""
 
 import time
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any
 
 import click
 
 from hedwig.cli.arguments.names import TOPIC
-from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.output.fields import version_text
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -14,6 +15,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, Topic
+from hedwig.names import name_fields
 from hedwig.operations.deployment.admin_endpoint import RefusedError, named, topic_path
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store
@@ -22,8 +24,6 @@ from hedwig.operations.topics.positions import TopicPositions
 from hedwig.versions import Versioned
 
 __all__ = ["show_stats"]
-
-_NOT_FOUND: Final = 404
 
 
 @click.command("stats", cls=AdminCommand, example="hedwig-admin topic stats news")
@@ -94,7 +94,7 @@ def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str
             seconds = time.monotonic() - began_at
             rate = (last["last_id"] - first["last_id"]) / seconds
     except RefusedError as exc:
-        if exc.http_status != _NOT_FOUND:
+        if exc.http_status != HTTPStatus.NOT_FOUND:
             raise
         return None  # The topic was released meanwhile.
     except OperationError as exc:
@@ -124,8 +124,7 @@ def _read_store(
         lowest, count = 0, 0
         if with_subscriptions:
             async for _, record in store.subscriptions.read_subscriptions(topic):
-                state = record.value.state
-                consumed = 0 if state is None else state.consumed.local
+                consumed = record.value.consumed
                 lowest = consumed if not count else min(lowest, consumed)
                 count += 1
         return kept, lowest, count

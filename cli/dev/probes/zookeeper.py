@@ -1,8 +1,7 @@
 """One short session with ZooKeeper. kazoo is loaded when the first server is asked, not before."""
 
 from collections.abc import Mapping
-from operator import methodcaller
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
@@ -10,6 +9,9 @@ from hedwig.cli.dev.probes.asking import answer
 from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S, four_letter_word
 from hedwig.clock import Deadline, SystemClock
 from hedwig.extras import needed
+
+if TYPE_CHECKING:
+    from hedwig.zookeeper import Request
 
 __all__ = ["check_serving", "children_of", "create_absent"]
 
@@ -29,7 +31,9 @@ def children_of(port: int, path: str) -> list[str]:
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NoNodeError
 
-    (result,) = answer(_ask(port, methodcaller("get_children_async", path)))
+        from hedwig.zookeeper import children
+
+    (result,) = answer(_ask(port, children(path)))
     if isinstance(result, Exception) and not isinstance(result, NoNodeError):
         raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(result).__name__}")
     return result if isinstance(result, list) else []
@@ -41,15 +45,16 @@ def create_absent(port: int, nodes: Mapping[str, str]) -> None:
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NodeExistsError
 
-    results = answer(_ask(port, *(methodcaller("create_async", path, text.encode()) for path, text in nodes.items())))
+        from hedwig.zookeeper import create
+
+    results = answer(_ask(port, *(create(path, text.encode()) for path, text in nodes.items())))
     for path, result in zip(nodes, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, NodeExistsError):
             raise NotReadyError(f"ZooKeeper refuses to create {path}: {type(result).__name__}")
 
 
-async def _ask(port: int, *requests: methodcaller) -> list[Any]:
-    with needed("zookeeper", _PURPOSE):
-        from hedwig.zookeeper import Bridge, BridgeOptions
+async def _ask(port: int, *requests: "Request") -> list[Any]:
+    from hedwig.zookeeper import Bridge, BridgeOptions
 
     options = BridgeOptions(session_timeout_s=_SESSION_TIMEOUT_S, connect_timeout_s=PROBE_TIMEOUT_S)
     bridge = Bridge(f"{LOOPBACK}:{port}", options)

@@ -121,8 +121,8 @@ def _unreadable(directory: StoreDirectory, catalog: Catalog, number: int, is_las
     path = directory.segment(number)
     if is_last:
         raise CorruptEntryError(
-            f"the header of {path} is damaged at offset 0 and it has no index; it is the newest segment, so ledger ids "
-            "could be given twice: restore it from a copy",
+            f"the header of {path} is damaged at offset 0 and it has no index. It is the newest segment, so ledger ids "
+            "could be given twice. Restore it from a copy",
             str(path),
             0,
         )

@@ -190,7 +190,7 @@ class LocalLedgerStore:
 
     async def delete(self, ledger_id: int) -> None:
         self._next.pop(ledger_id, None)
-        if self._exists(ledger_id):
+        if self._catalog.has(ledger_id):
             await self._put(NewRecord(SegmentRecordKind.DELETE, ledger_id, 0, b""))
 
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
@@ -257,7 +257,7 @@ class LocalLedgerStore:
 
     async def _seal(self, ledger_id: int, kind: SegmentRecordKind) -> int:
         self._next.pop(ledger_id, None)
-        if not self._exists(ledger_id):
+        if not self._catalog.has(ledger_id):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
         self._shutting[ledger_id] = kind
         try:
@@ -274,16 +274,12 @@ class LocalLedgerStore:
         due = self._next.get(ledger_id)
         if due is not None:
             return EntryOrderError(f"entry {entry_id} of ledger {ledger_id} is out of turn: {due} is next")
-        if not self._exists(ledger_id):
+        if not self._catalog.has(ledger_id):
             return NoSuchLedgerError(f"there is no ledger {ledger_id}")
         sealed_by = self._shutting.get(ledger_id) or (await self._state(ledger_id)).sealed_by
         if sealed_by == SegmentRecordKind.CLOSE:
             return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
         return LedgerFencedError(f"ledger {ledger_id} was taken over from its writer: make a new one")
-
-    def _exists(self, ledger_id: int) -> bool:
-        with self._catalog.lock:
-            return self._catalog.exists(ledger_id)
 
     # ------------------------------------------------------------------------------------------------ reading
 

@@ -283,7 +283,7 @@ class Upkeep:
         chunk: list[NewRecord] = []
         size = 0
         for record in scan_segment(segment.path, segment.salt, segment.end):
-            if not record.intact and (not record.kind or self._catalog_has(record.ledger_id)):
+            if not record.intact and (not record.kind or self._catalog.has(record.ledger_id)):
                 _log.error("%s is damaged at offset %d and is not rewritten", segment.path, record.offset)
                 segment.damaged = True
                 with self._catalog.lock:
@@ -299,12 +299,8 @@ class Upkeep:
                 chunk, size = [], 0
         return not chunk or self._send(chunk, size, segment)
 
-    def _catalog_has(self, ledger_id: int) -> bool:
-        with self._catalog.lock:
-            return self._catalog.exists(ledger_id)
-
     def _is_needed(self, ledger_id: int, kind: int, segment: Segment) -> bool:
-        if self._catalog_has(ledger_id):
+        if self._catalog.has(ledger_id):
             return True
         return kind == SegmentRecordKind.DELETE and self._has_traces(ledger_id, segment)
 

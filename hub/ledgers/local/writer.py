@@ -1,6 +1,6 @@
 """The writer: one thread that appends the records of all ledgers, many to one write and one sync.
 
-After a failed write or sync, the end of the file is unknown: a second sync may report success for bytes that the system
+After a failed write or sync, the end of the file is unknown. A second sync may report success for bytes that the system
 has already thrown away. So the segment ends, for good, where the last successful sync left it. The writer cuts off the
 bytes behind, if that works. It puts the next record into a new segment, whose header disowns them in any case.
 """

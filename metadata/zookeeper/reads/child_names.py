@@ -97,9 +97,9 @@ async def read_children(
     for path, number in zip(paths, numbers, strict=True):
         if number > options.children_max:
             raise TooManyNamesError(
-                f"{path} has {number:,} children, whose names ZooKeeper sends in one reply only; "
-                f"the client takes at most {options.children_max:,}, so it asked for none; "
-                f"children_max={number + number // 4} in the URL allows more, if both sides have the memory "
+                f"{path} has {number:,} children, and ZooKeeper sends all their names in one reply. "
+                f"The client takes at most {options.children_max:,}, so it asked for none. If both sides have the "
+                f"memory, allow more with children_max={number + number // 4} in the URL "
                 "(docs/reference/admin.md, Very many topics)"
             )
     wanted = [path for path, number in zip(paths, numbers, strict=True) if number]

@@ -16,7 +16,7 @@ from hedwig.pipeline.audit import findings
 from hedwig.pipeline.audit import lag as standing
 from hedwig.pipeline.audit.audit import AuditInput, audit
 from hedwig.pipeline.audit.audit_page import audit_html
-from hedwig.pipeline.audit.living_hubs import hubs_frame, named_hub
+from hedwig.pipeline.audit.incarnations import hubs_frame, named_hub
 from hedwig.pipeline.audit.open_ledgers import open_ledgers
 from hedwig.pipeline.frames.tables import Table
 from tests.pipeline.support.frames import ledgers, owners, subscriptions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from hedwig.cli.loads.bulk_input import BulkInput
+from hedwig.operations.loads.bulk_input import BulkInput
 from hedwig.pipeline.snapshots.name_files import subscriptions_of, topics_of
 
 

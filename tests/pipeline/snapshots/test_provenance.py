@@ -57,7 +57,7 @@ def test_a_snapshot_replaces_in_its_own_store_only(run: Run, tmp_path: Path) -> 
     before = records(second, Table.LEDGERS)
     for job in (("restore", snapshot, second), ("load", second, "--from", snapshot)):
         said = run(*job, *replace, code=ExitCode.USAGE)
-        assert f"the snapshot is of {first}, and rows replace records only in the store" in said
+        assert f"these versions belong to {first}, so rows can replace records only there" in said
     assert "versions mean something in one store" in run("migrate", first, second, *replace, code=ExitCode.USAGE)
     assert records(second, Table.LEDGERS) == before
     for source in (snapshot, tmp_path / "audit" / "snapshot"):

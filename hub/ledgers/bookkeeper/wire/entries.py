@@ -1,8 +1,10 @@
 """The bytes of entries and of explicit last adds confirmed, as bookies keep them.
 
-An entry is four signed integers of eight bytes, big-endian (ledger id, entry id, the last add confirmed that its writer
-knew, the payload bytes of entries 0 to this one), the digest over these and the payload, and the payload. An explicit
-last add confirmed is two such integers (ledger id, entry id) and the digest over them.
+An entry is four signed integers of eight bytes, big-endian, then a digest, then the payload. The integers are the
+ledger id, entry id, last add confirmed that its writer knew, and payload bytes of entries 0 to this one. The digest
+covers the integers and the payload.
+
+An explicit last add confirmed is two such integers (ledger id, entry id) and the digest over them.
 """
 
 import hmac
@@ -12,7 +14,7 @@ from typing import Final
 
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
 
-__all__ = ["Entry", "UnverifiedError", "decode_entry", "decode_lac", "encode_entry", "encode_fields", "encode_lac"]
+__all__ = ["Entry", "UnverifiedError", "decode_entry", "decode_lac", "encode_fields", "encode_lac"]
 
 _HEADER: Final = struct.Struct(">qqqq")
 _LAC: Final = struct.Struct(">qq")
@@ -31,11 +33,6 @@ class Entry:
     lac: int
     length: int
     payload: bytes
-
-
-def encode_entry(digest: Digest, entry: Entry) -> bytes:
-    """Return the bytes that a bookie keeps."""
-    return encode_fields(digest, entry.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload)
 
 
 def encode_fields(digest: Digest, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes) -> bytes:

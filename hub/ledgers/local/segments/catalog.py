@@ -52,7 +52,7 @@ class _Group:
 
 
 class Catalog:
-    """The ledgers and the segments. Hold `lock` for every method, and to read several attributes together."""
+    """The ledgers and the segments. Hold `lock` for every method but `has`, and to read several attributes together."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -72,6 +72,11 @@ class Catalog:
     def exists(self, ledger_id: int) -> bool:
         group = self._groups.get(ledger_id >> _GROUP_BITS)
         return group is not None and bool(group.exist >> (ledger_id & _GROUP - 1) & 1)
+
+    def has(self, ledger_id: int) -> bool:
+        """Say whether a ledger exists, for a caller that does not hold `lock`."""
+        with self.lock:
+            return self.exists(ledger_id)
 
     def add_ledger(self, ledger_id: int) -> None:
         group = self._groups.get(ledger_id >> _GROUP_BITS)

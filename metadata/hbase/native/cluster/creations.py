@@ -1,9 +1,9 @@
 """Creations: rows of one HBase region that the server creates in one change, all of them or none.
 
-One by one, and in a batch too, each creation costs the server a lock, an entry in its log and a wait until that is
-safe. If a table has HBase's own endpoint for several rows, as hbase:meta has, many creations cost as much as one. The
-server locks their rows in the order of the keys and checks all conditions. If these hold, it applies all creations as
-one entry of its log.
+One by one, and in a batch too, each creation costs the server a lock and an entry in its log. The server then waits
+until that entry is safe. If a table has HBase's own endpoint for several rows, as hbase:meta has, many creations cost
+as much as one. The server locks their rows in the order of the keys and checks all conditions. If these hold, it
+applies all creations as one entry of its log.
 
 Only creations are sent so, for two reasons:
 

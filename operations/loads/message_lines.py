@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from hedwig.cli.arguments.interruptible_file import InterruptibleFile
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
+from hedwig.operations.loads.interruptible_file import InterruptibleFile
 from hedwig.wire import HUB_FRAME_BYTES_MAX
 
 __all__ = ["MessageLines"]

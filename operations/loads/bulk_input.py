@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from hedwig.cli.arguments.interruptible_file import InterruptibleFile, standard_input
 from hedwig.errors import InvalidArgumentError, OperationError
 from hedwig.metadata import RecordKey
-from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
+from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_column
+from hedwig.operations.loads.interruptible_file import InterruptibleFile, standard_input
 
 __all__ = ["BulkInput", "InputLine", "Position", "RowBatch"]
 
@@ -128,23 +128,19 @@ class BulkInput:
         if not columns[0]:
             raise InvalidArgumentError("the line is empty" if len(columns) == 1 else "the first column is empty")
         if not self.with_subscriber:
-            return RecordKey(as_topic(_name(columns[0])))
+            return RecordKey(as_topic(parse_column(columns[0])))
         if len(columns) == 1:
             raise InvalidArgumentError("there is no second column: a subscription is a topic, a tab, a subscriber")
-        return RecordKey(as_topic(_name(columns[0])), as_subscriber(_name(columns[1])))
+        return RecordKey(as_topic(parse_column(columns[0])), as_subscriber(parse_column(columns[1])))
 
     def _read(self, most: int, *, line: bool = False) -> bytes:
         try:
             read = self._stream.readline(most) if line else self._stream.read(most)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
             raise OperationError(
-                f"{self.label} cannot be read after line {self._line}: its gzip data is damaged or cut short ({exc}); "
-                "put a whole file there, and give the same command again"
+                f"{self.label} cannot be read after line {self._line}: its gzip data is damaged or cut short ({exc}). "
+                "Put a whole file there, and run the same command again"
             ) from exc
         self._hash.update(read)
         self._bytes += len(read)
         return read
-
-
-def _name(column: bytes) -> bytes:
-    return column if b"\\" not in column else parse_name(column.decode("utf-8", "surrogateescape"))

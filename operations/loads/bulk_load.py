@@ -8,21 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import click
-
-from hedwig.cli.arguments.input_file import InputFile
-from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.loads.bulk_input import BulkInput, InputLine, RowBatch
-from hedwig.cli.loads.result_file import LoadIdentity, ResultFile
-from hedwig.cli.settings.settings import Settings
 from hedwig.errors import OperationError
 from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.metadata.bulk.loading import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
+from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store_to_load
+from hedwig.operations.loads.bulk_input import BulkInput, InputLine, RowBatch
+from hedwig.operations.loads.result_file import LoadIdentity, ResultFile
 from hedwig.operations.progress import LoadProgress, load_progress
 
-__all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
+__all__ = ["BulkOptions", "Creator", "run_load"]
 
 _FAILURES_SHOWN: Final = 10
 
@@ -39,7 +35,15 @@ class Creator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkOptions:
-    """The options of a bulk command."""
+    """What the user says of a load.
+
+    Args:
+        file: a tab-separated file of names, plain or gzip; - is standard input.
+        result: where failures and progress go, and from where the load resumes; None for a file beside the input.
+        restart: begin anew, and overwrite the result file.
+        batch_rows: rows that go to the store together.
+        in_flight: maximum number of batches under way at once.
+    """
 
     file: str
     result: Path | None = None
@@ -48,66 +52,25 @@ class BulkOptions:
     in_flight: int = BATCHES_IN_FLIGHT
 
 
-def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a bulk command. The command gets them as `bulk`, None without -f."""
-    options = (
-        click.option(
-            "-f",
-            "--file",
-            metavar="FILE",
-            type=InputFile(allow_dash=True),
-            help="Read names from a tab-separated file, plain or gzip; - is standard input.",
-        ),
-        click.option(
-            "--result",
-            metavar="FILE",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="With -f: write failures and progress here, and resume from here.  [default: beside the input]",
-        ),
-        click.option("--restart", is_flag=True, help="With -f: begin anew, and overwrite the result file."),
-        click.option(
-            "--batch-rows",
-            type=click.IntRange(1, 10_000),
-            help=f"With -f: rows that go to the store together.  [default: {BATCH_ROWS}]",
-        ),
-        click.option(
-            "--in-flight",
-            type=click.IntRange(1, 64),
-            help=f"With -f: maximum number of batches under way at once.  [default: {BATCHES_IN_FLIGHT}]",
-        ),
-    )
-    return option_group("bulk", options, ("file", "result", "restart", "batch_rows", "in_flight"), _gather)
-
-
-def _gather(params: Mapping[str, Any]) -> BulkOptions | None:
-    given = {name: value for name, value in params.items() if value}
-    if "file" in given:
-        return BulkOptions(**given)
-    for name in given:
-        raise click.UsageError(f"--{name.replace('_', '-')} goes with -f FILE")
-    return None
-
-
 def run_load(
-    settings: Settings,
+    deployment: Deployment,
     options: BulkOptions,
     make: Callable[[MetadataStore], Creator],
+    write: Callable[[Mapping[str, Any]], None],
     *,
     with_subscriber: bool,
     given: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run a load, or resume it, and write its result.
+    """Run a load, or resume it.
 
-    Args: make - returns what creates the rows; with_subscriber - whether a row has a second column; given - further
-        options of the command, which must be the same when the load resumes.
+    Args: make - returns what creates the rows; write - receives the result, also if rows failed; with_subscriber -
+        whether a row has a second column; given - further options, which must be the same when the load resumes.
     Raises: OperationError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
         store stopped answering, and the same command resumes from there.
     """
-    load = LoadIdentity(
-        command=settings.command, metadata=settings.deployment.url, options=given or {}, input=options.file
-    )
-    path = options.result or _default_result(options.file, settings.command)
-    output = settings.writer()
+    command = deployment.command
+    load = LoadIdentity(command=command, metadata=deployment.url, options=given or {}, input=options.file)
+    path = options.result or _default_result(options.file, command)
     with (
         closing(BulkInput(options.file, with_subscriber=with_subscriber)) as source,
         closing(ResultFile(path, load, restart=options.restart)) as results,
@@ -115,7 +78,7 @@ def run_load(
     ):
         running = _RunningLoad(source, results, progress, options)
         try:
-            with_store_to_load(settings.deployment, lambda store, watch: running.run(make(store), watch))
+            with_store_to_load(deployment, lambda store, watch: running.run(make(store), watch))
         except (Exception, KeyboardInterrupt):
             if results.checkpoint.rows:
                 line = results.checkpoint.position.line
@@ -126,10 +89,10 @@ def run_load(
             raise
         finally:
             progress.stop()
-        output.record(running.summary())
+        write(running.summary())
     if results.checkpoint.failed:
         raise OperationError(
-            f"{settings.command}: {results.checkpoint.failed} of {results.checkpoint.rows} rows failed; "
+            f"{command}: {results.checkpoint.failed} of {results.checkpoint.rows} rows failed; "
             f"see {path}, correct them, and give the command again"
         )
 

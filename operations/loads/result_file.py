@@ -23,14 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from hedwig.cli.loads.bulk_input import InputLine, Position
-from hedwig.cli.output.fields import name_fields
 from hedwig.errors import OperationError
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import SubscriberId, Topic
-from hedwig.names import parse_name
+from hedwig.names import name_fields, parse_name
 from hedwig.operations.errors import remedy
+from hedwig.operations.loads.bulk_input import InputLine, Position
 
 __all__ = ["Checkpoint", "LoadIdentity", "ResultFile"]
 
