@@ -72,7 +72,7 @@ def test_what_an_older_release_has_left_is_told_what_to_do(servers: RunningServe
     finally:
         raw.stop()
         raw.close()
-    advice = "start a hub of its release 4.2 or 4.3 there"
+    advice = "Start a hub of its release 4.2 or 4.3 there"
     with pytest.raises(LayoutMissingError, match=advice):
         check_readable(url)
     with pytest.raises(LayoutMissingError, match=advice):
