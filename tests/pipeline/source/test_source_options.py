@@ -122,7 +122,7 @@ def test_wrong_option_of_reading_is_named(wrong: dict[str, str], message: str) -
         ({"hubsStopped": "1"}, "the option 'hubsStopped' is '1'; it takes true or false"),
         ({"prefix": "a"}, "the option 'prefix' is not for writing; for that there are url, table, policy"),
         ({"policy": "overwrite"}, "stop all hubs of the store and say so (hubsStopped=true)"),
-        ({"policy": "replace", "table": "topics"}, "write the table ledgers to replace records"),
+        ({"policy": "replace", "table": "topics"}, "To replace records, write the table ledgers"),
     ],
 )
 def test_wrong_option_of_writing_is_named(wrong: dict[str, str], message: str) -> None:
