@@ -342,35 +342,40 @@ def test_source_keeps_nothing_of_the_changes_that_were_followed(admin: Admin, ta
 
 
 @contextmanager
-def _writing(admin: Admin) -> Iterator[None]:
-    """Change the source over and over, which nobody should do while hubs are frozen."""
-    enough = threading.Event()
-    begun = threading.Event()
+def _writing_all_the_time(admin: Admin) -> Iterator[None]:
+    """Have the migration find a new change whenever it takes one, as if a program wrote between any two rounds."""
+    over = threading.Event()
 
     def write() -> None:
-        number = 0
-        while not enough.is_set():
-            number += 1
-            admin.query(
-                "INSERT INTO persistence SELECT CAST(? AS BLOB), version, record FROM persistence LIMIT 1",
-                f"n-{number}",
-            )
-            begun.set()
+        # The migration makes its table anew, without this trigger, when it begins to compare.
+        made = "SELECT 1 FROM sqlite_master WHERE name = 'changed_records'"
+        while not over.wait(0.002):
+            if admin.query(f"{made} AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'writes_again')"):
+                admin.query(
+                    "CREATE TRIGGER writes_again AFTER DELETE ON changed_records "
+                    "BEGIN INSERT INTO changed_records VALUES (OLD.kind, OLD.topic, OLD.subscriber); END"
+                )
+                admin.query("UPDATE persistence SET record = record WHERE topic = CAST('many-1' AS BLOB)")
 
+    # The comparison of these topics gives the writer time to begin before the pause, on a busy machine too.
+    admin.query(
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 3000) "
+        "INSERT INTO persistence SELECT CAST('many-' || n AS BLOB), version, record "
+        "FROM number, (SELECT version, record FROM persistence LIMIT 1)"
+    )
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert begun.wait(DEADLINE_S)
         yield
     finally:
-        enough.set()
+        over.set()
         writer.join()
 
 
 def test_hub_is_thawed_when_the_pause_fails(running: HubAndAdmin, target: Admin) -> None:
     running.publish("news", b"one")
     options = ("--hub-admin", running.hub.admin, "--yes")
-    with _writing(running.admin):
+    with _writing_all_the_time(running.admin):
         ran = migrate(target, running.admin.url, target.url, *options)
     assert ran.code == ExitCode.FAILED
     assert "something still changes" in ran.err
