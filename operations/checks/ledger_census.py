@@ -77,10 +77,10 @@ async def _open(deployment: Deployment, location: LedgerLocation, stack: AsyncEx
         census = await stack.enter_async_context(location.census())
         hub_id = None if location.directory is None else _hub_id(Path(location.directory))
     except (NotAppliedError, LedgerStoreUnavailableError) as exc:
-        raise OperationError(
-            f"{deployment.command} failed on the bookies of {location}: {exc}; see that ZooKeeper is up there",
-            ExitCode.UNAVAILABLE,
-        ) from exc
+        where, advice = f"the ledgers in {location}", ""
+        if location.is_shared:
+            where, advice = f"the bookies of {location}", "; see that ZooKeeper is up there"
+        raise OperationError(f"{deployment.command} failed on {where}: {exc}{advice}", ExitCode.UNAVAILABLE) from exc
     except OSError as exc:
         raise OperationError(
             f"{deployment.command} failed on {exc.filename or location}: {exc.strerror}; see that you may read it, "

@@ -78,7 +78,12 @@ class LedgerLocation:
         if self.directory is not None:
             from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 
-            yield await LocalLedgerCensus.open(self._ledgers())
+            try:
+                census = await LocalLedgerCensus.open(self._ledgers())
+            except LedgerStoreUnavailableError as exc:
+                # Waiting does not make a directory readable.
+                raise exc.__cause__ if isinstance(exc.__cause__, OSError) else exc from None
+            yield census
             return
         async with self._session() as (session, root):
             from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
