@@ -75,8 +75,10 @@ class JavaStack:
         """Start the hub, for the first time or again, and wait until it answers.
 
         With `cas_owners` it keeps owner records by compare-and-set in persistent nodes, else in ephemeral ones.
-        `changes` are properties for this run only. Each must be one of those given for all runs.
+        `changes` are properties for this run only. Each must be one of those given for all runs, since the launcher
+        keeps what it is not given.
         """
+        assert not (changes or {}).keys() - self._properties.keys(), "a later run would keep these properties"
         properties = {**self._properties, **(changes or {}), _CAS_OWNERS: str(cas_owners).lower()}
         launcher = DevServers(self._directory, progress=self._progress, hub_properties=properties)
         if any(server.name == _HUB for server in launcher.status()):

@@ -32,6 +32,8 @@ _PROPERTIES: Final = {
     "consume_interval": "1",
     "messages_consumed_thread_run_interval": "1000",
     "rebalance_interval_sec": "0",
+    "rebalance_tolerance": "10.0",
+    "retention_secs": "0",
     "zk_timeout": str(_SESSION_S * 1000),
     **{f"bk_{name}_size": str(size) for name, size in QUORUMS.items()},
 }
