@@ -32,7 +32,8 @@ class FaultyDisk(Disk):
 
     def create(self, path: Path) -> int:
         self.before("create", path)
-        descriptor = super().create(path)
+        with self._lock:
+            descriptor = super().create(path)
         self._paths[descriptor] = path
         return descriptor
 
@@ -70,21 +71,25 @@ class FaultyDisk(Disk):
 
     def replace(self, source: Path, target: Path) -> None:
         self.before("replace", target)
-        super().replace(source, target)
+        with self._lock:
+            super().replace(source, target)
 
     def unlink(self, path: Path) -> None:
         self.before("unlink", path)
-        super().unlink(path)
+        with self._lock:
+            super().unlink(path)
         self.synced.pop(path, None)
 
     def image(self, source: Path, target: Path, cut: Callable[[Path, int, int], int] | None = None) -> None:
-        """Copy the directory as a crash could leave it.
+        """Copy the directory as a crash could leave it. Writes and changes of names wait until the copy is complete.
 
         For a file with bytes after its last sync, `cut(path, synced, size)` returns its length in the copy. Without
         `cut`, all bytes stay.
         """
-        shutil.copytree(source, target)
-        for path, synced in list(self.synced.items()):
+        with self._lock:
+            shutil.copytree(source, target)
+            all_synced = list(self.synced.items())
+        for path, synced in all_synced:
             copy = target / path.name
             if cut is not None and copy.exists() and copy.stat().st_size > synced:
                 os.truncate(copy, cut(path, synced, copy.stat().st_size))
