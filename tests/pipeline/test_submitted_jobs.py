@@ -25,12 +25,12 @@ from tests.support.servers import RunningServers
 
 DOCUMENT: Final = CHECKOUT / "docs" / "how-to" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-JOB_S: Final = 240.0
+JOB_S: Final = 900.0
 PACK_S: Final = 900.0
 TOPICS: Final = 2_000
 SUBSCRIPTIONS: Final = 4_000
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(7200)]
 
 
 def _documented(first: str) -> str:
