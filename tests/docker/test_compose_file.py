@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -194,7 +193,8 @@ def test_versions_are_those_of_the_launcher() -> None:
     hbase = _pin(DOCKER / "hbase" / "pom.xml", "hbase-server")
     assert hbase == _pin(poms / "hbase.xml", "hbase-server") + "-hadoop3"
     assert images["hbase-master"] == images["hbase-region"] == f"hedwig-hbase:{hbase}"
-    assert {images[name] for name in HUBS} == {f"hedwig-hub:{version('hedwig-pubsub')}"}
+    # Built from this checkout, whose version stands in pyproject.toml alone.
+    assert {images[name] for name in HUBS} == {"hedwig-hub"}
 
 
 @pytest.mark.parametrize(
