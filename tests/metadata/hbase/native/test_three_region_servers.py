@@ -30,7 +30,7 @@ HANGING_S: Final = 90.0
 
 HASTY_S: Final = 5.0
 WARM_WRITES: Final = 300
-"""After so many, servers that have just begun are as quick as before, even on a busy machine."""
+"""Servers that have just begun are slow, and may be for seconds on a busy machine. So many writes warm them up."""
 PAUSE_MAX_S: Final = 1.5
 """An operation that has less time left than its next pause gives up."""
 
