@@ -1,0 +1,123 @@
+"""Batches: one entry of a shared log, with records of many virtual ledgers. All numbers are big-endian.
+
+    magic u16 | version u8 | flags u8 | count u32
+    slots u32 x count | entry ids u32 x count | ends u32 x count
+    payloads, one behind the other
+
+An end is the offset behind a payload, counted from the first payload. The columns let the array module find the records
+of a slot without a look at the others. The digest of BookKeeper covers the whole: a batch has no checksum of its own.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, Self
+
+from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, column, column_at, stored
+
+__all__ = ["BATCH_BYTES_MAX", "RECORDS_MAX", "RECORD_BYTES", "Batch", "DamagedBatchError", "OpenBatch"]
+
+_HEADER = struct.Struct(">HBBI")
+_MAGIC: Final = 0x4842
+_VERSION: Final = 1
+_COLUMNS: Final = 3
+RECORD_BYTES: Final = NUMBER_BYTES * _COLUMNS
+"""What a record takes besides its payload."""
+RECORDS_MAX: Final = 1024
+BATCH_BYTES_MAX: Final = 256 * 1024
+"""The largest batch. A record that is larger has one of its own."""
+
+
+class DamagedBatchError(Exception):
+    """The bytes are no batch. The text says why."""
+
+
+class OpenBatch:
+    """Records that go into the next entry of a log, in the order in which they were added."""
+
+    __slots__ = ("_ends", "_entry_ids", "_payload_bytes", "_payloads", "_slots")
+
+    def __init__(self) -> None:
+        self._slots = column()
+        self._entry_ids = column()
+        self._ends = column()
+        self._payloads: list[bytes] = []
+        self._payload_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the entry has."""
+        return _HEADER.size + RECORD_BYTES * len(self._payloads) + self._payload_bytes
+
+    def takes(self, payload_bytes: int) -> bool:
+        """Say whether a record with such a payload may be added. An empty batch takes any."""
+        if not self._payloads:
+            return True
+        return len(self._payloads) < RECORDS_MAX and self.size + RECORD_BYTES + payload_bytes <= BATCH_BYTES_MAX
+
+    def add(self, slot: int, entry_id: int, payload: bytes) -> None:
+        """Add a record. Its slot and entry id have 32 bits at most."""
+        self._payload_bytes += len(payload)
+        self._slots.append(slot)
+        self._entry_ids.append(entry_id)
+        self._ends.append(self._payload_bytes)
+        self._payloads.append(payload)
+
+    def encode(self) -> bytes:
+        """Return the entry."""
+        header = _HEADER.pack(_MAGIC, _VERSION, 0, len(self._payloads))
+        columns = (stored(self._slots), stored(self._entry_ids), stored(self._ends))
+        return b"".join((header, *columns, *self._payloads))
+
+
+class Batch:
+    """A batch as it was read. `slots` and `entry_ids` have a number for each record."""
+
+    __slots__ = ("_data", "_ends", "_first", "entry_ids", "slots")
+
+    def __init__(self, slots: Column, entry_ids: Column, ends: Column, data: bytes) -> None:
+        self.slots = slots
+        self.entry_ids = entry_ids
+        self._ends = ends
+        self._data = data
+        self._first = _HEADER.size + RECORD_BYTES * len(slots)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the batch in an entry. Raises: DamagedBatchError."""
+        if len(data) < _HEADER.size:
+            raise DamagedBatchError(f"{len(data)} bytes are too few for a batch")
+        magic, version, _, count = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise DamagedBatchError("it does not begin as batches do")
+        if version != _VERSION:
+            raise DamagedBatchError(f"it has the format {version} of batches, this program knows {_VERSION}")
+        first = _HEADER.size + RECORD_BYTES * count
+        if not 1 <= count <= RECORDS_MAX or first > len(data):
+            raise DamagedBatchError(f"{len(data)} bytes do not hold {count} records")
+        slots, entry_ids, ends = (
+            column_at(data, _HEADER.size + NUMBER_BYTES * count * number, count) for number in range(_COLUMNS)
+        )
+        if ends[-1] != len(data) - first or any(map(int.__gt__, ends, ends[1:])):
+            raise DamagedBatchError(f"its payloads do not fill the {len(data) - first} bytes behind its records")
+        return cls(slots, entry_ids, ends, data)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def payload(self, number: int) -> bytes:
+        """Return the payload of a record by its number in the batch."""
+        start = self._ends[number - 1] if number else 0
+        return self._data[self._first + start : self._first + self._ends[number]]
+
+    def of(self, slot: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the entry ids and payloads of one slot, in the order in which they were added."""
+        number = -1
+        while True:
+            try:
+                number = self.slots.index(slot, number + 1)
+            except ValueError:
+                return
+            yield self.entry_ids[number], self.payload(number)

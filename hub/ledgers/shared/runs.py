@@ -1,0 +1,132 @@
+"""Runs: where the entries of virtual ledgers are in a segment.
+
+A run is what one batch has of one slot: entries with ids that follow each other. Runs are sorted by slot and by entry
+id, so they are found by bisection. A segment that is not sealed yet has its runs in chunks, each sorted for itself.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from typing import Final, NamedTuple
+
+from hedwig.hub.ledgers.shared.columns import Column, column
+
+__all__ = ["GrowingRuns", "Run", "Runs"]
+
+_CHUNK_RUNS: Final = 8192
+"""Sorting as many takes some 5 ms, for which the event loop of a hub stands still."""
+
+
+class Run(NamedTuple):
+    """Entries of one slot in one batch: `batch` is the BookKeeper entry, `size` the bytes of the payloads."""
+
+    slot: int
+    first: int
+    count: int
+    batch: int
+    size: int
+
+    @property
+    def last(self) -> int:
+        """Return the id of the last entry."""
+        return self.first + self.count - 1
+
+
+class Runs:
+    """Sorted runs, in columns."""
+
+    __slots__ = ("batches", "counts", "firsts", "sizes", "slots")
+
+    def __init__(self, slots: Column, firsts: Column, counts: Column, batches: Column, sizes: Column) -> None:
+        """Take over columns of the same length, sorted by slot and first entry id."""
+        self.slots = slots
+        self.firsts = firsts
+        self.counts = counts
+        self.batches = batches
+        self.sizes = sizes
+
+    @classmethod
+    def of(cls, runs: Iterable[Iterable[int]]) -> "Runs":
+        """Return sorted runs, one at least, as columns."""
+        return cls(*map(column, zip(*runs, strict=True)))
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def fields(self) -> Iterator[tuple[int, ...]]:
+        """Yield the fields of each run: a fifth of the time that Run takes."""
+        return zip(self.slots, self.firsts, self.counts, self.batches, self.sizes, strict=True)
+
+    def run(self, number: int) -> Run:
+        """Return a run by its number."""
+        return Run(
+            self.slots[number], self.firsts[number], self.counts[number], self.batches[number], self.sizes[number]
+        )
+
+    def last_of(self, slot: int) -> Run | None:
+        """Return the last run of a slot, None if there is none."""
+        end = bisect_right(self.slots, slot)
+        return self.run(end - 1) if end and self.slots[end - 1] == slot else None
+
+    def following(self, slot: int, entry_id: int) -> Iterator[Run]:
+        """Yield the runs of a slot from the one on that has `entry_id`, or that is next behind it."""
+        start, end = bisect_left(self.slots, slot), bisect_right(self.slots, slot)
+        number = bisect_right(self.firsts, entry_id, start, end)
+        if number > start and self.run(number - 1).last >= entry_id:
+            number -= 1
+        return map(self.run, range(number, end))
+
+
+class GrowingRuns:
+    """The runs of a segment that is still written."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Runs] = []
+        self._open: list[list[int]] = []
+        """Runs as lists of the fields of `Run`, in the order in which they were written."""
+        self._open_of: dict[int, list[list[int]]] = {}
+        self.records = 0
+        self.size = 0
+
+    def add(self, batch: int, records: Iterable[tuple[int, int, int]]) -> None:
+        """Note the records of a batch: slots, entry ids and sizes of payloads, in their order."""
+        if len(self._open) >= _CHUNK_RUNS:
+            self._sort()
+        runs: dict[int, list[int]] = {}
+        for slot, entry_id, size in records:
+            run = runs.get(slot)
+            if run is None:
+                run = runs[slot] = [slot, entry_id, 1, batch, size]
+                self._open.append(run)
+                self._open_of.setdefault(slot, []).append(run)
+            else:
+                run[2] += 1
+                run[4] += size
+            self.records += 1
+            self.size += size
+
+    def last_of(self, slot: int) -> Run | None:
+        """Return the last run of a slot, None if there is none."""
+        if slot in self._open_of:
+            return Run(*self._open_of[slot][-1])
+        return next((run for chunk in reversed(self._chunks) if (run := chunk.last_of(slot)) is not None), None)
+
+    def following(self, slot: int, entry_id: int) -> Iterator[Run]:
+        """Yield the runs of a slot from the one on that has `entry_id`, or that is next behind it."""
+        for chunk in self._chunks:
+            yield from chunk.following(slot, entry_id)
+        for fields in self._open_of.get(slot, ()):
+            run = Run(*fields)
+            if run.last >= entry_id:
+                yield run
+
+    def in_order(self) -> Iterator[tuple[int, ...]]:
+        """Yield the fields of all runs, sorted. Nothing may be added meanwhile."""
+        self._sort()
+        return merge(*(chunk.fields() for chunk in self._chunks))
+
+    def _sort(self) -> None:
+        if self._open:
+            self._open.sort()
+            self._chunks.append(Runs.of(self._open))
+            self._open, self._open_of = [], {}
