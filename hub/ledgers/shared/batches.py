@@ -65,23 +65,24 @@ class OpenBatch:
         self._ends.append(self._payload_bytes)
         self._payloads.append(payload)
 
-    def encode(self) -> bytes:
-        """Return the entry."""
+    def encode(self) -> "Batch":
+        """Return the batch as one reads it; its `data` is the entry. Nothing may be added afterwards."""
         header = _HEADER.pack(_MAGIC, _VERSION, 0, len(self._payloads))
         columns = (stored(self._slots), stored(self._entry_ids), stored(self._ends))
-        return b"".join((header, *columns, *self._payloads))
+        data = b"".join((header, *columns, *self._payloads))
+        return Batch(self._slots, self._entry_ids, self._ends, data)
 
 
 class Batch:
-    """A batch as it was read. `slots` and `entry_ids` have a number for each record."""
+    """A batch as it was read. `slots` and `entry_ids` have a number for each record, and `data` is the entry."""
 
-    __slots__ = ("_data", "_ends", "_first", "entry_ids", "slots")
+    __slots__ = ("_ends", "_first", "data", "entry_ids", "slots")
 
     def __init__(self, slots: Column, entry_ids: Column, ends: Column, data: bytes) -> None:
         self.slots = slots
         self.entry_ids = entry_ids
         self._ends = ends
-        self._data = data
+        self.data = data
         self._first = _HEADER.size + RECORD_BYTES * len(slots)
 
     @classmethod
@@ -107,10 +108,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.slots)
 
+    def records(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the slot, the entry id and the size of the payload of each record."""
+        start = 0
+        for slot, entry_id, end in zip(self.slots, self.entry_ids, self._ends, strict=True):
+            yield slot, entry_id, end - start
+            start = end
+
     def payload(self, number: int) -> bytes:
         """Return the payload of a record by its number in the batch."""
         start = self._ends[number - 1] if number else 0
-        return self._data[self._first + start : self._first + self._ends[number]]
+        return self.data[self._first + start : self._first + self._ends[number]]
 
     def of(self, slot: int) -> Iterator[tuple[int, bytes]]:
         """Yield the entry ids and payloads of one slot, in the order in which they were added."""

@@ -4,8 +4,9 @@
     root      magic u16 | version u8 | kind u8 | count u32 | last data entry u64 | records u64 | payload bytes u64 |
               highest slot u32 | two columns u32 x count: slot and first entry id of the first run of each block
 
-The blocks follow the last data entry, and the root is the last entry of the segment. A block has at most 1,024 runs. So
-a look-up reads the root and one block, and a store keeps the roots in memory.
+The root is the last entry of its ledger, right behind the blocks. These follow the last data entry, or fill a ledger of
+their own. A block has at most 1,024 runs. So a look-up reads the root and one block, and a store keeps the roots in
+memory.
 """
 
 import struct
@@ -18,7 +19,7 @@ from typing import Final
 from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, column, column_at, stored
 from hedwig.hub.ledgers.shared.runs import Run, Runs
 
-__all__ = ["BLOCK_RUNS_MAX", "DamagedFooterError", "Root", "decode_block", "encode_footer"]
+__all__ = ["BLOCK_RUNS_MAX", "DamagedFooterError", "Root", "decode_block", "encode_footer", "is_footer"]
 
 _HEADER = struct.Struct(">HBBI")
 _TOTALS = struct.Struct(">QQQI")
@@ -57,6 +58,11 @@ def encode_footer(runs: Iterable[tuple[int, ...]], last_data_entry: int) -> Iter
         yield _HEADER.pack(_MAGIC, _VERSION, _BLOCK, len(block)) + zlib.compress(columns, _FAST)
     header = _HEADER.pack(_MAGIC, _VERSION, _ROOT, len(slots))
     yield header + _TOTALS.pack(last_data_entry, records, size, highest) + stored(slots) + stored(firsts)
+
+
+def is_footer(data: bytes) -> bool:
+    """Say whether an entry of a segment belongs to its footer."""
+    return len(data) >= _HEADER.size and _HEADER.unpack_from(data)[0] == _MAGIC
 
 
 def decode_block(data: bytes) -> Runs:
@@ -105,14 +111,18 @@ class Root:
         return len(self._slots)
 
     def blocks_of(self, slot: int, entry_id: int = 0) -> range:
-        """Return the BookKeeper entries of the blocks that may have runs of a slot, from `entry_id` on.
+        """Return the numbers of the blocks that may have runs of a slot, from `entry_id` on. They begin at 0.
 
         The run with `entry_id` can only be in the first of them, and the last run of the slot only in the last.
         """
         behind = bisect_right(self._slots, slot)
         upto = bisect_right(self._firsts, entry_id, bisect_left(self._slots, slot), behind)
-        first = self.last_data_entry + 1
-        return range(first + max(upto - 1, 0), first + behind)
+        return range(max(upto - 1, 0), behind)
+
+    @property
+    def lowest_slot(self) -> int:
+        """Return the lowest slot that has a record."""
+        return self._slots[0]
 
 
 def _count(data: bytes, kind: int) -> int:

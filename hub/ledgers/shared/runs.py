@@ -10,6 +10,7 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from hedwig.hub.ledgers.shared.columns import Column, column
+from hedwig.hub.ledgers.shared.virtual_ids import SLOT_MAX
 
 __all__ = ["GrowingRuns", "Run", "Runs"]
 
@@ -22,14 +23,14 @@ class Run(NamedTuple):
 
     slot: int
     first: int
-    count: int
+    entries: int
     batch: int
     size: int
 
     @property
     def last(self) -> int:
         """Return the id of the last entry."""
-        return self.first + self.count - 1
+        return self.first + self.entries - 1
 
 
 class Runs:
@@ -87,6 +88,9 @@ class GrowingRuns:
         self._open_of: dict[int, list[list[int]]] = {}
         self.records = 0
         self.size = 0
+        """How many bytes the payloads have."""
+        self.lowest_slot = SLOT_MAX
+        self.highest_slot = 0
 
     def add(self, batch: int, records: Iterable[tuple[int, int, int]]) -> None:
         """Note the records of a batch: slots, entry ids and sizes of payloads, in their order."""
@@ -99,6 +103,10 @@ class GrowingRuns:
                 run = runs[slot] = [slot, entry_id, 1, batch, size]
                 self._open.append(run)
                 self._open_of.setdefault(slot, []).append(run)
+                if slot < self.lowest_slot:
+                    self.lowest_slot = slot
+                if slot > self.highest_slot:
+                    self.highest_slot = slot
             else:
                 run[2] += 1
                 run[4] += size

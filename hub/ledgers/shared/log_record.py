@@ -1,0 +1,122 @@
+"""The record of a shared log: which ledgers it consists of, and whether its hub may still write.
+
+There is one record for each log. It changes when the log begins a segment, when a hub shuts the log's writer out, and
+when segments are deleted or merged: never for a message or a topic.
+"""
+
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import msgpack
+
+from hedwig.errors import CorruptRecordError
+
+__all__ = ["LogRecord", "LogRecords", "LogState", "Segment"]
+
+_FORMAT: Final = 1
+
+
+class LogState(enum.Enum):
+    """What may happen to a log."""
+
+    OPEN = "open"
+    """Its hub appends to the ledgers that the record lists."""
+    FENCED = "fenced"
+    """Another hub shuts its writer out. No ledger joins the record any more, except as a sealed segment."""
+    CLOSED = "closed"
+    """Each of its ledgers is a sealed segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sealed segment. `footer` is the ledger whose last entries are the footer: `ledger`, or one for the footer only.
+
+    Its records have the slots `lowest_slot` to `highest_slot`, though not all of these. `size` counts their payloads.
+    """
+
+    ledger: int
+    footer: int
+    lowest_slot: int
+    highest_slot: int
+    records: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    """A log. `hub` is the address of the hub that writes it, for people.
+
+    `listed` are the ledgers that may hold batches and are not sealed yet, in the order in which they are written. There
+    are two at most. `segments` are the sealed ones, in that order too. `change` counts the changes of the record.
+    """
+
+    number: int
+    hub: str
+    state: LogState = LogState.OPEN
+    listed: tuple[int, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    change: int = 0
+
+    def changed(self, **fields: Any) -> "LogRecord":
+        """Return the record with other values in some fields, as the next change."""
+        return replace(self, change=self.change + 1, **fields)
+
+    def encode(self) -> bytes:
+        """Return the stored bytes. No two states of a log have the same ones, since `change` differs."""
+        segments = [
+            (each.ledger, each.footer, each.lowest_slot, each.highest_slot, each.records, each.size)
+            for each in self.segments
+        ]
+        fields = (_FORMAT, self.number, self.change, self.hub, self.state.value, self.listed, segments)
+        return bytes(msgpack.packb(fields))
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "LogRecord":
+        """Return the log in stored bytes. Raises: CorruptRecordError."""
+        try:
+            fields: list[Any] = msgpack.unpackb(stored)
+            known, number, change, hub, state, listed, segments = fields
+            if known != _FORMAT:
+                raise CorruptRecordError(f"a log's record has the format {known}, this program knows {_FORMAT}")
+            return cls(
+                number=number,
+                hub=hub,
+                state=LogState(state),
+                listed=tuple(listed),
+                segments=tuple(Segment(*each) for each in segments),
+                change=change,
+            )
+        except (ValueError, TypeError, msgpack.UnpackException) as exc:
+            raise CorruptRecordError(f"a log's record cannot be read: {exc}") from exc
+
+
+class LogRecords(Protocol):
+    """Where the records of all logs of a deployment are kept, changed by compare-and-set alone."""
+
+    async def create(self, hub: str) -> LogRecord:
+        """Make the record of a new, open log without ledgers, and return it. No two logs ever have the same number.
+
+        Raises: MetadataError.
+        """
+        ...
+
+    async def read(self, number: int) -> LogRecord | None:
+        """Return the record of a log as it is now; None if there is none. Raises: MetadataError."""
+        ...
+
+    async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
+        """Write `wanted`, made by `present.changed`, if the record is still `present`; return whether it was written.
+
+        Raises: MetadataUnavailableError - surely not written; UncertainStateError - read the record, or repeat it.
+        """
+        ...
+
+    async def delete(self, present: LogRecord) -> bool:
+        """Delete the record if it is still `present`; return whether it is gone. Raises: as `replace`."""
+        ...
+
+    def numbers(self) -> AsyncIterator[int]:
+        """Yield the numbers of all logs, ascending. Raises: MetadataError."""
+        ...

@@ -1,0 +1,164 @@
+"""Reading from sealed segments: which batches have the records of a slot, and these records."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from hedwig.errors import CorruptEntryError, LedgerError
+from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
+from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block
+from hedwig.hub.ledgers.shared.log_record import Segment
+from hedwig.hub.ledgers.shared.runs import Run, Runs
+from hedwig.hub.ledgers.store import LedgerStore
+
+__all__ = ["SegmentReader"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_ROOTS_MAX: Final = 4096
+"""A root has 2 KB for a segment of 64 MiB of small messages."""
+_READ_BYTES_MAX: Final = 1 << 20
+_BLOCKS_MAX: Final = 512
+"""A block has up to 20 KB."""
+
+
+class SegmentReader:
+    """Reads sealed segments, and batches of any."""
+
+    def __init__(self, ledgers: LedgerStore, cache: BatchCache) -> None:
+        self._ledgers = ledgers
+        self._cache = cache
+        self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
+        """By the ledger of the footer: the entry of the root, and the root."""
+        self._blocks: OrderedDict[tuple[int, int], Runs] = OrderedDict()
+
+    async def runs(self, segment: Segment, slot: int, entry_id: int) -> list[Run]:
+        """Return the runs of a slot in a segment, from the one on that has `entry_id` or is next behind it.
+
+        It reads at most one block ahead of those that it needs. Raises: LedgerError.
+        """
+        if not segment.lowest_slot <= slot <= segment.highest_slot:
+            return []
+        root_entry, root = await self._root(segment)
+        found: list[Run] = []
+        for number in root.blocks_of(slot, entry_id):
+            block = await self._block(segment.footer, root_entry - root.blocks + number)
+            found += block.following(slot, entry_id)
+        return found
+
+    async def last_run(self, segment: Segment, slot: int) -> Run | None:
+        """Return the last run of a slot in a segment, None if there is none. Raises: LedgerError."""
+        if not segment.lowest_slot <= slot <= segment.highest_slot:
+            return None
+        root_entry, root = await self._root(segment)
+        for number in reversed(root.blocks_of(slot)):
+            block = await self._block(segment.footer, root_entry - root.blocks + number)
+            if (run := block.last_of(slot)) is not None:
+                return run
+        return None
+
+    async def slots(self, segment: Segment) -> set[int]:
+        """Return the slots that have records in a segment. It reads the whole footer. Raises: LedgerError."""
+        root_entry, root = await self._root(segment)
+        slots: set[int] = set()
+        for entry in range(root_entry - root.blocks, root_entry):
+            slots.update((await self._block(segment.footer, entry)).slots)
+        return slots
+
+    async def payloads(
+        self, slot: int, first: int, runs: Sequence[tuple[int, Run]], entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """Return the payloads from entry `first` on, without gap; at least one. `runs` are ledgers and runs, in order.
+
+        Raises: LedgerError; CorruptEntryError - the first batch is damaged.
+        """
+        payloads: list[bytes] = []
+        size = 0
+        wanted = list(_needed(runs, first, entries_max, bytes_max))
+        for number, (ledger, run) in enumerate(wanted):
+            try:
+                batch = await self._batch(ledger, run.batch, wanted[number:])
+            except CorruptEntryError:
+                if payloads:
+                    return payloads
+                raise
+            for entry_id, payload in batch.of(slot):
+                if entry_id != first + len(payloads):
+                    continue
+                size += len(payload)
+                if payloads and (size > bytes_max or len(payloads) == entries_max):
+                    return payloads
+                payloads.append(payload)
+        return payloads
+
+    async def _batch(self, ledger: int, entry: int, following: Sequence[tuple[int, Run]]) -> Batch:
+        """Return a batch. What is read ahead with it are batches of the same ledger that are needed next."""
+        batch = self._cache.get(ledger, entry)
+        if batch is not None:
+            return batch
+        count = 0
+        for each, run in following:
+            if each != ledger or run.batch != entry + count or self._cache.get(each, run.batch) is not None:
+                break
+            count += 1
+        read = await self._ledgers.read(ledger, entry, entries_max=max(count, 1), bytes_max=_READ_BYTES_MAX)
+        if not read:
+            raise LedgerError(f"ledger {ledger} ends before batch {entry}")
+        for number, data in enumerate(read):
+            try:
+                decoded = Batch.decode(data)
+            except DamagedBatchError as exc:
+                if number:
+                    break
+                raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
+            self._cache.put(ledger, entry + number, decoded)
+            batch = batch or decoded
+        assert batch is not None
+        return batch
+
+    async def _root(self, segment: Segment) -> tuple[int, Root]:
+        known = self._roots.get(segment.footer)
+        if known is None:
+            entry = await self._ledgers.last_entry_id(segment.footer)
+            (data,) = await self._ledgers.read(segment.footer, entry, entries_max=1, bytes_max=0)
+            try:
+                known = entry, Root.decode(data)
+            except DamagedFooterError as exc:
+                raise CorruptEntryError(str(exc), f"ledger {segment.footer}", entry) from exc
+            _keep(self._roots, segment.footer, known, _ROOTS_MAX)
+        else:
+            self._roots.move_to_end(segment.footer)
+        return known
+
+    async def _block(self, footer: int, entry: int) -> Runs:
+        known = self._blocks.get((footer, entry))
+        if known is None:
+            (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
+            try:
+                known = decode_block(data)
+            except DamagedFooterError as exc:
+                raise CorruptEntryError(str(exc), f"ledger {footer}", entry) from exc
+            _keep(self._blocks, (footer, entry), known, _BLOCKS_MAX)
+        else:
+            self._blocks.move_to_end((footer, entry))
+        return known
+
+
+def _needed(runs: Iterable[tuple[int, Run]], first: int, entries_max: int, bytes_max: int) -> Iterator[tuple[int, Run]]:
+    """Yield the runs that may be needed for so many entries and bytes."""
+    entries = size = 0
+    for ledger, run in runs:
+        yield ledger, run
+        entries += run.last - max(run.first, first) + 1
+        # Of the first run some entries may be before those that are asked for.
+        size += run.size if run.first >= first else 0
+        if entries >= entries_max or size > bytes_max:
+            return
+
+
+def _keep(held: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    held[key] = value
+    if len(held) > most:
+        held.popitem(last=False)

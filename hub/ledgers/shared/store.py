@@ -1,0 +1,346 @@
+"""The ledger store of a hub with a shared log: virtual ledgers in it, beside ledgers of the store below.
+
+The id of a ledger says which of both it is. So one topic may have both kinds, and one code serves them.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, Self
+
+from hedwig.clock import Clock
+from hedwig.errors import (
+    HedwigError,
+    InvalidArgumentError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerStoreClosedError,
+    LedgerStoreUnavailableError,
+    NoSuchLedgerError,
+)
+from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
+from hedwig.hub.ledgers.shared.reading import SegmentReader
+from hedwig.hub.ledgers.shared.recovery import shut_out
+from hedwig.hub.ledgers.shared.runs import Run
+from hedwig.hub.ledgers.shared.slot_set import SlotSet
+from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of, virtual_id
+from hedwig.hub.ledgers.shared.writer import LogWriter, SharedLogOptions, UnsealedSegment
+from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
+
+__all__ = ["SharedLedgerStore"]
+
+_RECORDS_KEPT_MAX: Final = 4096
+"""How many records of other logs the store keeps. One has 72 KB if its log has 100 GB."""
+
+_CLOSED_KEPT_MAX: Final = 10_000
+"""Of how many ledgers the store knows that they were closed, and not fenced."""
+
+
+class SharedLedgerStore:
+    """A LedgerStore whose new ledgers are virtual ones in the log of this hub. Use `open` to make one.
+
+    It makes no ledgers below itself but the segments of its log. Ledgers of other kinds, and virtual ones in the logs
+    of other hubs, are read, and deleted.
+    """
+
+    def __init__(
+        self, ledgers: LedgerStore, records: LogRecords, writer: LogWriter, cache: BatchCache, options: SharedLogOptions
+    ) -> None:
+        self._ledgers = ledgers
+        self._records = records
+        self._writer = writer
+        self._options = options
+        self._reader = SegmentReader(ledgers, cache)
+        self._others: OrderedDict[int, LogRecord] = OrderedDict()
+        """The records of the logs of other hubs, as they were when they were read last."""
+        self._closed: OrderedDict[int, None] = OrderedDict()
+        """The slots that were closed last."""
+        self._deleted = SlotSet()
+        self._is_closed = False
+        self._shutdown: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        ledgers: LedgerStore,
+        records: LogRecords,
+        hub: str,
+        clock: Clock,
+        options: SharedLogOptions,
+        on_over: Callable[[HedwigError], object] = lambda _: None,
+    ) -> Self:
+        """Begin a log of the hub at the address `hub`. The store closes `ledgers` as it closes.
+
+        `on_over` is called once if another hub has shut this log out.
+
+        Raises: MetadataError; LedgerError.
+        """
+        cache = BatchCache(options.cache_bytes_max)
+        writer = await LogWriter.begin(ledgers, records, hub, cache, clock, options, on_over)
+        return cls(ledgers, records, writer, cache, options)
+
+    @property
+    def log(self) -> int:
+        """The number of the log that this store writes."""
+        return self._writer.record.number
+
+    async def shut_out(self, log: int) -> None:
+        """Shut the writer of another log out, for good, before any topic of it is claimed. See `recovery.shut_out`."""
+        self._check_open()
+        known = self._others.get(log)
+        if known is None or known.state is not LogState.CLOSED:
+            record = await shut_out(self._ledgers, self._records, log)
+            if record is not None:
+                self._keep(record)
+
+    # --------------------------------------------------------------------------------------------- LedgerStore
+
+    async def create(
+        self,
+        about: Mapping[str, bytes] | None = None,  # noqa: ARG002 (a batch has no room for it)
+        in_doubt: InDoubt | None = None,  # noqa: ARG002 (a slot is never in doubt)
+    ) -> int:
+        self._check_open()
+        return virtual_id(self.log, self._writer.create())
+
+    async def undo(self, ledger_id: int, token: int) -> None:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            await self._ledgers.undo(ledger_id, token)
+
+    def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
+        if not is_virtual(ledger_id):
+            return self._ledgers.start_append(ledger_id, entry_id, payload)
+        if self._is_own(ledger_id) and self._writer.is_open(slot_of(ledger_id)):
+            return self._writer.start_append(slot_of(ledger_id), entry_id, payload)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(self._why_refused(ledger_id))
+        return future
+
+    async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        await self.start_append(ledger_id, entry_id, payload)
+
+    async def open_and_fence(self, ledger_id: int) -> int:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            return await self._ledgers.open_and_fence(ledger_id)
+        if not self._is_own(ledger_id):
+            return await self._last_of_closed(ledger_id)
+        return (await self._end(ledger_id))[0]
+
+    async def close(self, ledger_id: int) -> int:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            return await self._ledgers.close(ledger_id)
+        if not self._is_own(ledger_id):
+            return await self._last_of_closed(ledger_id)
+        self._closed[slot_of(ledger_id)] = None
+        if len(self._closed) > _CLOSED_KEPT_MAX:
+            self._closed.popitem(last=False)
+        last_entry_id, segment = await self._end(ledger_id)
+        if segment is not None:
+            # Another hub may read it from now on, and reads sealed segments only.
+            await self._writer.sealed(segment)
+        return last_entry_id
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
+        if first_entry_id < 0 or entries_max < 1:
+            raise InvalidArgumentError("reading begins at entry 0 or later, and takes at least one entry")
+        self._check_open()
+        if not is_virtual(ledger_id):
+            return await self._ledgers.read(ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max)
+        slot = slot_of(ledger_id)
+        for is_last_try in (False, True):
+            record = await self._record(ledger_id, is_fresh=is_last_try)
+            try:
+                runs = await self._runs(record, slot, first_entry_id, entries_max, bytes_max)
+                return await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max) if runs else []
+            except NoSuchLedgerError:
+                # The segment may have been merged with others meanwhile. Then its record says so.
+                if is_last_try:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def last_entry_id(self, ledger_id: int) -> int:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            return await self._ledgers.last_entry_id(ledger_id)
+        record = await self._record(ledger_id)
+        return await self._last(record, slot_of(ledger_id))
+
+    def let_go(self, ledger_id: int) -> None:
+        if not is_virtual(ledger_id):
+            self._ledgers.let_go(ledger_id)
+        elif self._is_own(ledger_id):
+            self._writer.let_go(slot_of(ledger_id))
+
+    async def delete(self, ledger_id: int) -> None:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            await self._ledgers.delete(ledger_id)
+        elif self._is_own(ledger_id):
+            self._writer.let_go(slot_of(ledger_id))
+            self._deleted.add(slot_of(ledger_id))
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        """Yield the ids of all ledgers but the segments of logs, ascending.
+
+        It leaves out virtual ledgers without entries that are not open here. It includes those that were deleted by
+        others, as long as a segment holds their entries.
+        """
+        logs = [number async for number in self._records.numbers()]
+        records = [record for number in logs if (record := await self._records.read(number)) is not None]
+        segments = {ledger for record in records for ledger in _ledgers_of(record)}
+        async for ledger_id in self._ledgers.ledgers():
+            if ledger_id not in segments:
+                yield ledger_id
+        for record in records:
+            for slot in await self._slots(record):
+                yield virtual_id(record.number, slot)
+
+    async def stats(self) -> LedgerStoreStats:
+        below = await self._ledgers.stats()
+        record = self._writer.record
+        return LedgerStoreStats(
+            ledgers=None,
+            open_ledgers=len(self._writer.open_slots()),
+            segments=len(record.segments) + len(record.listed),
+            stored_bytes=None,
+            live_bytes=None,
+            queued_bytes=self._writer.queued_bytes,
+            damage_count=None,
+            is_full=below.is_full,
+        )
+
+    async def aclose(self) -> None:
+        """Finish the appends under way, and close the log. May be called twice."""
+        self._is_closed = True
+        if self._shutdown is None:
+            self._shutdown = asyncio.ensure_future(self._shut_down())
+        # The shutdown ends even if this caller is cancelled.
+        await asyncio.shield(self._shutdown)
+
+    async def _shut_down(self) -> None:
+        try:
+            await self._writer.aclose()
+        finally:
+            await self._ledgers.aclose()
+
+    # ------------------------------------------------------------------------------------------------- inside
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LedgerStoreClosedError("the ledger store was closed")
+
+    def _is_own(self, ledger_id: int) -> bool:
+        return log_of(ledger_id) == self.log
+
+    def _why_refused(self, ledger_id: int) -> HedwigError:
+        """Return why no append to a virtual ledger can be taken that is not open for append."""
+        if self._is_closed:
+            return LedgerStoreClosedError("the ledger store was closed")
+        if not self._is_own(ledger_id):
+            return LedgerFencedError(f"ledger {ledger_id} is in the log of another hub: make a new one")
+        slot = slot_of(ledger_id)
+        if slot in self._deleted or not self._writer.was_given(slot):
+            return NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        if slot in self._closed:
+            return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
+        return LedgerFencedError(f"ledger {ledger_id} is not open for append here: make a new one")
+
+    async def _end(self, ledger_id: int) -> tuple[int, UnsealedSegment | None]:
+        """Take no more appends to a ledger of this log; return its last entry id, and the segment to seal, if any."""
+        slot = slot_of(ledger_id)
+        if slot in self._deleted or not self._writer.was_given(slot):
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        ended = await self._writer.end(slot)
+        if ended is not None:
+            return ended
+        return await self._last(self._writer.record, slot), self._writer.unsealed_with(slot)
+
+    async def _last_of_closed(self, ledger_id: int) -> int:
+        """Return the last entry id of a ledger in the log of another hub, which must be closed."""
+        record = await self._record(ledger_id)
+        if record.state is not LogState.CLOSED:
+            record = await self._record(ledger_id, is_fresh=True)
+        if record.state is not LogState.CLOSED:
+            # It may be alive, and to shut it out would end it for all its topics.
+            raise LedgerStoreUnavailableError(
+                f"ledger {ledger_id} is open in log {record.number} of hub {record.hub}, which may be alive"
+            )
+        return await self._last(record, slot_of(ledger_id))
+
+    async def _record(self, ledger_id: int, *, is_fresh: bool = False) -> LogRecord:
+        """Return the record of the log of a virtual ledger. Raises: NoSuchLedgerError - it has none."""
+        if self._is_own(ledger_id):
+            if slot_of(ledger_id) in self._deleted or not self._writer.was_given(slot_of(ledger_id)):
+                raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+            return self._writer.record
+        number = log_of(ledger_id)
+        record = None if is_fresh else self._others.get(number)
+        if record is None:
+            record = await self._records.read(number)
+            if record is None:
+                self._others.pop(number, None)
+                raise NoSuchLedgerError(f"there is no log {number}, and so no ledger {ledger_id}")
+            self._keep(record)
+        return record
+
+    def _keep(self, record: LogRecord) -> None:
+        self._others[record.number] = record
+        self._others.move_to_end(record.number)
+        if len(self._others) > _RECORDS_KEPT_MAX:
+            self._others.popitem(last=False)
+
+    def _unsealed(self, record: LogRecord) -> list[UnsealedSegment]:
+        """Return the segments of this hub's log that the record does not name as sealed yet."""
+        return self._writer.unsealed() if record.number == self.log else []
+
+    async def _runs(
+        self, record: LogRecord, slot: int, first: int, entries_max: int, bytes_max: int
+    ) -> Sequence[tuple[int, Run]]:
+        """Return runs from entry `first` on, with the ledgers of their batches, until they hold enough."""
+        runs: list[tuple[int, Run]] = []
+        entries = size = 0
+        unsealed = self._unsealed(record)  # Taken before any wait, together with the record.
+        for segment in record.segments:
+            for run in await self._reader.runs(segment, slot, first + entries):
+                runs.append((segment.ledger, run))
+                entries = run.last + 1 - first
+                size += run.size
+            if entries >= entries_max or size > bytes_max:
+                return runs
+        for each in unsealed:
+            for run in each.runs.following(slot, first + entries):
+                runs.append((each.ledger, run))
+                entries = run.last + 1 - first
+                size += run.size
+                if entries >= entries_max or size > bytes_max:
+                    return runs
+        return runs
+
+    async def _last(self, record: LogRecord, slot: int) -> int:
+        for each in reversed(self._unsealed(record)):
+            if (run := each.runs.last_of(slot)) is not None:
+                return run.last
+        for segment in reversed(record.segments):
+            if (run := await self._reader.last_run(segment, slot)) is not None:
+                return run.last
+        return -1
+
+    async def _slots(self, record: LogRecord) -> list[int]:
+        slots: set[int] = set()
+        for segment in record.segments:
+            slots.update(await self._reader.slots(segment))
+        if record.number == self.log:
+            for each in self._writer.unsealed():
+                slots.update(fields[0] for fields in each.runs.in_order())
+            slots.update(self._writer.open_slots())
+            slots = {slot for slot in slots if slot not in self._deleted}
+        return sorted(slots)
+
+
+def _ledgers_of(record: LogRecord) -> set[int]:
+    segments = record.segments
+    return {*record.listed, *(each.ledger for each in segments), *(each.footer for each in segments)}

@@ -1,0 +1,661 @@
+"""The writer of a shared log: batches of the records of all topics, one after the other, past ledgers that fail.
+
+The log is written in segments, each one ledger of the store below. What the writer keeps to, and why acknowledging is
+safe:
+
+- It appends only to ledgers that the record of the log lists. So a hub that fences these ledgers has shut it out.
+- It sends a batch as soon as few are under way; what arrives meanwhile is the next batch. The store below acknowledges
+  batches in order, so the writer acknowledges the records of a slot in order.
+- Before it goes on in the next ledger, it waits for the batches under way. So no segment lacks a batch while a later
+  segment has one.
+- If a ledger fails, it fences that ledger itself, and learns which batches are stored. It acknowledges these, and sends
+  the others into the next ledger, which the record lists already. No topic learns of it.
+- It ends for good only if the record says that another hub shuts it out.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from hedwig.clock import Clock
+from hedwig.concurrency.tasks import Tasks
+from hedwig.errors import (
+    EntryOrderError,
+    HedwigError,
+    InvalidArgumentError,
+    LedgerError,
+    LedgerFencedError,
+    LedgerStoreClosedError,
+    LedgerStoreFullError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+    NoSuchLedgerError,
+)
+from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
+from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.sealing import discard, seal_behind_batches, seal_in_own_ledger
+from hedwig.hub.ledgers.shared.virtual_ids import FIRST_SLOT, SLOT_MAX
+from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
+from hedwig.hub.ledgers.store import LedgerStore
+
+__all__ = ["LogWriter", "SharedLogOptions", "UnsealedSegment"]
+
+_log = logging.getLogger(__name__)
+
+_UNDER_WAY_MAX: Final = 4
+"""While so many batches are under way, records wait. More would make smaller batches, and cost more than they gain."""
+_FIRST_PAUSE_S: Final = 0.1
+_LAST_PAUSE_S: Final = 5.0
+_CLOSE_LOOK_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLogOptions:
+    """How a hub writes its shared log.
+
+    A segment ends at `segment_bytes`, or `segment_s` seconds after its first record. A topic that closes its ledger may
+    ask for an earlier end, but only once in `roll_pause_s` seconds. Up to `queue_bytes_max` bytes of records wait or
+    are under way; more are refused. `record_bytes_max` bounds one payload.
+    """
+
+    segment_bytes: int = 64 << 20
+    segment_s: float = 600.0
+    roll_pause_s: float = 1.0
+    queue_bytes_max: int = 64 << 20
+    record_bytes_max: int = 4 << 20
+    cache_bytes_max: int = 64 << 20
+
+
+@dataclass(slots=True, eq=False)
+class UnsealedSegment:
+    """A ledger with batches whose footer is not written."""
+
+    ledger: int
+    runs: GrowingRuns = field(default_factory=GrowingRuns)
+    next_entry: int = 0
+    """The entry id of the next batch."""
+    last_entry: int = -1
+    """The last batch that was acknowledged."""
+    size: int = 0
+    """The bytes of all acknowledged batches."""
+    is_fenced: bool = False
+    """Whether it takes no footer, because it had to be fenced."""
+    segment: Segment | None = None
+    """Where its footer is, once that is written."""
+    sealed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the record names the segment."""
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A virtual ledger that is open for append."""
+
+    next: int = 0
+    """The entry id of the next append."""
+    acknowledged: int = -1
+    segment: UnsealedSegment | None = None
+    """The segment with the last acknowledged record."""
+    is_ended: bool = False
+    """Whether further appends are refused."""
+    idle: "asyncio.Future[None] | None" = None
+    """Done once no append is under way; None unless somebody waits for that."""
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A batch that was sent, under which entry id, and the outcome."""
+
+    entry: int
+    data_bytes: int
+    sending: Sending
+    outcome: "asyncio.Future[None]"
+
+
+class LogWriter:
+    """Writes one log, from the making of its record to its end. Use `begin` to make one.
+
+    `on_over` is called once if another hub has shut this writer out.
+    """
+
+    def __init__(
+        self,
+        ledgers: LedgerStore,
+        records: LogRecords,
+        record: LogRecord,
+        cache: BatchCache,
+        clock: Clock,
+        options: SharedLogOptions,
+        on_over: Callable[[HedwigError], object],
+    ) -> None:
+        current, self._next = record.listed
+        self._ledgers = ledgers
+        self._records = records
+        self.record = record
+        self._cache = cache
+        self._clock = clock
+        self._options = options
+        self._on_over = on_over
+        self._loop = asyncio.get_running_loop()
+        self._slots: dict[int, _Slot] = {}
+        self._next_slot = FIRST_SLOT
+        self._current: UnsealedSegment | None = UnsealedSegment(current)
+        """The segment that takes batches; None while no ledger is listed for it."""
+        self._to_seal: deque[UnsealedSegment] = deque()
+        self._waiting = Waiting()
+        self._under_way: deque[_UnderWay] = deque()
+        self._bytes_under_way = 0
+        self._is_pump_due = False
+        self._is_held = False
+        """Whether no batch is sent, since the current ledger ends or has failed."""
+        self._is_roll_due = False
+        """Whether the current segment ends as soon as it can."""
+        self._again: deque[Sending] = deque()
+        """The batches that a failed ledger does not hold, and that go first into the next one."""
+        self._made: int | None = None
+        """A new ledger that the record does not list yet, as far as is known."""
+        self._rolling: asyncio.Task[None] | None = None
+        self._rolled_at = clock.monotonic() - options.roll_pause_s
+        self._tasks = Tasks()
+        self._keeping: asyncio.Task[None] | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._mending: asyncio.Task[None] | None = None
+        self._why_over: HedwigError | None = None
+        self._is_closing = False
+
+    @classmethod
+    async def begin(
+        cls,
+        ledgers: LedgerStore,
+        records: LogRecords,
+        hub: str,
+        cache: BatchCache,
+        clock: Clock,
+        options: SharedLogOptions,
+        on_over: Callable[[HedwigError], object],
+    ) -> Self:
+        """Make a log with its first two ledgers, and return its writer. `hub` is the address of this hub.
+
+        Raises: MetadataError; LedgerError - a record without ledgers may be left, which a sweep removes.
+        """
+        record = await records.create(hub)
+        made: list[int] = []
+        try:
+            for _ in range(2):
+                made.append(await _new_ledger(ledgers, record))
+            listed = record.changed(listed=tuple(made))
+            if not await records.replace(record, listed):
+                raise LedgerFencedError(f"log {record.number} was taken over before it had begun")
+        except BaseException:
+            # A record that was written all the same lists ledgers that do not exist. Nobody appended to them.
+            for ledger in made:
+                await asyncio.shield(discard(ledgers, ledger))
+            raise
+        return cls(ledgers, records, listed, cache, clock, options, on_over)
+
+    # ------------------------------------------------------------------------------------------------- slots
+
+    def create(self) -> int:
+        """Return a new slot, open for append. No I/O. Raises: LedgerStoreUnavailableError - none can be given."""
+        self._check_going_on()
+        if self._next_slot > SLOT_MAX:
+            raise LedgerStoreFullError(f"log {self.record.number} has given all its slots: start the hub again")
+        slot = self._next_slot
+        self._next_slot += 1
+        self._slots[slot] = _Slot()
+        return slot
+
+    def was_given(self, slot: int) -> bool:
+        """Say whether this writer gave the slot."""
+        return FIRST_SLOT <= slot < self._next_slot
+
+    def is_open(self, slot: int) -> bool:
+        """Say whether the slot is open for append, or ends once the appends under way do."""
+        return slot in self._slots
+
+    def open_slots(self) -> Collection[int]:
+        """Return the slots that are open for append."""
+        return self._slots.keys()
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits or is under way."""
+        return self._waiting.size + self._bytes_under_way
+
+    def start_append(self, slot: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
+        """Begin an append; see LedgerStore. The caller knows that this writer gave the slot."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        held = self._slots.get(slot)
+        error = self._why_refused(slot, held, entry_id, len(payload))
+        if error is not None or held is None:
+            future.set_exception(error or LedgerFencedError(f"slot {slot} is not open for append"))
+            return future
+        held.next += 1
+        self._waiting.add(slot, entry_id, payload, future)
+        if not self._is_pump_due:
+            # At the end of this turn of the event loop, so that what arrives in the same turn shares a batch.
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+        return future
+
+    def _why_refused(self, slot: int, held: _Slot | None, entry_id: int, size: int) -> HedwigError | None:
+        if self._is_closing:
+            return LedgerStoreClosedError("the ledger store was closed")
+        if self._why_over is not None:
+            return LedgerFencedError(str(self._why_over))
+        if held is None or held.is_ended:
+            return LedgerFencedError(f"slot {slot} of log {self.record.number} is not open for append")
+        if entry_id != held.next:
+            return EntryOrderError(f"entry {entry_id} of slot {slot} is out of turn: {held.next} is next")
+        if size > self._options.record_bytes_max:
+            return InvalidArgumentError(
+                f"a message of {size} bytes is too large: {self._options.record_bytes_max} bytes are the most"
+            )
+        if self.queued_bytes + size > self._options.queue_bytes_max and self.queued_bytes:
+            return LedgerStoreUnavailableError(
+                f"{self.queued_bytes} bytes wait for the log already, and {self._options.queue_bytes_max} may"
+            )
+        return None
+
+    async def end(self, slot: int) -> tuple[int, UnsealedSegment | None] | None:
+        """Refuse further appends to the slot, and wait for those under way.
+
+        Return its last entry id, -1 for none, and the segment of that entry; None if the slot is not open for append.
+        """
+        held = self._slots.get(slot)
+        if held is None:
+            return None
+        held.is_ended = True
+        while held.acknowledged < held.next - 1:
+            if held.idle is None:
+                held.idle = self._loop.create_future()
+            # Several callers may wait, and a cancelled one must not cancel it for the others.
+            await asyncio.shield(held.idle)
+        self._slots.pop(slot, None)
+        return held.acknowledged, held.segment
+
+    def let_go(self, slot: int) -> None:
+        """Refuse further appends to the slot, and forget it. The appends under way go on."""
+        self._slots.pop(slot, None)
+
+    async def sealed(self, segment: UnsealedSegment) -> None:
+        """Wait until a segment is sealed, and bring its end about.
+
+        Raises: LedgerFencedError - another hub has shut this writer out, and seals the segment.
+        """
+        while not segment.sealed.is_set():
+            self._check_going_on()
+            if segment is self._current:
+                self._roll_soon()
+            await segment.sealed.wait()
+        self._check_going_on()
+
+    def unsealed(self) -> list[UnsealedSegment]:
+        """Return the segments that are not sealed, in order."""
+        return [*self._to_seal, *(() if self._current is None else (self._current,))]
+
+    # ------------------------------------------------------------------------------------------------ sending
+
+    def _pump(self) -> None:
+        self._is_pump_due = False
+        while not self._is_held and len(self._under_way) < _UNDER_WAY_MAX:
+            if self._again:
+                self._send(self._again.popleft())
+            elif self._waiting:
+                self._send(self._waiting.take())
+            else:
+                break
+
+    def _send(self, sending: Sending) -> None:
+        segment = self._current
+        assert segment is not None, "without a ledger the writer is held"
+        batch = sending.batch.encode()
+        entry, segment.next_entry = segment.next_entry, segment.next_entry + 1
+        outcome = self._ledgers.start_append(segment.ledger, entry, batch.data)
+        self._under_way.append(_UnderWay(entry, len(batch.data), sending, outcome))
+        self._bytes_under_way += len(batch.data)
+        self._cache.put(segment.ledger, entry, batch)
+        outcome.add_done_callback(self._on_outcome)
+
+    def _on_outcome(self, _: "asyncio.Future[None]") -> None:
+        while self._under_way and self._mending is None and (first := self._under_way[0]).outcome.done():
+            if first.outcome.cancelled() or first.outcome.exception() is not None:
+                self._is_held = True
+                self._mending = self._tasks.start(self._mend())
+                return
+            self._under_way.popleft()
+            assert self._current is not None
+            self._stored(self._current, first)
+        if self._mending is not None:
+            return
+        if self._is_held:
+            if not self._under_way:
+                self._switch()
+        elif self._current is not None and self._current.size >= self._options.segment_bytes:
+            self._roll()
+        self._pump()
+
+    def _stored(self, segment: UnsealedSegment, batch: _UnderWay) -> None:
+        """Acknowledge the records of a batch."""
+        self._bytes_under_way -= batch.data_bytes
+        if not segment.runs.records:
+            self._timer = self._tasks.start(self._roll_in_time(segment))
+        segment.last_entry = batch.entry
+        segment.size += batch.data_bytes
+        segment.runs.add(batch.entry, batch.sending.records)
+        slots = self._slots
+        for (slot, entry_id, _), future in zip(batch.sending.records, batch.sending.futures, strict=True):
+            held = slots.get(slot)
+            if held is not None:
+                held.acknowledged = entry_id
+                held.segment = segment
+                if held.idle is not None and entry_id == held.next - 1:
+                    held.idle.set_result(None)
+                    held.idle = None
+            if not future.done():
+                future.set_result(None)
+
+    # --------------------------------------------------------------------------------------- from ledger to ledger
+
+    async def _roll_in_time(self, segment: UnsealedSegment) -> None:
+        await self._clock.sleep(self._options.segment_s)
+        if segment is self._current:
+            self._roll()
+
+    def _roll_soon(self) -> None:
+        """End the current segment on demand, but not sooner after the last one than the options say."""
+        if self._rolling is None:
+            self._rolling = self._tasks.start(self._roll_after_pause(self._current))
+
+    async def _roll_after_pause(self, segment: UnsealedSegment | None) -> None:
+        try:
+            await self._clock.sleep(max(0.0, self._rolled_at + self._options.roll_pause_s - self._clock.monotonic()))
+        finally:
+            self._rolling = None
+        if segment is self._current:
+            self._roll()
+
+    def _roll(self) -> None:
+        """Go on in the next ledger, as soon as there is one and no batch is under way."""
+        self._is_roll_due = True
+        if self._mending is None and self._next is not None and not self._is_over:
+            self._is_held = True
+            if not self._under_way:
+                self._switch()
+
+    def _switch(self) -> None:
+        """Go on in the next ledger; none is listed while `_current` is None afterwards."""
+        assert not self._under_way
+        if self._current is not None:
+            self._to_seal.append(self._current)
+        self._current = None if self._next is None else UnsealedSegment(self._next)
+        self._next = None
+        self._is_roll_due = False
+        self._rolled_at = self._clock.monotonic()
+        self._is_held = self._current is None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._keep()
+        self._pump()
+
+    def _keep(self) -> None:
+        """Seal what is to be sealed, and have a next ledger, in the background."""
+        if self._keeping is None and not self._is_over:
+            self._keeping = self._tasks.start(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while (self._to_seal or self._next is None) and not self._is_over:
+                try:
+                    await self._go_on_in_record()
+                    pause_s = _FIRST_PAUSE_S
+                except (HedwigError, TimeoutError) as exc:
+                    _log.warning("log %d goes on in its present ledger, and tries again: %s", self.record.number, exc)
+                    await self._clock.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+        finally:
+            self._keeping = None
+
+    async def _go_on_in_record(self) -> None:
+        """Seal the first segment that waits for it, make the next ledger, and write both into the record.
+
+        Raises: HedwigError, TimeoutError - not done, or not known to be done. Repeat it.
+        """
+        sealing = self._to_seal[0] if self._to_seal else None
+        if sealing is not None and sealing.segment is None and sealing.runs.records:
+            sealing.segment = await self._seal(sealing)
+        if self._made is None:
+            self._made = await _new_ledger(self._ledgers, self.record)
+        await self._record_next(self._made, sealing)
+        self._next, self._made = self._made, None
+        if sealing is not None:
+            self._to_seal.popleft()
+            sealing.sealed.set()
+            if sealing.segment is None:
+                await discard(self._ledgers, sealing.ledger)
+        if self._current is None:
+            self._switch()
+        elif self._is_roll_due:
+            self._roll()
+
+    async def _record_next(self, made: int, sealing: UnsealedSegment | None) -> None:
+        """List a new ledger, and instead of the ledger of `sealing` its segment.
+
+        Raises: LedgerFencedError - another hub has shut this writer out, which ends it; MetadataError - repeat it.
+        """
+        while True:
+            wanted = _with_next(self.record, made, sealing)
+            if await self._records.replace(self.record, wanted):
+                self.record = wanted
+                return
+            present = await self._records.read(self.record.number)
+            if present is None or present.state is not LogState.OPEN:
+                error = LedgerFencedError(f"log {self.record.number} was taken over by another hub")
+                self._end(error)
+                raise error
+            # A write without an answer may have been carried out, or another hub has changed the sealed segments.
+            self.record = present
+            if made in present.listed:
+                return
+
+    async def _seal(self, sealing: UnsealedSegment) -> Segment:
+        ledgers, ledger, runs, last = self._ledgers, sealing.ledger, sealing.runs, sealing.last_entry
+        if not sealing.is_fenced:
+            try:
+                return await seal_behind_batches(ledgers, ledger, runs, last)
+            except LedgerError as exc:
+                _log.info("ledger %d takes no footer, so that gets a ledger of its own: %s", ledger, exc)
+            await ledgers.open_and_fence(ledger)
+            sealing.is_fenced = True
+        return await seal_in_own_ledger(ledgers, self.record.number, ledger, runs, last)
+
+    # ---------------------------------------------------------------------------------------- a ledger that fails
+
+    async def _mend(self) -> None:
+        """Find out what became of the batches under way, the first of which failed."""
+        try:
+            await asyncio.wait([each.outcome for each in self._under_way])
+            failed = list(self._under_way)
+            if all(map(_is_refused, failed)):
+                self._refuse(failed)
+            else:
+                await self._mend_by_fencing(failed)
+        finally:
+            self._mending = None
+        if self._is_over:
+            return
+        if self._current is not None and not self._current.is_fenced:
+            self._is_held = False
+            if self._is_roll_due:
+                self._roll()
+            self._pump()
+        else:
+            self._switch()
+
+    def _refuse(self, failed: list[_UnderWay]) -> None:
+        """Refuse all records that are not stored, each of which its caller may append again."""
+        assert self._current is not None
+        self._current.next_entry = failed[0].entry
+        self._under_way.clear()
+        error = failed[0].outcome.exception()
+        assert isinstance(error, HedwigError)
+        self._bytes_under_way -= sum(each.data_bytes for each in failed)
+        refused = [
+            (slot, entry_id, future)
+            for each in failed
+            for (slot, entry_id, _), future in zip(each.sending.records, each.sending.futures, strict=True)
+        ]
+        for slot, entry_id, future in (*refused, *self._waiting.drop()):
+            held = self._slots.get(slot)
+            if held is not None and entry_id < held.next:
+                held.next = entry_id
+                if held.idle is not None and held.acknowledged == held.next - 1:
+                    held.idle.set_result(None)
+                    held.idle = None
+            if not future.done():
+                future.set_exception(type(error)(*error.args))
+
+    async def _mend_by_fencing(self, failed: list[_UnderWay]) -> None:
+        """Acknowledge what the failed ledger holds, and have the rest sent again into the next one."""
+        segment = self._current
+        assert segment is not None
+        last = await self._fence(segment)
+        if last is None:
+            return
+        segment.is_fenced = True
+        segment.next_entry = last + 1
+        self._under_way.clear()
+        for each in failed:
+            if each.entry <= last:
+                self._stored(segment, each)
+            else:
+                self._bytes_under_way -= each.data_bytes
+                self._again.append(each.sending)
+        _log.info("log %d goes on behind entry %d of ledger %d, which failed", self.record.number, last, segment.ledger)
+
+    async def _fence(self, segment: UnsealedSegment) -> int | None:
+        """Return the last entry of a ledger that takes no more; None if this writer is over."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_over:
+            try:
+                last = await self._ledgers.open_and_fence(segment.ledger)
+            except (NoSuchLedgerError, LedgerStoreClosedError) as exc:
+                self._end(exc)
+                break
+            except (HedwigError, TimeoutError) as exc:
+                _log.warning("log %d waits for ledger %d, which failed: %s", self.record.number, segment.ledger, exc)
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+                continue
+            if last >= segment.last_entry:
+                return last
+            self._end(LedgerWriteError(f"ledger {segment.ledger} has lost acknowledged entries behind entry {last}"))
+        return None
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    @property
+    def _is_over(self) -> bool:
+        return self._why_over is not None
+
+    def _check_going_on(self) -> None:
+        if self._why_over is not None:
+            raise LedgerFencedError(str(self._why_over))
+        if self._is_closing:
+            raise LedgerStoreClosedError("the ledger store was closed")
+
+    def _end(self, error: HedwigError) -> None:
+        """Append nothing any more, since another hub has shut this writer out."""
+        if self._why_over is not None:
+            return
+        self._why_over = error
+        for each in self._under_way:
+            for future in each.sending.futures:
+                if not future.done():
+                    future.set_exception(LedgerWriteError(f"not known whether it is stored: {error}"))
+        waiting = [future for sending in self._again for future in sending.futures]
+        for future in (*waiting, *(future for _, _, future in self._waiting.drop())):
+            if not future.done():
+                future.set_exception(LedgerFencedError(str(error)))
+        self._under_way.clear()
+        self._again.clear()
+        for held in self._slots.values():
+            held.next = held.acknowledged + 1
+            if held.idle is not None:
+                held.idle.set_result(None)
+                held.idle = None
+        for segment in self.unsealed():
+            segment.sealed.set()
+        self._on_over(error)
+
+    async def aclose(self) -> None:
+        """Finish the appends under way, seal what is written, and close the log. May be called once.
+
+        If that fails, the next owners of the topics recover the log.
+        """
+        self._is_closing = True
+        while (self._waiting or self._again or self._under_way or self._mending) and not self._is_over:
+            await self._clock.sleep(_CLOSE_LOOK_S)
+        await self._tasks.cancel()
+        if self._is_over:
+            return
+        try:
+            await self._close_record()
+        except (HedwigError, TimeoutError) as exc:
+            _log.warning("log %d is left open, and is recovered by other hubs: %s", self.record.number, exc)
+
+    async def _close_record(self) -> None:
+        sealed: list[Segment] = []
+        ends = self.unsealed()
+        for each in ends:
+            if each.segment is None and each.runs.records:
+                each.segment = await self._seal(each)
+            if each.segment is not None:
+                sealed.append(each.segment)
+        unused = [each.ledger for each in ends if each.segment is None]
+        unused += [each for each in (self._next, self._made) if each is not None]
+        while True:
+            wanted = self.record.changed(state=LogState.CLOSED, listed=(), segments=(*self.record.segments, *sealed))
+            if await self._records.replace(self.record, wanted):
+                break
+            present = await self._records.read(self.record.number)
+            if present == wanted:
+                break
+            if present is None or present.state is not LogState.OPEN:
+                return  # Other hubs recover it, with the same end.
+            self.record = present
+        self.record = wanted
+        for ledger in unused:
+            await discard(self._ledgers, ledger)
+
+    def unsealed_with(self, slot: int) -> UnsealedSegment | None:
+        """Return the last segment that is not sealed and has a record of the slot."""
+        return next((each for each in reversed(self.unsealed()) if each.runs.last_of(slot) is not None), None)
+
+    async def abandon(self) -> None:
+        """End at once, for a hub that may be shut out already."""
+        self._end(LedgerFencedError("the hub ended"))
+        await self._tasks.cancel()
+
+
+def _with_next(record: LogRecord, made: int, sealing: UnsealedSegment | None) -> LogRecord:
+    if sealing is None:
+        return record.changed(listed=(*record.listed, made))
+    listed = (*(each for each in record.listed if each != sealing.ledger), made)
+    sealed = () if sealing.segment is None else (sealing.segment,)
+    return record.changed(listed=listed, segments=(*record.segments, *sealed))
+
+
+def _is_refused(batch: _UnderWay) -> bool:
+    """Say whether a batch is surely not stored, though its ledger takes more."""
+    error = None if batch.outcome.cancelled() else batch.outcome.exception()
+    is_one = isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError | EntryOrderError)
+    return is_one and not isinstance(error, LedgerStoreClosedError) and getattr(error, "definite", False)
+
+
+async def _new_ledger(ledgers: LedgerStore, record: LogRecord) -> int:
+    return await ledgers.create({"log": b"%d" % record.number})
