@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.clock import SystemClock
 from hedwig.hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
+from tests.hub.ledgers.shared.support.records import RecordsInMemory
 from tests.hub.ledgers.support.faulty_disk import FaultyDisk
 from tests.support.servers import RunningServers
 
@@ -42,7 +46,7 @@ async def store(open_store: OpenStore) -> LocalLedgerStore:
     return await open_store(segment_bytes=8192)
 
 
-@pytest.fixture(params=["local", pytest.param("bookkeeper", marks=pytest.mark.servers)])
+@pytest.fixture(params=["local", "shared", pytest.param("bookkeeper", marks=pytest.mark.servers)])
 async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) -> AsyncIterator[OpenAnyStore]:
     """Open a store of either kind: `open_any_store()`. All stores of one test have the same ledgers."""
     if request.param == "local":
@@ -51,6 +55,20 @@ async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) 
             return await open_store(segment_bytes=4096)
 
         yield open_local
+        return
+    if request.param == "shared":
+        records = RecordsInMemory()
+        stores: list[SharedLedgerStore] = []
+
+        async def open_shared() -> LedgerStore:
+            below = await open_store(segment_bytes=1 << 20)
+            options = SharedLogOptions(segment_bytes=16 << 10, roll_pause_s=0.02)
+            stores.append(await SharedLedgerStore.open(below, records, "here:4080:-1", SystemClock(), options))
+            return stores[-1]
+
+        yield open_shared
+        for each in stores:
+            await each.aclose()
         return
     servers: RunningServers = request.getfixturevalue("servers")
     servers.address("bookkeeper")
