@@ -4,6 +4,7 @@ They belong to no topic, so no manager keeps them, no listing shows them, and a 
 not create them: a store that was formatted before a name was introduced has no record of that name yet.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
@@ -14,7 +15,7 @@ _TRIES: Final = 16
 
 
 class NamedRecords(Protocol):
-    """The named records of one open store. A name is 1 to 64 lower-case letters and hyphens."""
+    """The named records of one open store. A name is 1 to 64 lower-case letters, digits and hyphens."""
 
     async def read(self, name: str) -> bytes | None:
         """Return the current value of `name`, including earlier writes of any client; None if it has none.
@@ -30,6 +31,25 @@ class NamedRecords(Protocol):
         may also follow a lost answer if others have written since.
 
         Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known yet: read the name.
+        """
+        ...
+
+    async def delete(self, name: str, expected: bytes) -> bool:
+        """Delete `name` if it holds `expected`; return whether it then had no value.
+
+        Nobody may write the name again: an earlier write of which the outcome was never known could bring its value
+        back. False may also follow a lost answer.
+
+        Raises: MetadataUnavailableError - surely not deleted; UncertainStateError - not known yet: read the name.
+        """
+        ...
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """Return the names that begin with `prefix`, in order, including earlier writes of any client.
+
+        A name that is written or deleted meanwhile may be included or not.
+
+        Raises: MetadataUnavailableError - the store did not answer within the operation timeout.
         """
         ...
 

@@ -1,6 +1,7 @@
 """The named records of a SQLite store: a table of their own, made when the first is written."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Final
 
 from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
@@ -35,10 +36,33 @@ class SqliteNamedRecords:
 
         return await self._writer.run(f"write the record {name!r}", work)
 
+    async def delete(self, name: str, expected: bytes) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            if not _is_there(connection):
+                return False
+            removal = f"DELETE FROM {_TABLE} WHERE name = ? AND value = ?"
+            return connection.execute(removal, (name, expected)).rowcount == 1
+
+        return await self._writer.run(f"delete the record {name!r}", work)
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        return await self._reader.run(f"list the records {prefix!r}...", lambda connection: _names(connection, prefix))
+
+
+def _is_there(connection: sqlite3.Connection) -> bool:
+    tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(tables, (_TABLE,)).fetchone() is not None
+
+
+def _names(connection: sqlite3.Connection, prefix: str) -> list[str]:
+    if not _is_there(connection):
+        return []
+    names = f"SELECT name FROM {_TABLE} WHERE substr(name, 1, ?) = ? ORDER BY name"
+    return [name for (name,) in connection.execute(names, (len(prefix), prefix))]
+
 
 def _read(connection: sqlite3.Connection, name: str) -> bytes | None:
-    tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    if connection.execute(tables, (_TABLE,)).fetchone() is None:
+    if not _is_there(connection):
         return None
     row = connection.execute(f"SELECT value FROM {_TABLE} WHERE name = ?", (name,)).fetchone()
     return None if row is None else bytes(row[0])

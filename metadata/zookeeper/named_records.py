@@ -1,9 +1,12 @@
 """The named records of a store in ZooKeeper: nodes beside the layout record, which the original never looks at.
 
-A node's data version is a sufficient condition here: such a node is never deleted, so its versions never repeat.
+A node's data version is a sufficient condition here: a node that was deleted is not made again, so versions do not
+repeat.
 """
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from collections.abc import Sequence
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError
@@ -13,7 +16,7 @@ from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
 from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, content_of, reading
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, get, refusal_of, sync
+from hedwig.zookeeper import Bridge, children, delete, get, refusal_of, sync
 
 __all__ = ["ZookeeperNamedRecords"]
 
@@ -52,6 +55,35 @@ class ZookeeperNamedRecords:
             return Verdict.APPLIED if _data(content) == value else Verdict.UNCERTAIN
 
         return await Attempts(self._options, f"writing {path}").write(attempt, judge) is None
+
+    async def delete(self, name: str, expected: bytes) -> bool:
+        path = self._paths.named(name)
+
+        async def attempt(deadline: Deadline) -> Refusal[NodeContent] | None:
+            content = await self._look_before(path, deadline)
+            if content is None or content.data != expected:
+                return Refusal(content)
+            (result,) = await self._bridge.send(deadline, delete(path, content.data_version))
+            refusal = answer(result, BadVersionError, NoNodeError)
+            # Another client was faster between the look and the delete.
+            return Refusal(content) if isinstance(refusal, ZookeeperError) else None
+
+        def judge(content: NodeContent | None) -> Verdict:
+            return Verdict.APPLIED if content is None else Verdict.UNCERTAIN
+
+        return await Attempts(self._options, f"deleting {path}").write(attempt, judge) is None
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        path = self._paths.named(prefix)
+        folder = path.rpartition("/")[0]
+
+        async def attempt(deadline: Deadline) -> list[str]:
+            caught_up, names = await self._bridge.send(deadline, sync(folder), children(folder))
+            answer(caught_up)
+            names = answer(names, NoNodeError)
+            return [] if isinstance(names, NoNodeError) else [name for name in names if name.startswith(prefix)]
+
+        return sorted(await reading(self._options, f"listing {path}...", attempt))
 
     async def _look(self, path: str, deadline: Deadline) -> NodeContent | None:
         caught_up, node = await self._bridge.send(deadline, sync(path), get(path))

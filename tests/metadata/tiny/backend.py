@@ -215,6 +215,16 @@ class TinyNamedRecords:
         self._data.named[name] = value
         return True
 
+    async def delete(self, name: str, expected: bytes) -> bool:
+        await asyncio.sleep(0)
+        if self._data.named.get(name) != expected:
+            return False
+        del self._data.named[name]
+        return True
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        return sorted(name for name in self._data.named if name.startswith(prefix))
+
 
 class TinyBackend:
     """An open store."""
