@@ -125,7 +125,11 @@ class LedgerStore(Protocol):
         ...
 
     def ledgers(self) -> AsyncIterator[int]:
-        """Yield the ids of all ledgers, ascending. One that is made or deleted meanwhile may be included or not."""
+        """Yield the ids of all ledgers, ascending. One that is made or deleted meanwhile may be included or not.
+
+        A store may leave out a ledger without entries that is not open here. It may include a deleted one until it has
+        freed its space.
+        """
         ...
 
     async def stats(self) -> LedgerStoreStats:

@@ -131,7 +131,7 @@ class LogWriter:
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
     ) -> None:
-        current, self._next = record.listed
+        current, following = record.listed
         self._ledgers = ledgers
         self._records = records
         self.record = record
@@ -144,6 +144,8 @@ class LogWriter:
         self._next_slot = FIRST_SLOT
         self._current: UnsealedSegment | None = UnsealedSegment(current)
         """The segment that takes batches; None while no ledger is listed for it."""
+        self._next: int | None = following
+        """The ledger of the segment after it, which the record lists; None while there is none."""
         self._to_seal: deque[UnsealedSegment] = deque()
         self._waiting = Waiting()
         self._under_way: deque[_UnderWay] = deque()

@@ -28,7 +28,7 @@ def _batch(records: list[tuple[int, int, bytes]]) -> OpenBatch:
 @given(RECORDS)
 def test_what_was_added_is_read_again(records: list[tuple[int, int, bytes]]) -> None:
     written = _batch(records)
-    data = written.encode()
+    data = written.encode().data
     assert len(data) == written.size
     read = Batch.decode(data)
     assert len(read) == len(written) == len(records)
@@ -40,7 +40,7 @@ def test_what_was_added_is_read_again(records: list[tuple[int, int, bytes]]) -> 
 def test_bytes_are_those_of_the_format() -> None:
     batch = _batch([(1, 2, b"one"), (0x01020304, 5, b""), (1, 3, b"two")])
     assert (
-        batch.encode()
+        batch.encode().data
         == bytes.fromhex(
             "4842 01 00 00000003  00000001 01020304 00000001  00000002 00000005 00000003  00000003 00000003 00000006"
         )
@@ -50,7 +50,7 @@ def test_bytes_are_those_of_the_format() -> None:
 
 @given(RECORDS, st.data())
 def test_what_is_cut_or_extended_is_no_batch(records: list[tuple[int, int, bytes]], data: st.DataObject) -> None:
-    whole = _batch(records).encode()
+    whole = _batch(records).encode().data
     cut = data.draw(st.integers(0, len(whole) - 1))
     for damaged in (whole[:cut], whole + b"x"):
         with pytest.raises(DamagedBatchError):
@@ -67,7 +67,7 @@ def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
 
 
 def test_other_formats_are_named() -> None:
-    whole = _batch([(1, 1, b"x")]).encode()
+    whole = _batch([(1, 1, b"x")]).encode().data
     with pytest.raises(DamagedBatchError, match="format 2"):
         Batch.decode(whole[:2] + b"\2" + whole[3:])
     with pytest.raises(DamagedBatchError, match="does not begin"):

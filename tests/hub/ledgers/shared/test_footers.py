@@ -65,8 +65,7 @@ def test_each_entry_is_found_in_a_segment_that_grows(batches: list[list[int]]) -
 
 def _footer(segment: Segment) -> tuple[Root, dict[int, Runs]]:
     *blocks, root = encode_footer(segment.runs.in_order(), segment.last_data_entry)
-    first = segment.last_data_entry + 1
-    return Root.decode(root), {first + number: decode_block(block) for number, block in enumerate(blocks)}
+    return Root.decode(root), dict(enumerate(map(decode_block, blocks)))
 
 
 def _by_footer(root: Root, blocks: dict[int, Runs], slot: int, entry_id: int) -> Iterator[Run]:
