@@ -71,12 +71,15 @@ class HubInfo:
 
     `is_fleeting` says that the record vanishes with its hub's session in ZooKeeper. Java hubs keep such records by
     default. Compare-and-set cannot take such a topic over. The field is never written.
+
+    `log` is the number of the shared log in which this incarnation keeps messages; None if it makes no log known here.
     """
 
     host: str
     port: int
     ssl_port: int | None = None
     epoch: int = 0
+    log: int | None = None
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
     is_fleeting: bool = field(default=False, compare=False, repr=False)
 
@@ -88,9 +91,11 @@ class HubInfo:
         if self.ssl_port is not None:
             _check_number("a hub's TLS port", self.ssl_port, _PORT_MAX)
         _check_number("a hub's epoch", self.epoch, _UINT64_MAX)
+        if self.log is not None:
+            _check_number("the number of a hub's log", self.log, _UINT64_MAX)
 
     @classmethod
-    def at(cls, address: str, *, epoch: int = 0, unknown: UnknownFields | None = None) -> Self:
+    def at(cls, address: str, *, epoch: int = 0, log: int | None = None, unknown: UnknownFields | None = None) -> Self:
         """Return the hub at `host:port[:sslport]`, -1 for no TLS listener. Raises InvalidArgumentError."""
         host, _, last = address.rpartition(":")
         before, _, middle = host.rpartition(":")
@@ -100,7 +105,7 @@ class HubInfo:
             port, ssl_port = last, None
         if not host or not _is_port(port):
             raise InvalidArgumentError(f"{address!r} is not host:port:sslport")
-        return cls(host=host, port=int(port), ssl_port=ssl_port, epoch=epoch, unknown=unknown)
+        return cls(host=host, port=int(port), ssl_port=ssl_port, epoch=epoch, log=log, unknown=unknown)
 
     @property
     def name(self) -> str:

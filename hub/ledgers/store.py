@@ -1,7 +1,7 @@
 """The interface of every ledger store. Hubs reach messages on disk only through it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -114,6 +114,17 @@ class LedgerStore(Protocol):
         """Stop appending to a ledger that was made here, and drop its state. One that is not open here is fine.
 
         The ledger stays as it is, for the hub that takes it over. The outcome of appends in progress is uncertain.
+        """
+        ...
+
+    def is_settled(self, ledger_ids: Collection[int]) -> bool:
+        """Say whether any process could read all entries of these ledgers now, after `open_and_fence` if it must."""
+        ...
+
+    async def settle(self, ledger_ids: Collection[int]) -> None:
+        """Return once `is_settled` holds for these ledgers, none of which is open for append here.
+
+        Raises: LedgerStoreUnavailableError; LedgerFencedError - another process does it instead of this one.
         """
         ...
 

@@ -88,7 +88,8 @@ def part_codec(kind: RecordKind[R]) -> PartCodec[R]:
 
 
 def pack_hub_info(hub: HubInfo) -> bytes:
-    return _pack({"h": hub.host, "p": hub.port, "s": hub.ssl_port, "e": hub.epoch}, hub.unknown)
+    fields = {"h": hub.host, "p": hub.port, "s": hub.ssl_port, "e": hub.epoch, "l": hub.log}
+    return _pack(fields, hub.unknown)
 
 
 def unpack_hub_info(raw: bytes) -> HubInfo:
@@ -98,6 +99,7 @@ def unpack_hub_info(raw: bytes) -> HubInfo:
         port=_take(fields, "p", int),
         ssl_port=_take_optional(fields, "s", int),
         epoch=_take(fields, "e", int),
+        log=_take_optional(fields, "l", int),
         unknown=_rest(fields),
     )
 

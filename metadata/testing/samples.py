@@ -80,6 +80,8 @@ _FAR: Final = MessageSeqId(
 EXTREME_HUBS: Final[Mapping[str, HubInfo]] = {
     "least": HubInfo(host="h", port=0),
     "largest numbers": HubInfo(host="10.255.255.255", port=65535, ssl_port=65535, epoch=UINT64_MAX),
+    "a shared log": HubInfo(host="10.0.0.1", port=4080, epoch=1, log=UINT64_MAX),
+    "the first log": HubInfo(host="10.0.0.1", port=4080, epoch=1, log=0),
     "no TLS listener": HubInfo(host="10.0.0.1", port=4080, ssl_port=None, epoch=1),
     "IPv6": HubInfo(host="2001:db8::1", port=4080, ssl_port=9876, epoch=2),
     "unicode host": HubInfo(host="käse.例え.example", port=4080, epoch=3),

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -184,6 +184,12 @@ class LocalLedgerStore:
 
     def let_go(self, ledger_id: int) -> None:
         self._next.pop(ledger_id, None)
+
+    def is_settled(self, ledger_ids: Collection[int]) -> bool:  # noqa: ARG002 (each ledger is shut out for itself)
+        return True
+
+    async def settle(self, ledger_ids: Collection[int]) -> None:
+        pass
 
     async def open_and_fence(self, ledger_id: int) -> int:
         return await self._seal(ledger_id, SegmentRecordKind.FENCE)

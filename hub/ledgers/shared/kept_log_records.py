@@ -9,6 +9,7 @@ from hedwig.hub.ledgers.shared.log_record import LogRecord
 from hedwig.hub.ledgers.shared.virtual_ids import LOG_MAX
 from hedwig.metadata import NamedRecords
 from hedwig.metadata.contract.named_records import replace_surely
+from hedwig.model import HubInfo
 
 __all__ = ["KeptLogRecords"]
 
@@ -25,7 +26,7 @@ class KeptLogRecords:
     def __init__(self, records: NamedRecords) -> None:
         self._records = records
 
-    async def create(self, hub: str) -> LogRecord:
+    async def create(self, hub: HubInfo) -> LogRecord:
         record = LogRecord(number=await self._next_number(), hub=hub)
         # A number is given once. So nobody else writes this record before its hub knows of it.
         await replace_surely(self._records, _name(record.number), None, record.encode())

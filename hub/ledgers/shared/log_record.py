@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgpack
 
 from hedwig.errors import CorruptRecordError
+from hedwig.model import HubInfo
 
 __all__ = ["LogRecord", "LogRecords", "LogState", "Segment"]
 
@@ -46,14 +47,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """A log. `hub` is the address of the hub that writes it, for people.
+    """A log. `hub` is the incarnation of a hub that writes it.
 
     `listed` are the ledgers that may hold batches and are not sealed yet, in the order in which they are written. There
     are two at most. `segments` are the sealed ones, in that order too. `change` counts the changes of the record.
     """
 
     number: int
-    hub: str
+    hub: HubInfo
     state: LogState = LogState.OPEN
     listed: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
@@ -69,7 +70,8 @@ class LogRecord:
             (each.ledger, each.footer, each.lowest_slot, each.highest_slot, each.records, each.size)
             for each in self.segments
         ]
-        fields = (_FORMAT, self.number, self.change, self.hub, self.state.value, self.listed, segments)
+        hub = self.hub.address, self.hub.epoch
+        fields = (_FORMAT, self.number, self.change, *hub, self.state.value, self.listed, segments)
         return bytes(msgpack.packb(fields))
 
     @classmethod
@@ -77,25 +79,25 @@ class LogRecord:
         """Return the log in stored bytes. Raises: CorruptRecordError."""
         try:
             fields: list[Any] = msgpack.unpackb(stored)
-            known, number, change, hub, state, listed, segments = fields
+            known, number, change, address, epoch, state, listed, segments = fields
             if known != _FORMAT:
                 raise CorruptRecordError(f"a log's record has the format {known}, this program knows {_FORMAT}")
             return cls(
                 number=number,
-                hub=hub,
+                hub=HubInfo.at(address, epoch=epoch),
                 state=LogState(state),
                 listed=tuple(listed),
                 segments=tuple(Segment(*each) for each in segments),
                 change=change,
             )
-        except (ValueError, TypeError, msgpack.UnpackException) as exc:
+        except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as exc:
             raise CorruptRecordError(f"a log's record cannot be read: {exc}") from exc
 
 
 class LogRecords(Protocol):
     """Where the records of all logs of a deployment are kept, changed by compare-and-set alone."""
 
-    async def create(self, hub: str) -> LogRecord:
+    async def create(self, hub: HubInfo) -> LogRecord:
         """Make the record of a new, open log without ledgers, and return it. No two logs ever have the same number.
 
         Raises: MetadataError.

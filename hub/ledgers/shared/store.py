@@ -5,8 +5,9 @@ The id of a ledger says which of both it is. So one topic may have both kinds, a
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Self, TypeAlias
 
 from hedwig.clock import Clock
 from hedwig.errors import (
@@ -17,6 +18,7 @@ from hedwig.errors import (
     LedgerStoreClosedError,
     LedgerStoreUnavailableError,
     NoSuchLedgerError,
+    ServiceDownError,
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
@@ -27,8 +29,13 @@ from hedwig.hub.ledgers.shared.slot_set import SlotSet
 from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of, virtual_id
 from hedwig.hub.ledgers.shared.writer import LogWriter, SharedLogOptions, UnsealedSegment
 from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
+from hedwig.model import HubInfo
 
-__all__ = ["SharedLedgerStore"]
+__all__ = ["IsAlive", "SharedLedgerStore", "Shares"]
+
+IsAlive: TypeAlias = Callable[[HubInfo], Awaitable[bool]]
+Shares: TypeAlias = Callable[[bytes | None], bool]
+"""Says whether a topic has its new ledgers in the log of its hub."""
 
 _RECORDS_KEPT_MAX: Final = 4096
 """How many records of other logs the store keeps. One has 72 KB if its log has 100 GB."""
@@ -40,20 +47,29 @@ _CLOSED_KEPT_MAX: Final = 10_000
 class SharedLedgerStore:
     """A LedgerStore whose new ledgers are virtual ones in the log of this hub. Use `open` to make one.
 
-    It makes no ledgers below itself but the segments of its log. Ledgers of other kinds, and virtual ones in the logs
-    of other hubs, are read, and deleted.
+    It makes no ledgers below itself but the segments of its log, and those of topics that do not share it. Ledgers of
+    other kinds, and virtual ones in the logs of other hubs, are read, and deleted.
     """
 
     def __init__(
-        self, ledgers: LedgerStore, records: LogRecords, writer: LogWriter, cache: BatchCache, options: SharedLogOptions
+        self,
+        ledgers: LedgerStore,
+        records: LogRecords,
+        writer: LogWriter | None,
+        cache: BatchCache,
+        is_alive: IsAlive,
+        shares: Shares,
     ) -> None:
         self._ledgers = ledgers
         self._records = records
         self._writer = writer
-        self._options = options
+        self._is_alive = is_alive
+        self._shares = shares
         self._reader = SegmentReader(ledgers, cache)
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
+        self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
+        """The logs that are being shut out, whoever asked for it."""
         self._closed: OrderedDict[int, None] = OrderedDict()
         """The slots that were closed last."""
         self._deleted = SlotSet()
@@ -65,44 +81,70 @@ class SharedLedgerStore:
         cls,
         ledgers: LedgerStore,
         records: LogRecords,
-        hub: str,
+        hub: HubInfo,
         clock: Clock,
         options: SharedLogOptions,
+        *,
+        is_alive: IsAlive,
+        shares: Shares = lambda _: True,
         on_over: Callable[[HedwigError], object] = lambda _: None,
     ) -> Self:
-        """Begin a log of the hub at the address `hub`. The store closes `ledgers` as it closes.
+        """Begin a log of the incarnation `hub`. The store closes `ledgers` as it closes.
 
-        `on_over` is called once if another hub has shut this log out.
+        Args: is_alive - says whether an incarnation is alive, and raises ServiceDownError if nobody can tell; shares -
+            says whether a topic has its ledgers in the log; on_over - called once if another hub shuts this log out.
 
         Raises: MetadataError; LedgerError.
         """
         cache = BatchCache(options.cache_bytes_max)
         writer = await LogWriter.begin(ledgers, records, hub, cache, clock, options, on_over)
-        return cls(ledgers, records, writer, cache, options)
+        return cls(ledgers, records, writer, cache, is_alive, shares)
+
+    @classmethod
+    def without_log(
+        cls, ledgers: LedgerStore, records: LogRecords, options: SharedLogOptions, *, is_alive: IsAlive
+    ) -> Self:
+        """Return a store that writes no log, but reads those of other hubs. All its new ledgers are in `ledgers`."""
+        return cls(ledgers, records, None, BatchCache(options.cache_bytes_max), is_alive, lambda _: False)
 
     @property
-    def log(self) -> int:
-        """The number of the log that this store writes."""
-        return self._writer.record.number
+    def log(self) -> int | None:
+        """The number of the log that this store writes, None for none."""
+        return None if self._writer is None else self._writer.record.number
 
     async def shut_out(self, log: int) -> None:
-        """Shut the writer of another log out, for good, before any topic of it is claimed. See `recovery.shut_out`."""
+        """Shut the writer of another log out, for good, before any topic of it is claimed. See `recovery.shut_out`.
+
+        Raises: MetadataError; LedgerError - the writer may be shut out, so repeat it.
+        """
         self._check_open()
+        await self._shut_out(log)
+
+    async def _shut_out(self, log: int) -> LogRecord | None:
         known = self._others.get(log)
-        if known is None or known.state is not LogState.CLOSED:
-            record = await shut_out(self._ledgers, self._records, log)
-            if record is not None:
-                self._keep(record)
+        if known is not None and known.state is LogState.CLOSED:
+            return known
+        task = self._shutting_out.get(log)
+        if task is None:
+            work = shut_out(self._ledgers, self._records, log)
+            task = self._shutting_out[log] = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(partial(self._is_shut_out, log))
+        # It goes on for the others if this caller is cancelled.
+        return await asyncio.shield(task)
+
+    def _is_shut_out(self, log: int, task: "asyncio.Task[LogRecord | None]") -> None:
+        del self._shutting_out[log]
+        # An error goes to the callers, if any is left.
+        if not task.cancelled() and task.exception() is None and (record := task.result()) is not None:
+            self._keep(record)
 
     # --------------------------------------------------------------------------------------------- LedgerStore
 
-    async def create(
-        self,
-        about: Mapping[str, bytes] | None = None,  # noqa: ARG002 (a batch has no room for it)
-        in_doubt: InDoubt | None = None,  # noqa: ARG002 (a slot is never in doubt)
-    ) -> int:
+    async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
         self._check_open()
-        return virtual_id(self.log, self._writer.create())
+        if self._writer is None or not self._shares((about or {}).get("topic")):
+            return await self._ledgers.create(about, in_doubt)
+        return virtual_id(self._writer.record.number, self._writer.create())
 
     async def undo(self, ledger_id: int, token: int) -> None:
         self._check_open()
@@ -112,8 +154,9 @@ class SharedLedgerStore:
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if not is_virtual(ledger_id):
             return self._ledgers.start_append(ledger_id, entry_id, payload)
-        if self._is_own(ledger_id) and self._writer.is_open(slot_of(ledger_id)):
-            return self._writer.start_append(slot_of(ledger_id), entry_id, payload)
+        writer, slot = self._writer_of(ledger_id), slot_of(ledger_id)
+        if writer is not None and writer.is_open(slot):
+            return writer.start_append(slot, entry_id, payload)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_exception(self._why_refused(ledger_id))
         return future
@@ -125,24 +168,36 @@ class SharedLedgerStore:
         self._check_open()
         if not is_virtual(ledger_id):
             return await self._ledgers.open_and_fence(ledger_id)
-        if not self._is_own(ledger_id):
-            return await self._last_of_closed(ledger_id)
-        return (await self._end(ledger_id))[0]
+        writer = self._writer_of(ledger_id)
+        return await (self._last_of_closed(ledger_id) if writer is None else self._end(writer, ledger_id))
 
     async def close(self, ledger_id: int) -> int:
         self._check_open()
         if not is_virtual(ledger_id):
             return await self._ledgers.close(ledger_id)
-        if not self._is_own(ledger_id):
+        writer = self._writer_of(ledger_id)
+        if writer is None:
             return await self._last_of_closed(ledger_id)
         self._closed[slot_of(ledger_id)] = None
         if len(self._closed) > _CLOSED_KEPT_MAX:
             self._closed.popitem(last=False)
-        last_entry_id, segment = await self._end(ledger_id)
+        return await self._end(writer, ledger_id)
+
+    def is_settled(self, ledger_ids: Collection[int]) -> bool:
+        writer = self._writer
+        return writer is None or (
+            not any(writer.is_open(slot) for slot in self._own_slots(ledger_ids))
+            and writer.last_unsealed(self._own_slots(ledger_ids)) is None
+        )
+
+    async def settle(self, ledger_ids: Collection[int]) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        segment = writer.last_unsealed(self._own_slots(ledger_ids))
         if segment is not None:
-            # Another hub may read it from now on, and reads sealed segments only.
-            await self._writer.sealed(segment)
-        return last_entry_id
+            # Segments are sealed in order, so those before it are sealed then, too.
+            await writer.sealed(segment)
 
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
         if first_entry_id < 0 or entries_max < 1:
@@ -172,15 +227,15 @@ class SharedLedgerStore:
     def let_go(self, ledger_id: int) -> None:
         if not is_virtual(ledger_id):
             self._ledgers.let_go(ledger_id)
-        elif self._is_own(ledger_id):
-            self._writer.let_go(slot_of(ledger_id))
+        elif (writer := self._writer_of(ledger_id)) is not None:
+            writer.let_go(slot_of(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:
         self._check_open()
         if not is_virtual(ledger_id):
             await self._ledgers.delete(ledger_id)
-        elif self._is_own(ledger_id):
-            self._writer.let_go(slot_of(ledger_id))
+        elif (writer := self._writer_of(ledger_id)) is not None:
+            writer.let_go(slot_of(ledger_id))
             self._deleted.add(slot_of(ledger_id))
 
     async def ledgers(self) -> AsyncIterator[int]:
@@ -201,14 +256,16 @@ class SharedLedgerStore:
 
     async def stats(self) -> LedgerStoreStats:
         below = await self._ledgers.stats()
-        record = self._writer.record
+        writer = self._writer
+        if writer is None:
+            return below
         return LedgerStoreStats(
             ledgers=None,
-            open_ledgers=len(self._writer.open_slots()),
-            segments=len(record.segments) + len(record.listed),
+            open_ledgers=len(writer.open_slots()) + max(0, below.open_ledgers - writer.open_ledgers),
+            segments=len(writer.record.segments) + len(writer.record.listed),
             stored_bytes=None,
             live_bytes=None,
-            queued_bytes=self._writer.queued_bytes,
+            queued_bytes=below.queued_bytes + writer.waiting_bytes,
             damage_count=None,
             is_full=below.is_full,
         )
@@ -222,10 +279,26 @@ class SharedLedgerStore:
         await asyncio.shield(self._shutdown)
 
     async def _shut_down(self) -> None:
+        await self._stop_shutting_out()
         try:
-            await self._writer.aclose()
+            if self._writer is not None:
+                await self._writer.aclose()
         finally:
             await self._ledgers.aclose()
+
+    async def abandon(self) -> None:
+        """Write nothing from now on, for a hub that may be shut out already. The caller ends the store below."""
+        self._is_closed = True
+        await self._stop_shutting_out()
+        if self._writer is not None:
+            await self._writer.abandon()
+
+    async def _stop_shutting_out(self) -> None:
+        tasks = list(self._shutting_out.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     # ------------------------------------------------------------------------------------------------- inside
 
@@ -233,50 +306,68 @@ class SharedLedgerStore:
         if self._is_closed:
             raise LedgerStoreClosedError("the ledger store was closed")
 
-    def _is_own(self, ledger_id: int) -> bool:
-        return log_of(ledger_id) == self.log
+    def _writer_of(self, ledger_id: int) -> LogWriter | None:
+        """Return the writer of a virtual ledger, None if it is in the log of another hub."""
+        writer = self._writer
+        return writer if writer is not None and log_of(ledger_id) == writer.record.number else None
+
+    def _own_slots(self, ledger_ids: Collection[int]) -> Iterator[int]:
+        for ledger_id in ledger_ids:
+            if is_virtual(ledger_id) and self._writer_of(ledger_id) is not None:
+                yield slot_of(ledger_id)
 
     def _why_refused(self, ledger_id: int) -> HedwigError:
         """Return why no append to a virtual ledger can be taken that is not open for append."""
         if self._is_closed:
             return LedgerStoreClosedError("the ledger store was closed")
-        if not self._is_own(ledger_id):
+        writer = self._writer_of(ledger_id)
+        if writer is None:
             return LedgerFencedError(f"ledger {ledger_id} is in the log of another hub: make a new one")
         slot = slot_of(ledger_id)
-        if slot in self._deleted or not self._writer.was_given(slot):
+        if slot in self._deleted or not writer.was_given(slot):
             return NoSuchLedgerError(f"there is no ledger {ledger_id}")
         if slot in self._closed:
             return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
         return LedgerFencedError(f"ledger {ledger_id} is not open for append here: make a new one")
 
-    async def _end(self, ledger_id: int) -> tuple[int, UnsealedSegment | None]:
-        """Take no more appends to a ledger of this log; return its last entry id, and the segment to seal, if any."""
+    async def _end(self, writer: LogWriter, ledger_id: int) -> int:
+        """Take no more appends to a ledger of this log; return its last entry id."""
         slot = slot_of(ledger_id)
-        if slot in self._deleted or not self._writer.was_given(slot):
+        if slot in self._deleted or not writer.was_given(slot):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
-        ended = await self._writer.end(slot)
-        if ended is not None:
-            return ended
-        return await self._last(self._writer.record, slot), self._writer.unsealed_with(slot)
+        last_entry_id = await writer.end(slot)
+        return await self._last(writer.record, slot) if last_entry_id is None else last_entry_id
 
     async def _last_of_closed(self, ledger_id: int) -> int:
-        """Return the last entry id of a ledger in the log of another hub, which must be closed."""
+        """Return the last entry id of a ledger in the log of another hub. Shut that hub out if it is dead."""
         record = await self._record(ledger_id)
         if record.state is not LogState.CLOSED:
             record = await self._record(ledger_id, is_fresh=True)
         if record.state is not LogState.CLOSED:
-            # It may be alive, and to shut it out would end it for all its topics.
-            raise LedgerStoreUnavailableError(
-                f"ledger {ledger_id} is open in log {record.number} of hub {record.hub}, which may be alive"
-            )
+            if await self._may_be_alive(record.hub):
+                # To shut it out would end it for all its topics.
+                raise LedgerStoreUnavailableError(
+                    f"ledger {ledger_id} is open in log {record.number} of hub {record.hub.address}, which is alive"
+                )
+            closed = await self._shut_out(record.number)
+            if closed is None:
+                raise NoSuchLedgerError(f"there is no log {record.number}, and so no ledger {ledger_id}")
+            record = closed
         return await self._last(record, slot_of(ledger_id))
+
+    async def _may_be_alive(self, hub: HubInfo) -> bool:
+        try:
+            return await self._is_alive(hub)
+        except ServiceDownError as exc:
+            raise LedgerStoreUnavailableError(f"it is not known whether hub {hub.address} is alive: {exc}") from exc
 
     async def _record(self, ledger_id: int, *, is_fresh: bool = False) -> LogRecord:
         """Return the record of the log of a virtual ledger. Raises: NoSuchLedgerError - it has none."""
-        if self._is_own(ledger_id):
-            if slot_of(ledger_id) in self._deleted or not self._writer.was_given(slot_of(ledger_id)):
+        writer = self._writer_of(ledger_id)
+        if writer is not None:
+            if slot_of(ledger_id) in self._deleted or not writer.was_given(slot_of(ledger_id)):
                 raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
-            return self._writer.record
+            return writer.record
         number = log_of(ledger_id)
         record = None if is_fresh else self._others.get(number)
         if record is None:
@@ -295,7 +386,8 @@ class SharedLedgerStore:
 
     def _unsealed(self, record: LogRecord) -> list[UnsealedSegment]:
         """Return the segments of this hub's log that the record does not name as sealed yet."""
-        return self._writer.unsealed() if record.number == self.log else []
+        writer = self._writer
+        return writer.unsealed() if writer is not None and record.number == writer.record.number else []
 
     async def _runs(
         self, record: LogRecord, slot: int, first: int, entries_max: int, bytes_max: int
@@ -333,10 +425,11 @@ class SharedLedgerStore:
         slots: set[int] = set()
         for segment in record.segments:
             slots.update(await self._reader.slots(segment))
-        if record.number == self.log:
-            for each in self._writer.unsealed():
+        writer = self._writer
+        if writer is not None and record.number == writer.record.number:
+            for each in writer.unsealed():
                 slots.update(fields[0] for fields in each.runs.in_order())
-            slots.update(self._writer.open_slots())
+            slots.update(writer.open_slots())
             slots = {slot for slot in slots if slot not in self._deleted}
         return sorted(slots)
 

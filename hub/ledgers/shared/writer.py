@@ -16,7 +16,7 @@ safe:
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -41,6 +41,7 @@ from hedwig.hub.ledgers.shared.sealing import discard, seal_behind_batches, seal
 from hedwig.hub.ledgers.shared.virtual_ids import FIRST_SLOT, SLOT_MAX
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.model import HubInfo
 
 __all__ = ["LogWriter", "SharedLogOptions", "UnsealedSegment"]
 
@@ -97,8 +98,6 @@ class _Slot:
     next: int = 0
     """The entry id of the next append."""
     acknowledged: int = -1
-    segment: UnsealedSegment | None = None
-    """The segment with the last acknowledged record."""
     is_ended: bool = False
     """Whether further appends are refused."""
     idle: "asyncio.Future[None] | None" = None
@@ -173,13 +172,13 @@ class LogWriter:
         cls,
         ledgers: LedgerStore,
         records: LogRecords,
-        hub: str,
+        hub: HubInfo,
         cache: BatchCache,
         clock: Clock,
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
     ) -> Self:
-        """Make a log with its first two ledgers, and return its writer. `hub` is the address of this hub.
+        """Make a log with its first two ledgers, and return its writer. `hub` is this incarnation.
 
         Raises: MetadataError; LedgerError - a record without ledgers may be left, which a sweep removes.
         """
@@ -223,9 +222,15 @@ class LogWriter:
         return self._slots.keys()
 
     @property
-    def queued_bytes(self) -> int:
-        """What waits or is under way."""
-        return self._waiting.size + self._bytes_under_way
+    def open_ledgers(self) -> int:
+        """Return how many ledgers of the store below the log has open for append, apart from footers of their own."""
+        segments = sum(not each.is_fenced for each in self.unsealed())
+        return segments + sum(ledger is not None for ledger in (self._next, self._made))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits to be sent."""
+        return self._waiting.size
 
     def start_append(self, slot: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         """Begin an append; see LedgerStore. The caller knows that this writer gave the slot."""
@@ -256,16 +261,17 @@ class LogWriter:
             return InvalidArgumentError(
                 f"a message of {size} bytes is too large: {self._options.record_bytes_max} bytes are the most"
             )
-        if self.queued_bytes + size > self._options.queue_bytes_max and self.queued_bytes:
+        queued = self._waiting.size + self._bytes_under_way
+        if queued and queued + size > self._options.queue_bytes_max:
             return LedgerStoreUnavailableError(
-                f"{self.queued_bytes} bytes wait for the log already, and {self._options.queue_bytes_max} may"
+                f"{queued} bytes wait for the log already, and {self._options.queue_bytes_max} may"
             )
         return None
 
-    async def end(self, slot: int) -> tuple[int, UnsealedSegment | None] | None:
-        """Refuse further appends to the slot, and wait for those under way.
+    async def end(self, slot: int) -> int | None:
+        """Refuse further appends to the slot, wait for those under way, and return its last entry id, -1 for none.
 
-        Return its last entry id, -1 for none, and the segment of that entry; None if the slot is not open for append.
+        Return None if the slot is not open for append.
         """
         held = self._slots.get(slot)
         if held is None:
@@ -277,7 +283,7 @@ class LogWriter:
             # Several callers may wait, and a cancelled one must not cancel it for the others.
             await asyncio.shield(held.idle)
         self._slots.pop(slot, None)
-        return held.acknowledged, held.segment
+        return held.acknowledged
 
     def let_go(self, slot: int) -> None:
         """Refuse further appends to the slot, and forget it. The appends under way go on."""
@@ -353,7 +359,6 @@ class LogWriter:
             held = slots.get(slot)
             if held is not None:
                 held.acknowledged = entry_id
-                held.segment = segment
                 if held.idle is not None and entry_id == held.next - 1:
                     held.idle.set_result(None)
                     held.idle = None
@@ -634,12 +639,17 @@ class LogWriter:
         for ledger in unused:
             await discard(self._ledgers, ledger)
 
-    def unsealed_with(self, slot: int) -> UnsealedSegment | None:
-        """Return the last segment that is not sealed and has a record of the slot."""
-        return next((each for each in reversed(self.unsealed()) if each.runs.last_of(slot) is not None), None)
+    def last_unsealed(self, slots: Iterable[int]) -> UnsealedSegment | None:
+        """Return the last segment that is not sealed and has a record of one of the slots."""
+        wanted = list(slots)
+        for segment in reversed(self.unsealed()):
+            if any(segment.runs.last_of(slot) is not None for slot in wanted):
+                return segment
+        return None
 
     async def abandon(self) -> None:
         """End at once, for a hub that may be shut out already."""
+        self._on_over = lambda _: None
         self._end(LedgerFencedError("the hub ended"))
         await self._tasks.cancel()
 

@@ -1,5 +1,7 @@
 """Owner records: `HubInfoData` in protobuf's text format, two lines, byte for byte as the original writes them.
 
+A hub with a shared log adds a line for it.
+
 Older hubs stored a bare address. Lines of fields that this code does not know are kept as they are.
 """
 
@@ -15,12 +17,13 @@ from hedwig.wire import pubsub_pb2 as pb
 __all__ = ["HUB_INFO"]
 
 _ENCODING: Final = "hub-info-text"
-_FIELDS: Final = ("hostname", "czxid")
+_FIELDS: Final = ("hostname", "czxid", "log")
 
 
 class _HubInfoCodec:
     def encode(self, record: HubInfo) -> bytes:
-        text = text_format.MessageToString(pb.HubInfoData(hostname=record.address, czxid=record.epoch)).encode()
+        message = pb.HubInfoData(hostname=record.address, czxid=record.epoch, log=record.log)
+        text = text_format.MessageToString(message).encode()
         if record.unknown is not None and record.unknown.encoding == _ENCODING:
             text += record.unknown.payload
         return text
@@ -37,7 +40,8 @@ class _HubInfoCodec:
             if not text.startswith("hostname"):
                 return _bare_address(text.strip())
             message = text_format.Parse(text, pb.HubInfoData(), allow_unknown_field=True)
-            return HubInfo.at(message.hostname, epoch=message.czxid, unknown=_unknown_lines(text))
+            log = message.log if message.HasField("log") else None
+            return HubInfo.at(message.hostname, epoch=message.czxid, log=log, unknown=_unknown_lines(text))
         except (UnicodeDecodeError, text_format.ParseError, ValueError) as exc:
             raise UndecodableError(f"its {len(data)} bytes are no HubInfoData in text format: {exc}") from exc
 

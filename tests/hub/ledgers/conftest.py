@@ -11,10 +11,16 @@ from hedwig.hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
 from hedwig.hub.ledgers.shared.writer import SharedLogOptions
+from hedwig.model import HubInfo
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.shared.support.records import RecordsInMemory
 from tests.hub.ledgers.support.faulty_disk import FaultyDisk
 from tests.support.servers import RunningServers
+
+
+async def _nobody_is_alive(_: HubInfo) -> bool:
+    return False
+
 
 __all__ = ["OpenAnyStore", "OpenStore"]
 
@@ -63,7 +69,11 @@ async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) 
         async def open_shared() -> LedgerStore:
             below = await open_store(segment_bytes=1 << 20)
             options = SharedLogOptions(segment_bytes=16 << 10, roll_pause_s=0.02)
-            stores.append(await SharedLedgerStore.open(below, records, "here:4080:-1", SystemClock(), options))
+            stores.append(
+                await SharedLedgerStore.open(
+                    below, records, HubInfo(host="here", port=4080), SystemClock(), options, is_alive=_nobody_is_alive
+                )
+            )
             return stores[-1]
 
         yield open_shared

@@ -10,6 +10,7 @@ from hedwig.errors import CorruptRecordError, UncertainStateError
 from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
 from hedwig.hub.ledgers.shared.log_record import LogState, Segment
 from hedwig.metadata import MetadataStore, NamedRecords, format_metadata, open_metadata
+from hedwig.model import HubInfo
 
 AT_ONCE = 20
 
@@ -52,7 +53,7 @@ class _AnswersLost:
 async def test_no_two_logs_have_one_number(metadata: MetadataStore, answers_are_lost: bool) -> None:
     named = _AnswersLost(metadata.named_records) if answers_are_lost else metadata.named_records
     records = KeptLogRecords(named)
-    made = await asyncio.gather(*(records.create(f"h:{number}") for number in range(AT_ONCE)))
+    made = await asyncio.gather(*(records.create(HubInfo(host="h", port=number)) for number in range(AT_ONCE)))
     numbers = sorted(each.number for each in made)
     assert len(set(numbers)) == AT_ONCE
     assert [number async for number in records.numbers()] == numbers
@@ -62,7 +63,7 @@ async def test_no_two_logs_have_one_number(metadata: MetadataStore, answers_are_
 
 async def test_record_goes_from_change_to_change(metadata: MetadataStore) -> None:
     records, others = KeptLogRecords(metadata.named_records), KeptLogRecords(metadata.named_records)
-    first = await records.create("here:4080")
+    first = await records.create(HubInfo(host="here", port=4080, epoch=9))
     listed = first.changed(listed=(7, 8))
     assert await records.replace(first, listed)
     assert not await others.replace(first, first.changed(state=LogState.FENCED))
@@ -74,23 +75,23 @@ async def test_record_goes_from_change_to_change(metadata: MetadataStore) -> Non
     assert await records.delete(closed)
     assert await records.read(first.number) is None
     assert not await records.replace(closed, closed.changed(state=LogState.OPEN))
-    assert (await records.create("here:4080")).number > first.number
+    assert (await records.create(HubInfo(host="here", port=4080, epoch=9))).number > first.number
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"-1", b" 4"])
 async def test_damaged_count_gives_no_number(metadata: MetadataStore, damage: bytes) -> None:
     records = KeptLogRecords(metadata.named_records)
-    await records.create("here:4080")
+    await records.create(HubInfo(host="here", port=4080, epoch=9))
     present = await metadata.named_records.read("logs")
     assert present is not None
     await metadata.named_records.replace("logs", present, damage or b"\0")
     with pytest.raises(CorruptRecordError, match="number of logs"):
-        await records.create("here:4080")
+        await records.create(HubInfo(host="here", port=4080, epoch=9))
 
 
 async def test_damaged_record_is_an_error(metadata: MetadataStore) -> None:
     records = KeptLogRecords(metadata.named_records)
-    record = await records.create("here:4080")
+    record = await records.create(HubInfo(host="here", port=4080, epoch=9))
     name = f"log-{record.number:010}"
     present = await metadata.named_records.read(name)
     assert present is not None

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from hedwig.hub.ledgers.shared.log_record import LogRecord
+from hedwig.model import HubInfo
 
 __all__ = ["RecordsInMemory"]
 
@@ -14,7 +15,7 @@ class RecordsInMemory:
         self._next = 0
         self._stored: dict[int, bytes] = {}
 
-    async def create(self, hub: str) -> LogRecord:
+    async def create(self, hub: HubInfo) -> LogRecord:
         record = LogRecord(number=self._next, hub=hub)
         self._next += 1
         self._stored[record.number] = record.encode()
