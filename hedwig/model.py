@@ -117,6 +117,10 @@ class HubInfo:
         """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
         return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"
 
+    def is_same(self, other: "HubInfo") -> bool:
+        """Say whether both name one incarnation: one address and one epoch."""
+        return self.epoch == other.epoch and self.address == other.address
+
     @property
     def names_in_requests(self) -> frozenset[bytes]:
         """Return the names by which clients report this hub after a redirect: one for each port that they may use."""

@@ -4,23 +4,29 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
+from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hedwig.hub.membership import Member
 from hedwig.hub.options.cluster_options import hosts_and_path
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.topics.balance import Balance
+from hedwig.hub.topics.ownership import SharedLogs
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
@@ -52,7 +58,9 @@ class ClusterMembership:
         self._root = ""
         self._serving: Registration | None = None
         """The registration under which the present incarnation serves."""
-        self._store: BookkeeperLedgerStore | None = None
+        self._bookies: BookkeeperLedgerStore | None = None
+        self._store: BookkeeperLedgerStore | SharedLedgerStore | None = None
+        """The store of the present incarnation: `_bookies`, or one with shared logs on it."""
         self._changes: deque[tuple[Registration, bool]] = deque()
         self._changed = asyncio.Event()
         self._why_over: str | None = None
@@ -110,7 +118,7 @@ class ClusterMembership:
             # The bookie that made it is about to record the layout of ledgers. It may fail if that exists already.
             await self._clock.sleep(_RETRY_S)
 
-    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
+    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:
         """Register as one of the hubs.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
@@ -141,10 +149,10 @@ class ClusterMembership:
         await self.liveness.start()
         registration, _ = self._changes.popleft()
         try:
-            await self._serve(registration, hub)
+            await self._serve(registration, hub, metadata)
         except LedgerStoreUnavailableError as exc:
             raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
-        self._tasks.start(self._follow_to_the_end(hub))
+        self._tasks.start(self._follow_to_the_end(hub, metadata))
         self._tasks.start(self.balance.run())
 
     def is_proven(self) -> bool:
@@ -169,16 +177,16 @@ class ClusterMembership:
         self._why_over = why
         self._changed.set()
 
-    async def _follow_to_the_end(self, hub: Member) -> None:
+    async def _follow_to_the_end(self, hub: Member, metadata: MetadataStore) -> None:
         # Nobody would notice a process that serves no client and does not end.
         try:
-            await self._follow(hub)
+            await self._follow(hub, metadata)
             hub.give_up(ServiceDownError(f"this hub cannot go on: {self._why_over}"))
         except Exception:
             _log.exception("this hub cannot go from one registration to the next")
             hub.give_up(ServiceDownError("this hub cannot register anew; its log says why"))
 
-    async def _follow(self, hub: Member) -> None:
+    async def _follow(self, hub: Member, metadata: MetadataStore) -> None:
         """Handle the changes that liveness reports, one by one, until it fails.
 
         A hub serves under one registration at a time.
@@ -189,41 +197,81 @@ class ClusterMembership:
                 if not holds:
                     await self._stop(hub, registration)
                 elif registration.is_proven():
-                    await self._serve_at_last(registration, hub)
+                    await self._serve_at_last(registration, hub, metadata)
             if self._why_over is not None:
                 return
             self._changed.clear()
             await self._changed.wait()
 
-    async def _serve_at_last(self, registration: Registration, hub: Member) -> None:
+    async def _serve_at_last(self, registration: Registration, hub: Member, metadata: MetadataStore) -> None:
         """Serve as soon as the bookies are found; the registration may end before."""
         while registration.is_proven() and self._why_over is None:
             try:
-                await self._serve(registration, hub)
+                await self._serve(registration, hub, metadata)
                 return
             except HedwigError as exc:
                 _log.warning("hub %s does not serve yet: %s", registration.hub.address, exc)
                 await self._clock.sleep(_RETRY_S)
 
-    async def _serve(self, registration: Registration, hub: Member) -> None:
+    async def _serve(self, registration: Registration, hub: Member, metadata: MetadataStore) -> None:
         assert self._session is not None, "it was opened"
-        assert self.balance is not None, "it is joining"
-        # Each incarnation gets its own store, because its writers end with it.
-        self._store = await BookkeeperLedgerStore.open(
+        # Each incarnation gets its own stores, because its writers end with it.
+        bookies = await BookkeeperLedgerStore.open(
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
+        if self._options.bookkeeper.compat:
+            self._bookies = self._store = bookies
+            self._begin(registration, hub, registration.hub, bookies, None)
+            return
+        try:
+            shared = await self._with_logs(bookies, registration, metadata)
+        except BaseException:
+            await bookies.aclose()
+            raise
+        self._bookies, self._store = bookies, shared
+        self._begin(registration, hub, replace(registration.hub, log=shared.log), shared, shared)
+
+    def _begin(
+        self, registration: Registration, hub: Member, me: HubInfo, ledgers: LedgerStore, logs: SharedLogs | None
+    ) -> None:
+        assert self.balance is not None, "it is joining"
         self._serving = registration
-        incarnation = hub.registered(registration.hub, registration, self._store)
+        incarnation = hub.registered(me, registration, ledgers, logs)
         self.balance.attach(incarnation.topics, incarnation.is_frozen)
+
+    async def _with_logs(
+        self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
+    ) -> SharedLedgerStore:
+        """Return a store that reads shared logs, and writes one if the options say so."""
+        records = KeptLogRecords(metadata.named_records)
+        options = SharedLogOptions()
+        is_alive = registration.is_alive
+        if self._options.bookkeeper.ledgers != "shared":
+            return SharedLedgerStore.without_log(bookies, records, options, is_alive=is_alive)
+        return await SharedLedgerStore.open(
+            bookies,
+            records,
+            registration.hub,
+            self._clock,
+            options,
+            is_alive=is_alive,
+            on_over=lambda why: self._shut_out(registration, why),
+        )
+
+    def _shut_out(self, registration: Registration, why: HedwigError) -> None:
+        """Serve no more under a registration that another hub took for over."""
+        _log.error("hub %s: %s", registration.hub.address, why)
+        self._note(registration, holds=False)
 
     async def _stop(self, hub: Member, registration: Registration) -> None:
         if self._serving is not registration:
             return
         await hub.lost(f"hub {registration.hub.address} could not prove that it is alive; it registers anew")
         self._serving = None
-        if self._store is not None:
+        if self._store is not None and self._bookies is not None:
             await self._store.abandon()
-            self._store = None
+            await self._bookies.abandon()
+            self._store = self._bookies = None
 
     def _ledger_options(self) -> BookkeeperOptions:
         given = self._options.bookkeeper

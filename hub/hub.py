@@ -38,7 +38,7 @@ from hedwig.hub.standalone import Standalone
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.subscribing import Subscribing
-from hedwig.hub.topics.ownership import Liveness
+from hedwig.hub.topics.ownership import Liveness, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 from hedwig.model import HubInfo
@@ -259,10 +259,21 @@ class Hub:
 
     # ------------------------------------------------------------------------------ what the shape reports (Member)
 
-    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
+    def registered(
+        self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
+    ) -> Incarnation:
         """Serve under a new registration, with no topics."""
         incarnation = Incarnation(
-            me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock, self._gate, self.deletions
+            me,
+            liveness,
+            self.metadata,
+            ledgers,
+            logs,
+            self.options,
+            self._filters,
+            self.clock,
+            self._gate,
+            self.deletions,
         )
         self.freezing.registered()
         if hasattr(self, "incarnation"):

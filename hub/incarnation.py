@@ -17,7 +17,7 @@ from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.known_owners import KnownOwners
-from hedwig.hub.topics.ownership import Liveness, Ownership
+from hedwig.hub.topics.ownership import Liveness, Ownership, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, WriteGate
 from hedwig.model import HubInfo
@@ -41,6 +41,7 @@ class Incarnation:
         liveness: Liveness,
         metadata: MetadataStore,
         ledgers: LedgerStore,
+        logs: SharedLogs | None,
         options: HubOptions,
         filters: FilterRegistry,
         clock: Clock,
@@ -73,7 +74,7 @@ class Incarnation:
             # A hub of the original that has released a topic may choose this hub. Do not redirect its client back.
             kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
-        ownership = Ownership(leased.ownership, liveness, known, for_originals)
+        ownership = Ownership(leased.ownership, liveness, known, for_originals, logs)
         self.topics = Topics(options, ownership, self._log_store, clock, metadata.has_topic)
         self.delivery = ReadBudget(options, clock)
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)

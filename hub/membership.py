@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hedwig.errors import HedwigError
 from hedwig.hub.ledgers import LedgerStore
-from hedwig.hub.topics.ownership import Liveness
+from hedwig.hub.topics.ownership import Liveness, SharedLogs
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 
@@ -18,7 +18,9 @@ __all__ = ["Member", "Membership"]
 class Member(Protocol):
     """The hub, as its shape sees it."""
 
-    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> "Incarnation":
+    def registered(
+        self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
+    ) -> "Incarnation":
         """Serve under a new registration, with no topics; `lost` must have returned for the one before."""
         ...
 

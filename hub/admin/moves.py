@@ -131,7 +131,7 @@ class Moves:
             raise ConflictError(
                 f"topic '{show_name(name)}' is owned by {redirect.text}", reason="owned", owner=redirect.text
             )
-        is_mine = record is not None and record.value == self._hub.me
+        is_mine = record is not None and record.value.is_same(self._hub.me)
         if self._hub.topics.claims_nothing_new and not is_mine:
             raise _is_drained()
 

@@ -28,6 +28,7 @@ from hedwig.errors import (
     TopicPersistenceInfoExistsError,
     UncertainStateError,
 )
+from hedwig.hub.ledgers.shared.virtual_ids import is_virtual
 from hedwig.hub.logs.appends import Appends
 from hedwig.hub.logs.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hedwig.hub.logs.log import LogListener, Published
@@ -525,6 +526,7 @@ class DurableLog:
                 )
             await self._change(self._sealed)
         await self._close_former()
+        await store.within(store.ledgers.settle(self._ledger_ids))
 
     def abandon(self) -> None:
         self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
@@ -538,7 +540,17 @@ class DurableLog:
             _log.warning("%s", exc)
             return False
         await self._store.deletions.delete(each.ledger_id for each in gone)
-        return True
+        # No other hub can shut this one out of one ledger of a shared log alone, or read what is not sealed there.
+        return not self._is_open_in_log and self._store.ledgers.is_settled(self._ledger_ids)
+
+    @property
+    def _ledger_ids(self) -> list[int]:
+        return [each.ledger_id for each in self.ranges.ranges]
+
+    @property
+    def _is_open_in_log(self) -> bool:
+        """Whether the record names a ledger of a shared log as one that may take more messages."""
+        return any(each.end is None and is_virtual(each.ledger_id) for each in self.ranges.ranges)
 
 
 def _as_error(exc: HedwigError | TimeoutError) -> HedwigError:

@@ -127,8 +127,9 @@ class TopicLog(Protocol):
         ...
 
     async def end(self) -> bool:
-        """Ensure that no operation of the log changes the topic after this; return whether its record is known.
+        """Ensure that no operation of the log changes the topic after this; return whether any hub may serve it next.
 
-        If it is not known, only a claim that takes the topic over may serve it next.
+        If not, its record is not known, or only this hub has all of its messages. Then a claim may serve it next only
+        if it takes the topic over from this hub.
         """
         ...

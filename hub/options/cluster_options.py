@@ -12,6 +12,8 @@ __all__ = ["BookieOptions", "ClusterOptions", "hosts_and_path"]
 
 _PLACEMENTS: Final = ("load", "uniform")
 _COMPATIBLE: Final = ("", "4.3")
+_PER_TOPIC: Final = "per-topic"
+_LEDGERS: Final = (_PER_TOPIC, "shared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class BookieOptions:
     ensemble: int = option(3, "bookies over which the messages of a ledger are spread")
     write_quorum: int = option(3, "bookies that get each message")
     ack_quorum: int = option(2, "bookies that must have a message before it is acknowledged")
+    ledgers: str = option(
+        "per-topic", "`shared`: the topics of a hub share one log; `per-topic`: each has ledgers of its own"
+    )
     compat: str = option("", "`4.3`: write ledgers that the original hub can read; empty: those of today")
     append_timeout_s: float = option(30.0, "how long a message may wait for its bookies, changes of them included")
 
@@ -81,6 +86,10 @@ class BookieOptions:
                 f"bookkeeper: ensemble is {self.ensemble}, write_quorum {self.write_quorum}, ack_quorum "
                 f"{self.ack_quorum}; none may be larger than the one before it, nor less than 1"
             )
+        if self.ledgers not in _LEDGERS:
+            raise ConfigurationError(f"bookkeeper: ledgers is {self.ledgers!r}; it must be shared or per-topic")
+        if self.compat and self.ledgers != _PER_TOPIC:
+            raise ConfigurationError("bookkeeper: original hubs cannot read shared logs: set ledgers to per-topic")
         if self.compat not in _COMPATIBLE:
             raise ConfigurationError(f"bookkeeper: compat is {self.compat!r}; it must be 4.3 or empty")
         if not 0 < self.append_timeout_s < math.inf:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from hedwig.errors import (
@@ -18,7 +18,7 @@ from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 
-__all__ = ["Claim", "Liveness", "Ownership"]
+__all__ = ["Claim", "Liveness", "Ownership", "SharedLogs"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,19 @@ class Liveness(Protocol):
         ...
 
 
+class SharedLogs(Protocol):
+    """The shared logs of this hub and of the others."""
+
+    @property
+    def log(self) -> int | None:
+        """The log that this hub writes, None for none."""
+        ...
+
+    async def shut_out(self, log: int) -> None:
+        """Shut the writer of the log of a dead hub out, for good. Raises: MetadataError, LedgerError, TimeoutError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An owner record that names this hub.
@@ -73,6 +86,9 @@ class Ownership:
     client there. Hubs of the original do the same. A hub of the original that is asked for a topic without owner
     chooses one itself, and may redirect the client back. The original's client gives up when it is sent back.
 
+    A dead hub is shut out of its shared log before a topic of it is claimed. Else a hub that dies between its claim and
+    that would hide from the next one which hub still writes.
+
     `for_originals` says for which topics such hubs use the same record as we do. This hub claims any other topic
     itself, because the chosen hub may be one of the original.
     """
@@ -83,8 +99,10 @@ class Ownership:
         liveness: Liveness,
         known: KnownOwners,
         for_originals: Callable[[Topic], bool] | None = None,
+        logs: SharedLogs | None = None,
     ) -> None:
         self._manager = manager
+        self._logs = logs
         self._liveness = liveness
         self._known = known
         self._for_originals = for_originals
@@ -136,7 +154,7 @@ class Ownership:
             taken_over, former = owner is not None, owner
             if owner is not None and owner.is_fleeting:
                 raise self._not_together(topic, owner)
-            if owner is not None and _same(owner, me):
+            if owner is not None and owner.is_same(me):
                 # All other hubs find this hub alive, and redirect clients back to it.
                 chosen, former = me, None
             elif owner is not None and await self._liveness.is_alive(owner):
@@ -146,7 +164,11 @@ class Ownership:
                 raise _takes_none(topic)
             if chosen != me and self._for_originals is None:
                 raise NotResponsibleForTopicError(chosen.address)
-            return chosen
+            if self._logs is None or chosen != me:
+                return chosen
+            if owner is not None and owner.log is not None and owner.log != self._logs.log:
+                await self._logs.shut_out(owner.log)
+            return replace(me, log=self._logs.log)
 
         # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
         # Before this hub names another as owner, it reads the present owner.
@@ -195,7 +217,7 @@ class Ownership:
 
     async def may_hand_over(self, target: HubInfo) -> bool:
         """Say whether `target` is another live hub. Raises: ServiceDownError - it cannot be determined."""
-        return not _same(target, self._liveness.me) and await self._liveness.is_alive(target)
+        return not target.is_same(self._liveness.me) and await self._liveness.is_alive(target)
 
     async def hand_over(self, topic: Topic, version: Version, target: HubInfo) -> bool:
         """Name `target` as the owner instead of this hub, which has stopped serving the topic; return whether it is.
@@ -230,7 +252,3 @@ class Ownership:
 
 def _takes_none(topic: Topic) -> ServiceDownError:
     return ServiceDownError(f"this hub is shutting down, and knows of no other for topic '{show_name(topic)}'")
-
-
-def _same(one: HubInfo, other: HubInfo) -> bool:
-    return one.epoch == other.epoch and one.address == other.address

@@ -432,12 +432,15 @@ class Topics:
         """Release or hand over the owner record, once no write of this hub can change the topic any more.
 
         If a change of its ranges is in doubt, it may still take effect. Then the owner record stays. So the next claim,
-        by any hub, takes the topic over and shuts that change out.
+        by any hub, takes the topic over and shuts that change out. It also stays if messages are in a part of this
+        hub's log that is not sealed. Then this hub serves the topic again, or other hubs once they have sealed that.
         """
-        is_known = await topic.log.end()
+        may_go = await topic.log.end()
+        if not may_go:
+            return
         if handover is not None:
             handover.is_done = await self.ownership.hand_over(topic.name, topic.owner_version, handover.target)
-        elif is_known:
+        else:
             await self.ownership.release(topic.name, topic.owner_version)
 
     # ---------------------------------------------------------------------------------------------- deleting

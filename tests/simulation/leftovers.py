@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from hedwig.hub.incarnation import Incarnation
+from hedwig.hub.ledgers.shared.log_record import LogRecord
+from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of
 from hedwig.hub.logs.ledger_ranges import holds_messages
 from hedwig.metadata.records.packing import unpack_ledger_ranges
 from tests.hub.ledgers.bookkeeper.support.model import ModelMetadata
@@ -22,7 +24,7 @@ def left_in_hub(hub: SimulatedHub) -> Iterator[str]:
     for what, left in _held(hub, hub.incarnation):
         if left:
             yield f"{hub.host} holds {what}: {left}"
-    for number, (store, cluster) in enumerate(zip(hub.stores, hub.clusters, strict=True)):
+    for number, (store, cluster) in enumerate(zip(hub.bookies, hub.clusters, strict=True)):
         if store._writers:
             yield f"{hub.host} holds writers of store {number}: {sorted(store._writers)}"
         if cluster.pending_bytes:
@@ -68,14 +70,34 @@ def left_in_tables(tables: sqlite3.Connection, late_owners: Collection[bytes]) -
 
 def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole: bool) -> Iterator[str]:
     """Name the ledgers that a topic has and that do not exist; if `is_whole`, also those that no topic has."""
-    named: set[int] = set()
+    logs = _logs(tables)
+    named = {ledger for log in logs.values() for ledger in _ledgers_of(log)}
+    for number, log in logs.items():
+        for ledger_id in {each.ledger for each in log.segments} | {each.footer for each in log.segments}:
+            if ledger_id not in ledgers.records:
+                yield f"ledger {ledger_id} of log {number}, which was deleted"
     for topic, record in tables.execute("SELECT topic, record FROM persistence ORDER BY topic").fetchall():
         for each in unpack_ledger_ranges(record).ranges:
+            if is_virtual(each.ledger_id):
+                if holds_messages(each) and log_of(each.ledger_id) not in logs:
+                    yield f"a range of {topic!r} in log {log_of(each.ledger_id)}, which has no record"
+                continue
             named.add(each.ledger_id)
             if holds_messages(each) and each.ledger_id not in ledgers.records:
                 yield f"a range of {topic!r} in ledger {each.ledger_id}, which was deleted"
     for ledger_id in sorted(ledgers.records.keys() - named) if is_whole else ():
         yield f"ledger {ledger_id}, which no topic has"
+
+
+def _logs(tables: sqlite3.Connection) -> dict[int, LogRecord]:
+    if not tables.execute("SELECT 1 FROM sqlite_master WHERE name = 'named_records'").fetchall():
+        return {}
+    stored = tables.execute("SELECT value FROM named_records WHERE name LIKE 'log-%'").fetchall()
+    return {log.number: log for (value,) in stored for log in (LogRecord.decode(value),)}
+
+
+def _ledgers_of(log: LogRecord) -> set[int]:
+    return {*log.listed, *(each.ledger for each in log.segments), *(each.footer for each in log.segments)}
 
 
 def left_tasks() -> Iterator[str]:

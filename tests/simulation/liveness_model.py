@@ -34,8 +34,13 @@ class Register:
 
     def remove(self, hub: HubInfo) -> None:
         """Declare one registration of a hub dead."""
-        if self.hubs.get(hub.host) == hub:
+        if self.has(hub):
             del self.hubs[hub.host]
+
+    def has(self, hub: HubInfo) -> bool:
+        """Say whether this incarnation of a hub is registered."""
+        registered = self.hubs.get(hub.host)
+        return registered is not None and registered.is_same(hub)
 
 
 class LivenessModel:
@@ -53,7 +58,7 @@ class LivenessModel:
         return self.seems_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:
-        return self._register.hubs.get(hub.host) == hub
+        return self._register.has(hub)
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
         hubs = [hub for name, hub in self._register.hubs.items() if name not in self._register.leaving]

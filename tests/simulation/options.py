@@ -9,11 +9,12 @@ from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions as Bookie
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.hub.options.cluster_options import ClusterOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.model import SubscriptionPreferences
 
-__all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "preferences"]
+__all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "log_options", "preferences"]
 
 LEFT_OUT: Final[frozenset[str]] = frozenset()
 """What runs leave out, since a known defect that is not fixed yet makes it fail."""
@@ -80,6 +81,19 @@ def bookkeeper_options(random: Random) -> BookkeeperOptions:
         digest=DigestKind.CRC32,
         password=b"model",
         cluster=bounds,
+    )
+
+
+def log_options(random: Random) -> SharedLogOptions | None:
+    """Return how hubs write their shared logs; None if topics have ledgers of their own."""
+    if random.random() < 0.3:
+        return None
+    return SharedLogOptions(
+        segment_bytes=random.choice((200, 2000, 64 << 20)),
+        segment_s=random.choice((0.5, 5.0, 600.0)),
+        roll_pause_s=random.choice((0.05, 1.0)),
+        queue_bytes_max=random.choice((500, 64 << 20)),
+        cache_bytes_max=random.choice((1, 64 << 20)),
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, Final, cast
@@ -14,6 +15,9 @@ from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry
@@ -31,6 +35,7 @@ __all__ = ["PORT", "SimulatedHub", "VirtualClock"]
 
 PORT: Final = 4080
 _EPOCH_S: Final = 1_700_000_000
+_RETRY_S: Final = 0.2
 
 
 @cache
@@ -117,6 +122,7 @@ class SimulatedHub(Hub):
         bookies: ModelBookies,
         ledgers: ModelMetadata,
         bookkeeper: BookkeeperOptions,
+        logs: SharedLogOptions | None,
         random: Random,
         on_given_up: Callable[["SimulatedHub", OwnedTopic, HedwigError], None],
     ) -> None:
@@ -127,13 +133,18 @@ class SimulatedHub(Hub):
         self.way = way
         self.view = View(bookies)
         self.records = LedgerRecords(ledgers)
+        self.has_begun = False
+        """Whether it has a first incarnation."""
         self.is_down = False
         self.is_zombie = False
         self.is_draining = False
         self._bookkeeper = bookkeeper
+        self._logs = logs
         self._random = random
         self._on_given_up = on_given_up
-        self.stores: list[BookkeeperLedgerStore] = []
+        self.bookies: list[BookkeeperLedgerStore] = []
+        """The stores on bookies of all incarnations, below those of shared logs."""
+        self.stores: list[SharedLedgerStore] = []
         """The ledger stores of all incarnations."""
         self.clusters: list[BookieCluster] = []
         self.liveness: LivenessModel
@@ -157,20 +168,27 @@ class SimulatedHub(Hub):
         self._stack.push_async_callback(self.deletions.close)
         self._stack.push_async_callback(self._end_incarnation)
         self._stack.push_async_callback(self._tasks.cancel)
-        self.serve_anew()
+        await self.serve_anew()
         self._tasks.start(self.freezing.run())
         loop = asyncio.get_running_loop()
         self.network.listen(self.host, lambda: Channel(self, self.options, loop))
         self._servers.append(cast(asyncio.Server, _Listener(self.network, self.host)))
 
-    def serve_anew(self) -> None:
+    async def serve_anew(self) -> None:
         """Begin an incarnation with a new registration."""
         me = self.register.add(self.host, PORT)
         self.liveness = LivenessModel(self.register, me)
         cluster = BookieCluster(self.view, self.view, self.records, self._bookkeeper.cluster, self._random)
         self.clusters.append(cluster)
-        self.stores.append(BookkeeperLedgerStore(cluster, self._bookkeeper))
-        self.registered(me, self.liveness, self.stores[-1])
+        bookies = BookkeeperLedgerStore(cluster, self._bookkeeper)
+        self.bookies.append(bookies)
+        store = await self._with_logs(bookies, me)
+        self.stores.append(store)
+        if self.is_down or self.is_closing:
+            await store.aclose()
+            return
+        self.registered(replace(me, log=store.log), self.liveness, store, store)
+        self.has_begun = True
         give_up = self.topics.give_up
 
         def tell(topic: OwnedTopic, error: HedwigError) -> None:
@@ -180,6 +198,22 @@ class SimulatedHub(Hub):
 
         self.topics.give_up = tell  # type: ignore[method-assign]
         self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing)
+
+    async def _with_logs(self, bookies: BookkeeperLedgerStore, me: HubInfo) -> SharedLedgerStore:
+        records, options = KeptLogRecords(self.metadata.named_records), self._logs
+        is_alive = self.liveness.is_alive
+        while options is not None and not self.is_down and not self.is_closing:
+            try:
+                return await SharedLedgerStore.open(
+                    bookies, records, me, self.clock, options, is_alive=is_alive, on_over=self._on_over
+                )
+            except (HedwigError, TimeoutError):
+                await self.clock.sleep(_RETRY_S)
+        return SharedLedgerStore.without_log(bookies, records, SharedLogOptions(), is_alive=is_alive)
+
+    def _on_over(self, error: HedwigError) -> None:
+        """Register again, since another hub took this one for dead, and has shut it out of its log."""
+        self._tasks.start(self.notice())
 
     def declare_dead(self) -> None:
         """Remove the hub from the register, so that all others consider it dead, while it goes on."""
@@ -193,10 +227,10 @@ class SimulatedHub(Hub):
         self.is_draining = False
         self.register.remove(self.incarnation.me)
         await self.lost("it was declared dead")
-        await self.stores[-1].abandon()
+        await self._abandon_stores()
         self.is_zombie = False
         if not self.is_down and not self.is_closing:
-            self.serve_anew()
+            await self.serve_anew()
 
     def cut_off(self) -> None:
         """Cut this hub off from every server."""
@@ -216,8 +250,12 @@ class SimulatedHub(Hub):
             server.close()
         self.network.break_connections(self.host)
         await self.lost("it crashed")
-        await self.stores[-1].abandon()
+        await self._abandon_stores()
         await self._stack.aclose()
+
+    async def _abandon_stores(self) -> None:
+        await self.stores[-1].abandon()
+        await self.bookies[-1].abandon()
 
     def forget(self) -> None:
         """Remove the crashed hub from the register, so that the others learn of the crash."""

@@ -23,7 +23,7 @@ from tests.simulation.leftovers import left_in_hub, left_in_tables, left_tasks, 
 from tests.simulation.liveness_model import Register
 from tests.simulation.metadata_model import ModelWay, open_tables
 from tests.simulation.network import Network, NetworkedTime, SpinningError
-from tests.simulation.options import LEFT_OUT, Faults, bookkeeper_options, hub_options, preferences
+from tests.simulation.options import LEFT_OUT, Faults, bookkeeper_options, hub_options, log_options, preferences
 from tests.simulation.simulated_hub import PORT, SimulatedHub, VirtualClock
 
 __all__ = ["Simulation", "SimulationFailed", "simulate"]
@@ -58,6 +58,7 @@ class Simulation:
         self._delay_s = delay_s
         self._options = hub_options(random, left_out)
         self._bookkeeper = bookkeeper_options(random)
+        self._logs = log_options(Random(seed))
         size = self._bookkeeper.quorums.ensemble
         self.bookies = ModelBookies([f"b{number}" for number in range(size + random.choice((0, 1, 2)))], random)
         self.bookies.delay_s = delay_s
@@ -92,6 +93,7 @@ class Simulation:
             self.bookies,
             self.ledgers,
             self._bookkeeper,
+            self._logs,
             self.random,
             self._given_up,
         )
@@ -104,7 +106,7 @@ class Simulation:
 
     def serving(self) -> list[SimulatedHub]:
         """Return the hubs that serve."""
-        return [hub for hub in self.hubs.values() if not hub.is_down and not hub.is_closing]
+        return [hub for hub in self.hubs.values() if hub.has_begun and not hub.is_down and not hub.is_closing]
 
     def owner(self, topic: Topic) -> tuple[SimulatedHub, OwnedTopic] | None:
         """Return the hub that serves a topic, unless it was declared dead, and the topic; None if there is none."""
