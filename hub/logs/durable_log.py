@@ -107,12 +107,16 @@ class DurableLog:
         self._listener: LogListener | None = None
 
     @classmethod
-    async def open(cls, store: LogContext, topic: Topic, *, taken_over: bool) -> Self:
+    async def open(cls, store: LogContext, topic: Topic, *, taken_over: bool, is_shut_out: bool = False) -> Self:
         """Read the ranges, make the topic if it is new, and shut out the hub that wrote its last ledger.
 
         A former owner may not have released the topic (`taken_over`), or have left its last ledger open. Then no write
         of it takes effect afterwards: this hub fences that ledger, and gives the range record a new version, even
         without changes. If it raises, the hub must not serve the topic.
+
+        Nothing is written if the former owner was shut out of its shared log before the claim (`is_shut_out`). A late
+        change of the ranges could only add a ledger in that log, which stays empty. This hub's next change is then
+        refused, and it acquires the topic anew. An open range in a closed log counts as closed.
 
         Raises: MetadataError; LedgerError; TimeoutError.
         """
@@ -128,12 +132,15 @@ class DurableLog:
         ranges: LedgerRanges = current.value
         recovered = await recover_ranges(store, topic, ranges)
         version = current.version
-        if taken_over or recovered is not ranges:
+        is_found = all(each.start is not None and (each.end or is_virtual(each.ledger_id)) for each in ranges.ranges)
+        if (taken_over and not is_shut_out) or not is_found:
             recovered = to_store(recovered)
             version = await store.persistence.write(topic, recovered, version)
-        kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
-        await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
-        return cls(store, topic, recovered, version)
+            kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
+            await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
+        log = cls(store, topic, recovered, version)
+        log._record.is_as_found = version == current.version
+        return log
 
     def attach_listener(self, listener: LogListener) -> None:
         """Set the listener of the log. Call this before anything else."""
@@ -390,7 +397,8 @@ class DurableLog:
             gone = await self._record.change(function, self._is_owned)
         except HedwigError as exc:
             if self._record.is_lost:
-                self._give_up(exc)
+                late = ServiceDownError(f"a late write of its former owner changed topic '{show_name(self.topic)}'")
+                self._give_up(late if self._record.is_as_found else exc)
             raise
         await self._store.deletions.delete(each.ledger_id for each in gone)
         return sum(each.end.local - each.start + 1 for each in gone if each.end and each.start)

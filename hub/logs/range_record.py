@@ -31,10 +31,11 @@ class RangeRecord:
     """The content of the record of one topic, and the only way by which its log changes it.
 
     `ranges` is the result of the newest change, also while that is under way or in doubt. Code must not rely on ranges
-    that it drops. Once `is_lost` is set, another hub has changed the record.
+    that it drops. Once `is_lost` is set, another hub has changed the record. While `is_as_found` is set, that may be a
+    late write of the former owner.
     """
 
-    __slots__ = ("_before", "_is_over", "_store", "_topic", "_version", "is_lost", "ranges")
+    __slots__ = ("_before", "_is_over", "_store", "_topic", "_version", "is_as_found", "is_lost", "ranges")
 
     def __init__(self, store: LogContext, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
         self._store = store
@@ -44,6 +45,7 @@ class RangeRecord:
         self._before: LedgerRanges | None = None
         """The ranges before a change that is under way or in doubt; None if there is none."""
         self._is_over = False
+        self.is_as_found = False
         self.is_lost = False
 
     @property
@@ -98,6 +100,7 @@ class RangeRecord:
             self.is_lost = isinstance(exc, BadVersionError | NoRecordError)
             raise
         self._before = None
+        self.is_as_found = False
         return dropped(before, wanted)
 
     async def _settle(self, is_owned: IsOwned) -> tuple[LedgerRange, ...]:

@@ -71,12 +71,13 @@ class Claim:
     """An owner record that names this hub.
 
     `taken_over`: the record named a hub that did not release the topic. `former` is that hub, or None if it was this
-    one.
+    one. `is_shut_out` says that the former hub wrote a shared log, and was shut out of it before the claim.
     """
 
     version: Version
     taken_over: bool
     former: HubInfo | None = None
+    is_shut_out: bool = False
 
 
 class Ownership:
@@ -146,10 +147,10 @@ class Ownership:
         self._known.forget(topic)
         is_for_any = self._for_originals is None or self._for_originals(topic)
         chosen = me if (should_claim and takes) or not is_for_any else self._liveness.choose(tried)
-        taken_over, former = False, None
+        taken_over, former, is_shut_out = False, None, False
 
         async def next_owner(current: Versioned[HubInfo] | None) -> HubInfo:
-            nonlocal chosen, taken_over, former
+            nonlocal chosen, taken_over, former, is_shut_out
             owner = None if current is None else current.value
             taken_over, former = owner is not None, owner
             if owner is not None and owner.is_fleeting:
@@ -166,8 +167,10 @@ class Ownership:
                 raise NotResponsibleForTopicError(chosen.address)
             if self._logs is None or chosen != me:
                 return chosen
-            if owner is not None and owner.log is not None and owner.log != self._logs.log:
-                await self._logs.shut_out(owner.log)
+            log = None if former is None else former.log
+            is_shut_out = log is not None
+            if log is not None:
+                await self._logs.shut_out(log)
             return replace(me, log=self._logs.log)
 
         # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
@@ -180,7 +183,7 @@ class Ownership:
         if chosen != me:
             raise NotResponsibleForTopicError(chosen.address)
         assert version is not None, "it was written"
-        return Claim(version, taken_over, former)
+        return Claim(version, taken_over, former, is_shut_out)
 
     def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
         """Return the error for a topic whose owner cannot share a cluster with this hub; log it once."""

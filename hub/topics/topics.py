@@ -336,7 +336,7 @@ class Topics:
 
     async def _open_log(self, name: Topic, claim: Claim) -> TopicLog:
         if self.is_durable(name):
-            return await DurableLog.open(self._store, name, taken_over=claim.taken_over)
+            return await DurableLog.open(self._store, name, taken_over=claim.taken_over, is_shut_out=claim.is_shut_out)
         return NonDurableLog(self._store)
 
     # --------------------------------------------------------------------------------------------- releasing

@@ -86,7 +86,9 @@ def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole
             if holds_messages(each) and each.ledger_id not in ledgers.records:
                 yield f"a range of {topic!r} in ledger {each.ledger_id}, which was deleted"
     for ledger_id in sorted(ledgers.records.keys() - named) if is_whole else ():
-        yield f"ledger {ledger_id}, which no topic has"
+        # A log that cannot delete a ledger, or cannot tell whether it made one, leaves it to the sweep of ledgers.
+        if "log" not in ledgers.current(ledger_id).custom:
+            yield f"ledger {ledger_id}, which no topic has"
 
 
 def _logs(tables: sqlite3.Connection) -> dict[int, LogRecord]:

@@ -50,16 +50,19 @@ async def discard(ledgers: LedgerStore, ledger: int) -> None:
 async def _write(ledgers: LedgerStore, ledger: int, runs: GrowingRuns, last_data_entry: int, entry: int) -> None:
     appends = []
     for part in encode_footer(runs.in_order(), last_data_entry):
-        appends.append(ledgers.start_append(ledger, entry, part))
+        append = ledgers.start_append(ledger, entry, part)
+        append.add_done_callback(_look_at)  # If this call is cancelled, nobody else does.
+        appends.append(append)
         entry += 1
         # A block takes milliseconds to make. The hub goes on in between.
         await asyncio.sleep(0)
-    # The ones behind a failed append fail too, and each is looked at.
-    outcomes = await asyncio.gather(*appends, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
+    await asyncio.gather(*appends)
     await ledgers.close(ledger)
+
+
+def _look_at(append: "asyncio.Future[None]") -> None:
+    if not append.cancelled():
+        append.exception()
 
 
 def _segment(ledger: int, footer: int, runs: GrowingRuns) -> Segment:

@@ -100,6 +100,8 @@ class _Slot:
     acknowledged: int = -1
     is_ended: bool = False
     """Whether further appends are refused."""
+    is_let_go: bool = False
+    """Whether it is forgotten as soon as no append is under way."""
     idle: "asyncio.Future[None] | None" = None
     """Done once no append is under way; None unless somebody waits for that."""
 
@@ -219,7 +221,7 @@ class LogWriter:
 
     def open_slots(self) -> Collection[int]:
         """Return the slots that are open for append."""
-        return self._slots.keys()
+        return [slot for slot, held in self._slots.items() if not held.is_let_go]
 
     @property
     def open_ledgers(self) -> int:
@@ -286,8 +288,21 @@ class LogWriter:
         return held.acknowledged
 
     def let_go(self, slot: int) -> None:
-        """Refuse further appends to the slot, and forget it. The appends under way go on."""
-        self._slots.pop(slot, None)
+        """Refuse further appends to the slot. The appends under way go on, and `end` still waits for them."""
+        held = self._slots.get(slot)
+        if held is not None:
+            held.is_ended = held.is_let_go = True
+            self._look_for_idle(slot, held)
+
+    def _look_for_idle(self, slot: int, held: _Slot) -> None:
+        """Wake those who wait for the appends under way, and forget a slot that was let go, once there are none."""
+        if held.acknowledged < held.next - 1:
+            return
+        if held.idle is not None:
+            held.idle.set_result(None)
+            held.idle = None
+        if held.is_let_go:
+            self._slots.pop(slot, None)
 
     async def sealed(self, segment: UnsealedSegment) -> None:
         """Wait until a segment is sealed, and bring its end about.
@@ -328,7 +343,9 @@ class LogWriter:
         self._cache.put(segment.ledger, entry, batch)
         outcome.add_done_callback(self._on_outcome)
 
-    def _on_outcome(self, _: "asyncio.Future[None]") -> None:
+    def _on_outcome(self, outcome: "asyncio.Future[None]") -> None:
+        if not outcome.cancelled():
+            outcome.exception()  # If this writer is over meanwhile, nobody else looks at it.
         while self._under_way and self._mending is None and (first := self._under_way[0]).outcome.done():
             if first.outcome.cancelled() or first.outcome.exception() is not None:
                 self._is_held = True
@@ -359,9 +376,8 @@ class LogWriter:
             held = slots.get(slot)
             if held is not None:
                 held.acknowledged = entry_id
-                if held.idle is not None and entry_id == held.next - 1:
-                    held.idle.set_result(None)
-                    held.idle = None
+                if held.is_ended:
+                    self._look_for_idle(slot, held)
             if not future.done():
                 future.set_result(None)
 
@@ -520,9 +536,8 @@ class LogWriter:
             held = self._slots.get(slot)
             if held is not None and entry_id < held.next:
                 held.next = entry_id
-                if held.idle is not None and held.acknowledged == held.next - 1:
-                    held.idle.set_result(None)
-                    held.idle = None
+                if held.is_ended:
+                    self._look_for_idle(slot, held)
             if not future.done():
                 future.set_exception(type(error)(*error.args))
 
