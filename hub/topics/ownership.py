@@ -61,8 +61,11 @@ class SharedLogs(Protocol):
         """The log that this hub writes, None for none."""
         ...
 
-    async def shut_out(self, log: int) -> None:
-        """Shut the writer of the log of a dead hub out, for good. Raises: MetadataError, LedgerError, TimeoutError."""
+    async def shut_out(self, log: int) -> bool:
+        """Shut the writer of the log of a dead hub out, for good; return whether that hub can append nothing now.
+
+        Raises: MetadataError, LedgerError, TimeoutError.
+        """
         ...
 
 
@@ -167,10 +170,7 @@ class Ownership:
                 raise NotResponsibleForTopicError(chosen.address)
             if self._logs is None or chosen != me:
                 return chosen
-            log = None if former is None else former.log
-            is_shut_out = log is not None
-            if log is not None:
-                await self._logs.shut_out(log)
+            is_shut_out = former is not None and await self._shut_out(former)
             return replace(me, log=self._logs.log)
 
         # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
@@ -184,6 +184,10 @@ class Ownership:
             raise NotResponsibleForTopicError(chosen.address)
         assert version is not None, "it was written"
         return Claim(version, taken_over, former, is_shut_out)
+
+    async def _shut_out(self, former: HubInfo) -> bool:
+        """Shut a dead hub out of its shared log; return whether it can append nothing from now on."""
+        return self._logs is not None and former.log is not None and await self._logs.shut_out(former.log)
 
     def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
         """Return the error for a topic whose owner cannot share a cluster with this hub; log it once."""

@@ -26,8 +26,8 @@ class KeptLogRecords:
     def __init__(self, records: NamedRecords) -> None:
         self._records = records
 
-    async def create(self, hub: HubInfo) -> LogRecord:
-        record = LogRecord(number=await self._next_number(), hub=hub)
+    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
+        record = LogRecord(number=await self._next_number(), hub=hub, is_alone=is_alone)
         # A number is given once. So nobody else writes this record before its hub knows of it.
         await replace_surely(self._records, _name(record.number), None, record.encode())
         return record

@@ -47,7 +47,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """A log. `hub` is the incarnation of a hub that writes it.
+    """A log. `hub` is the incarnation of a hub that writes it. `is_alone` says that this hub has no ledgers of topics
+    outside of the log, so that it can append nothing any more once the log is closed.
 
     `listed` are the ledgers that may hold batches and are not sealed yet, in the order in which they are written. There
     are two at most. `segments` are the sealed ones, in that order too. `change` counts the changes of the record.
@@ -55,6 +56,7 @@ class LogRecord:
 
     number: int
     hub: HubInfo
+    is_alone: bool = True
     state: LogState = LogState.OPEN
     listed: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
@@ -71,7 +73,7 @@ class LogRecord:
             for each in self.segments
         ]
         hub = self.hub.address, self.hub.epoch
-        fields = (_FORMAT, self.number, self.change, *hub, self.state.value, self.listed, segments)
+        fields = (_FORMAT, self.number, self.change, *hub, self.is_alone, self.state.value, self.listed, segments)
         return bytes(msgpack.packb(fields))
 
     @classmethod
@@ -79,12 +81,13 @@ class LogRecord:
         """Return the log in stored bytes. Raises: CorruptRecordError."""
         try:
             fields: list[Any] = msgpack.unpackb(stored)
-            known, number, change, address, epoch, state, listed, segments = fields
+            known, number, change, address, epoch, is_alone, state, listed, segments = fields
             if known != _FORMAT:
                 raise CorruptRecordError(f"a log's record has the format {known}, this program knows {_FORMAT}")
             return cls(
                 number=number,
                 hub=HubInfo.at(address, epoch=epoch),
+                is_alone=is_alone,
                 state=LogState(state),
                 listed=tuple(listed),
                 segments=tuple(Segment(*each) for each in segments),
@@ -97,7 +100,7 @@ class LogRecord:
 class LogRecords(Protocol):
     """Where the records of all logs of a deployment are kept, changed by compare-and-set alone."""
 
-    async def create(self, hub: HubInfo) -> LogRecord:
+    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
         """Make the record of a new, open log without ledgers, and return it. No two logs ever have the same number.
 
         Raises: MetadataError.

@@ -86,19 +86,21 @@ class SharedLedgerStore:
         options: SharedLogOptions,
         *,
         is_alive: IsAlive,
-        shares: Shares = lambda _: True,
+        shares: Shares | None = None,
         on_over: Callable[[HedwigError], object] = lambda _: None,
     ) -> Self:
         """Begin a log of the incarnation `hub`. The store closes `ledgers` as it closes.
 
         Args: is_alive - says whether an incarnation is alive, and raises ServiceDownError if nobody can tell; shares -
-            says whether a topic has its ledgers in the log; on_over - called once if another hub shuts this log out.
+            says whether a topic has its ledgers in the log, None: each has; on_over - called once if another hub shuts
+            this log out.
 
         Raises: MetadataError; LedgerError.
         """
         cache = BatchCache(options.cache_bytes_max)
-        writer = await LogWriter.begin(ledgers, records, hub, cache, clock, options, on_over)
-        return cls(ledgers, records, writer, cache, is_alive, shares)
+        is_alone = shares is None
+        writer = await LogWriter.begin(ledgers, records, hub, cache, clock, options, on_over, is_alone=is_alone)
+        return cls(ledgers, records, writer, cache, is_alive, shares or (lambda _: True))
 
     @classmethod
     def without_log(
@@ -112,13 +114,17 @@ class SharedLedgerStore:
         """The number of the log that this store writes, None for none."""
         return None if self._writer is None else self._writer.record.number
 
-    async def shut_out(self, log: int) -> None:
+    async def shut_out(self, log: int) -> bool:
         """Shut the writer of another log out, for good, before any topic of it is claimed. See `recovery.shut_out`.
+
+        Return whether its hub can append nothing now. If not, it may have ledgers outside of the log, or the log has no
+        record.
 
         Raises: MetadataError; LedgerError - the writer may be shut out, so repeat it.
         """
         self._check_open()
-        await self._shut_out(log)
+        record = await self._shut_out(log)
+        return record is not None and record.is_alone
 
     async def _shut_out(self, log: int) -> LogRecord | None:
         known = self._others.get(log)

@@ -179,12 +179,14 @@ class LogWriter:
         clock: Clock,
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
+        *,
+        is_alone: bool = True,
     ) -> Self:
         """Make a log with its first two ledgers, and return its writer. `hub` is this incarnation.
 
         Raises: MetadataError; LedgerError - a record without ledgers may be left, which a sweep removes.
         """
-        record = await records.create(hub)
+        record = await records.create(hub, is_alone=is_alone)
         made: list[int] = []
         try:
             for _ in range(2):

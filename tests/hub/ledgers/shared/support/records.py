@@ -15,8 +15,8 @@ class RecordsInMemory:
         self._next = 0
         self._stored: dict[int, bytes] = {}
 
-    async def create(self, hub: HubInfo) -> LogRecord:
-        record = LogRecord(number=self._next, hub=hub)
+    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
+        record = LogRecord(number=self._next, hub=hub, is_alone=is_alone)
         self._next += 1
         self._stored[record.number] = record.encode()
         return record
