@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Self
 
 from hedwig.clock import Clock
@@ -35,6 +36,7 @@ from hedwig.errors import (
     NoSuchLedgerError,
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.held_record import HeldRecord
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import discard, seal_behind_batches, seal_in_own_ledger
@@ -134,8 +136,7 @@ class LogWriter:
     ) -> None:
         current, following = record.listed
         self._ledgers = ledgers
-        self._records = records
-        self.record = record
+        self.held = HeldRecord(records, record)
         self._cache = cache
         self._clock = clock
         self._options = options
@@ -200,6 +201,11 @@ class LogWriter:
                 await asyncio.shield(discard(ledgers, ledger))
             raise
         return cls(ledgers, records, listed, cache, clock, options, on_over)
+
+    @property
+    def record(self) -> LogRecord:
+        """The record of the log, as this hub knows it."""
+        return self.held.present
 
     # ------------------------------------------------------------------------------------------------- slots
 
@@ -472,20 +478,11 @@ class LogWriter:
 
         Raises: LedgerFencedError - another hub has shut this writer out, which ends it; MetadataError - repeat it.
         """
-        while True:
-            wanted = _with_next(self.record, made, sealing)
-            if await self._records.replace(self.record, wanted):
-                self.record = wanted
-                return
-            present = await self._records.read(self.record.number)
-            if present is None or present.state is not LogState.OPEN:
-                error = LedgerFencedError(f"log {self.record.number} was taken over by another hub")
-                self._end(error)
-                raise error
-            # A write without an answer may have been carried out, or another hub has changed the sealed segments.
-            self.record = present
-            if made in present.listed:
-                return
+        try:
+            await self.held.change(partial(_with_next, made=made, sealing=sealing))
+        except LedgerFencedError as exc:
+            self._end(exc)
+            raise
 
     async def _seal(self, sealing: UnsealedSegment) -> Segment:
         ledgers, ledger, runs, last = self._ledgers, sealing.ledger, sealing.runs, sealing.last_entry
@@ -642,17 +639,10 @@ class LogWriter:
                 sealed.append(each.segment)
         unused = [each.ledger for each in ends if each.segment is None]
         unused += [each for each in (self._next, self._made) if each is not None]
-        while True:
-            wanted = self.record.changed(state=LogState.CLOSED, listed=(), segments=(*self.record.segments, *sealed))
-            if await self._records.replace(self.record, wanted):
-                break
-            present = await self._records.read(self.record.number)
-            if present == wanted:
-                break
-            if present is None or present.state is not LogState.OPEN:
-                return  # Other hubs recover it, with the same end.
-            self.record = present
-        self.record = wanted
+        try:
+            await self.held.change(partial(_as_closed, sealed=sealed))
+        except LedgerFencedError:
+            return  # Other hubs recover it, with the same end.
         for ledger in unused:
             await discard(self._ledgers, ledger)
 
@@ -671,12 +661,18 @@ class LogWriter:
         await self._tasks.cancel()
 
 
-def _with_next(record: LogRecord, made: int, sealing: UnsealedSegment | None) -> LogRecord:
+def _with_next(record: LogRecord, made: int, sealing: UnsealedSegment | None) -> LogRecord | None:
+    if made in record.listed:
+        return None
     if sealing is None:
         return record.changed(listed=(*record.listed, made))
     listed = (*(each for each in record.listed if each != sealing.ledger), made)
     sealed = () if sealing.segment is None else (sealing.segment,)
     return record.changed(listed=listed, segments=(*record.segments, *sealed))
+
+
+def _as_closed(record: LogRecord, sealed: list[Segment]) -> LogRecord:
+    return record.changed(state=LogState.CLOSED, listed=(), segments=(*record.segments, *sealed))
 
 
 def _is_refused(batch: _UnderWay) -> bool:

@@ -1,0 +1,44 @@
+"""The record of a log in the hands of one hub, which changes it by compare-and-set, one change after the other."""
+
+import asyncio
+from collections.abc import Callable
+
+from hedwig.errors import LedgerFencedError
+from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords
+
+__all__ = ["HeldRecord"]
+
+
+class HeldRecord:
+    """The record of one log, as this hub knows it. Another hub may change it at any time, but rarely does.
+
+    `present` is the record as it was read or written last. It can be changed as long as the log stays in its state.
+    """
+
+    def __init__(self, records: LogRecords, present: LogRecord) -> None:
+        self._records = records
+        self.present = present
+        self._state = present.state
+        self._turn = asyncio.Lock()
+
+    async def change(self, make: Callable[[LogRecord], LogRecord | None]) -> None:
+        """Write what `make` returns for the present record. None says that nothing is to be changed.
+
+        `make` may be called several times, also for a record that has its change already.
+
+        Raises: LedgerFencedError - another hub has changed the state of the log; MetadataUnavailableError - not
+            written; UncertainStateError - repeat it.
+        """
+        async with self._turn:
+            while (wanted := make(self.present)) is not None:
+                if await self._records.replace(self.present, wanted):
+                    self.present = wanted
+                    return
+                present = await self._records.read(wanted.number)
+                if present == wanted:
+                    # A write without an answer was carried out.
+                    self.present = wanted
+                    return
+                if present is None or present.state is not self._state:
+                    raise LedgerFencedError(f"log {wanted.number} was taken over by another hub")
+                self.present = present
