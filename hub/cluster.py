@@ -19,8 +19,8 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hedwig.hub.membership import Member
 from hedwig.hub.options.cluster_options import hosts_and_path

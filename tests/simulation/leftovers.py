@@ -71,9 +71,9 @@ def left_in_tables(tables: sqlite3.Connection, late_owners: Collection[bytes]) -
 def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole: bool) -> Iterator[str]:
     """Name the ledgers that a topic has and that do not exist; if `is_whole`, also those that no topic has."""
     logs = _logs(tables)
-    named = {ledger for log in logs.values() for ledger in _ledgers_of(log)}
+    named = {ledger for log in logs.values() for ledger in log.ledgers}
     for number, log in logs.items():
-        for ledger_id in {each.ledger for each in log.segments} | {each.footer for each in log.segments}:
+        for ledger_id in sorted(ledger for each in log.segments for ledger in each.ledgers):
             if ledger_id not in ledgers.records:
                 yield f"ledger {ledger_id} of log {number}, which was deleted"
     for topic, record in tables.execute("SELECT topic, record FROM persistence ORDER BY topic").fetchall():
@@ -96,10 +96,6 @@ def _logs(tables: sqlite3.Connection) -> dict[int, LogRecord]:
         return {}
     stored = tables.execute("SELECT value FROM named_records WHERE name LIKE 'log-%'").fetchall()
     return {log.number: log for (value,) in stored for log in (LogRecord.decode(value),)}
-
-
-def _ledgers_of(log: LogRecord) -> set[int]:
-    return {*log.listed, *(each.ledger for each in log.segments), *(each.footer for each in log.segments)}
 
 
 def left_tasks() -> Iterator[str]:

@@ -9,7 +9,7 @@ from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions as Bookie
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
-from hedwig.hub.ledgers.shared.writer import SharedLogOptions
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.options.cluster_options import ClusterOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.model import SubscriptionPreferences
@@ -94,6 +94,9 @@ def log_options(random: Random) -> SharedLogOptions | None:
         roll_pause_s=random.choice((0.05, 1.0)),
         queue_bytes_max=random.choice((500, 64 << 20)),
         cache_bytes_max=random.choice((1, 64 << 20)),
+        upkeep_interval_s=random.choice((0.1, 1.0)),
+        grace_s=random.choice((0.0, 2.0, 60.0)),
+        merge_bytes_per_s=random.choice((2000, 16 << 20)),
     )
 
 

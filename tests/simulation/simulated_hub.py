@@ -16,8 +16,8 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from hedwig.errors import LedgerFencedError
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords
 
-__all__ = ["HeldRecord"]
+__all__ = ["HeldRecord", "LogTakenOverError"]
+
+
+class LogTakenOverError(LedgerFencedError):
+    """Another hub has shut this one out of the log, or keeps it up now."""
 
 
 class HeldRecord:
@@ -26,7 +30,7 @@ class HeldRecord:
 
         `make` may be called several times, also for a record that has its change already.
 
-        Raises: LedgerFencedError - another hub has changed the state of the log; MetadataUnavailableError - not
+        Raises: LogTakenOverError - another hub has changed the state of the log; MetadataUnavailableError - not
             written; UncertainStateError - repeat it.
         """
         async with self._turn:
@@ -40,5 +44,5 @@ class HeldRecord:
                     self.present = wanted
                     return
                 if present is None or present.state is not self._state:
-                    raise LedgerFencedError(f"log {wanted.number} was taken over by another hub")
+                    raise LogTakenOverError(f"log {wanted.number} was taken over by another hub")
                 self.present = present

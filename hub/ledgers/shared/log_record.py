@@ -14,7 +14,7 @@ import msgpack
 from hedwig.errors import CorruptRecordError
 from hedwig.model import HubInfo
 
-__all__ = ["LogRecord", "LogRecords", "LogState", "Segment"]
+__all__ = ["DroppedLedger", "LogRecord", "LogRecords", "LogState", "Segment"]
 
 _FORMAT: Final = 1
 
@@ -44,6 +44,22 @@ class Segment:
     records: int
     size: int
 
+    @property
+    def ledgers(self) -> tuple[int, ...]:
+        """Return its ledgers."""
+        return (self.ledger,) if self.footer == self.ledger else (self.ledger, self.footer)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedLedger:
+    """A ledger that is no segment any more. It is deleted at `due`, in seconds since 1970, or later.
+
+    Until then, a hub that has read an older state of the record may read from it.
+    """
+
+    ledger: int
+    due: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
@@ -51,7 +67,8 @@ class LogRecord:
     outside of the log, so that it can append nothing any more once the log is closed.
 
     `listed` are the ledgers that may hold batches and are not sealed yet, in the order in which they are written. There
-    are two at most. `segments` are the sealed ones, in that order too. `change` counts the changes of the record.
+    are two at most. `segments` are the sealed ones, in that order too. `dropped` are those to be deleted. `change`
+    counts the changes of the record.
     """
 
     number: int
@@ -60,7 +77,14 @@ class LogRecord:
     state: LogState = LogState.OPEN
     listed: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
+    dropped: tuple[DroppedLedger, ...] = ()
     change: int = 0
+
+    @property
+    def ledgers(self) -> set[int]:
+        """Return all ledgers that the log consists of, also those to be deleted."""
+        of_segments = {ledger for each in self.segments for ledger in each.ledgers}
+        return of_segments | {*self.listed, *(each.ledger for each in self.dropped)}
 
     def changed(self, **fields: Any) -> "LogRecord":
         """Return the record with other values in some fields, as the next change."""
@@ -72,8 +96,9 @@ class LogRecord:
             (each.ledger, each.footer, each.lowest_slot, each.highest_slot, each.records, each.size)
             for each in self.segments
         ]
-        hub = self.hub.address, self.hub.epoch
-        fields = (_FORMAT, self.number, self.change, *hub, self.is_alone, self.state.value, self.listed, segments)
+        dropped = [(each.ledger, each.due) for each in self.dropped]
+        of_hub = self.hub.address, self.hub.epoch, self.is_alone
+        fields = (_FORMAT, self.number, self.change, *of_hub, self.state.value, self.listed, segments, dropped)
         return bytes(msgpack.packb(fields))
 
     @classmethod
@@ -81,7 +106,7 @@ class LogRecord:
         """Return the log in stored bytes. Raises: CorruptRecordError."""
         try:
             fields: list[Any] = msgpack.unpackb(stored)
-            known, number, change, address, epoch, is_alone, state, listed, segments = fields
+            known, number, change, address, epoch, is_alone, state, listed, segments, dropped = fields
             if known != _FORMAT:
                 raise CorruptRecordError(f"a log's record has the format {known}, this program knows {_FORMAT}")
             return cls(
@@ -91,6 +116,7 @@ class LogRecord:
                 state=LogState(state),
                 listed=tuple(listed),
                 segments=tuple(Segment(*each) for each in segments),
+                dropped=tuple(DroppedLedger(*each) for each in dropped),
                 change=change,
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as exc:

@@ -1,18 +1,19 @@
 """Reading from sealed segments: which batches have the records of a slot, and these records."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerError
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
-from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block
+from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block, is_footer
 from hedwig.hub.ledgers.shared.log_record import Segment
 from hedwig.hub.ledgers.shared.runs import Run, Runs
 from hedwig.hub.ledgers.store import LedgerStore
 
-__all__ = ["SegmentReader"]
+__all__ = ["SegmentReader", "batches_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,6 +23,8 @@ _ROOTS_MAX: Final = 4096
 _READ_BYTES_MAX: Final = 1 << 20
 _BLOCKS_MAX: Final = 512
 """A block has up to 20 KB."""
+_SCAN_BYTES_MAX: Final = 4 << 20
+_SCAN_ENTRIES_MAX: Final = 1024
 
 
 class SegmentReader:
@@ -59,13 +62,14 @@ class SegmentReader:
                 return run
         return None
 
-    async def slots(self, segment: Segment) -> set[int]:
-        """Return the slots that have records in a segment. It reads the whole footer. Raises: LedgerError."""
+    async def blocks(self, segment: Segment) -> AsyncIterator[Runs]:
+        """Yield all runs of a segment, in their order. Raises: LedgerError."""
         root_entry, root = await self._root(segment)
-        slots: set[int] = set()
         for entry in range(root_entry - root.blocks, root_entry):
-            slots.update((await self._block(segment.footer, entry)).slots)
-        return slots
+            # Whoever wants all blocks wants each once, so they are not kept.
+            known = self._blocks.get((segment.footer, entry))
+            yield known or await self._read_block(segment.footer, entry)
+            await asyncio.sleep(0)
 
     async def payloads(
         self, slot: int, first: int, runs: Sequence[tuple[int, Run]], entries_max: int, bytes_max: int
@@ -135,15 +139,42 @@ class SegmentReader:
     async def _block(self, footer: int, entry: int) -> Runs:
         known = self._blocks.get((footer, entry))
         if known is None:
-            (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
-            try:
-                known = decode_block(data)
-            except DamagedFooterError as exc:
-                raise CorruptEntryError(str(exc), f"ledger {footer}", entry) from exc
+            known = await self._read_block(footer, entry)
             _keep(self._blocks, (footer, entry), known, _BLOCKS_MAX)
         else:
             self._blocks.move_to_end((footer, entry))
         return known
+
+    async def _read_block(self, footer: int, entry: int) -> Runs:
+        (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
+        try:
+            return decode_block(data)
+        except DamagedFooterError as exc:
+            raise CorruptEntryError(str(exc), f"ledger {footer}", entry) from exc
+
+
+async def batches_of(ledgers: LedgerStore, ledger: int, last_entry: int) -> AsyncIterator[tuple[int, Batch]]:
+    """Yield the batches of a segment up to `last_entry`, or to its footer, with their entries.
+
+    Raises: LedgerError; CorruptEntryError - one is damaged.
+    """
+    entry = 0
+    while entry <= last_entry:
+        read = await ledgers.read(
+            ledger, entry, entries_max=min(_SCAN_ENTRIES_MAX, last_entry - entry + 1), bytes_max=_SCAN_BYTES_MAX
+        )
+        if not read:
+            raise LedgerError(f"ledger {ledger} ends before entry {entry}, though its last is {last_entry}")
+        for data in read:
+            if is_footer(data):
+                return
+            try:
+                batch = Batch.decode(data)
+            except DamagedBatchError as exc:
+                raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
+            yield entry, batch
+            entry += 1
+        await asyncio.sleep(0)
 
 
 def _needed(runs: Iterable[tuple[int, Run]], first: int, entries_max: int, bytes_max: int) -> Iterator[tuple[int, Run]]:

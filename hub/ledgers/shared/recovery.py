@@ -6,12 +6,11 @@ they have made, and read what the record says then.
 
 import asyncio
 import logging
-from typing import Final
 
-from hedwig.errors import CorruptEntryError, LedgerError, NoSuchLedgerError
-from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
+from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, is_footer
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
+from hedwig.hub.ledgers.shared.reading import batches_of
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import discard, seal_in_own_ledger
 from hedwig.hub.ledgers.store import LedgerStore
@@ -19,9 +18,6 @@ from hedwig.hub.ledgers.store import LedgerStore
 __all__ = ["runs_of_ledger", "shut_out"]
 
 _log = logging.getLogger(__name__)
-
-_READ_BYTES_MAX: Final = 4 << 20
-_READ_ENTRIES_MAX: Final = 1024
 
 
 async def shut_out(ledgers: LedgerStore, records: LogRecords, number: int) -> LogRecord | None:
@@ -103,24 +99,10 @@ async def runs_of_ledger(ledgers: LedgerStore, ledger: int, last_entry: int) -> 
     Raises: LedgerError.
     """
     runs = GrowingRuns()
-    entry, last_data_entry = 0, -1
-    while entry <= last_entry:
-        read = await ledgers.read(
-            ledger, entry, entries_max=min(_READ_ENTRIES_MAX, last_entry - entry + 1), bytes_max=_READ_BYTES_MAX
-        )
-        if not read:
-            raise LedgerError(f"ledger {ledger} ends before entry {entry}, though its last is {last_entry}")
-        for data in read:
-            if is_footer(data):
-                return runs, last_data_entry
-            try:
-                batch = Batch.decode(data)
-            except DamagedBatchError as exc:
-                raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
-            runs.add(entry, batch.records())
-            last_data_entry = entry
-            entry += 1
-        await asyncio.sleep(0)
+    last_data_entry = -1
+    async for entry, batch in batches_of(ledgers, ledger, last_entry):
+        runs.add(entry, batch.records())
+        last_data_entry = entry
     return runs, last_data_entry
 
 

@@ -22,12 +22,12 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.recovery import shut_out
 from hedwig.hub.ledgers.shared.runs import Run
-from hedwig.hub.ledgers.shared.slot_set import SlotSet
 from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of, virtual_id
-from hedwig.hub.ledgers.shared.writer import LogWriter, SharedLogOptions, UnsealedSegment
+from hedwig.hub.ledgers.shared.writer import LogWriter, UnsealedSegment
 from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
 from hedwig.model import HubInfo
 
@@ -56,7 +56,7 @@ class SharedLedgerStore:
         ledgers: LedgerStore,
         records: LogRecords,
         writer: LogWriter | None,
-        cache: BatchCache,
+        reader: SegmentReader,
         is_alive: IsAlive,
         shares: Shares,
     ) -> None:
@@ -65,14 +65,13 @@ class SharedLedgerStore:
         self._writer = writer
         self._is_alive = is_alive
         self._shares = shares
-        self._reader = SegmentReader(ledgers, cache)
+        self._reader = reader
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
         self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
         """The logs that are being shut out, whoever asked for it."""
         self._closed: OrderedDict[int, None] = OrderedDict()
         """The slots that were closed last."""
-        self._deleted = SlotSet()
         self._is_closed = False
         self._shutdown: asyncio.Future[None] | None = None
 
@@ -98,16 +97,18 @@ class SharedLedgerStore:
         Raises: MetadataError; LedgerError.
         """
         cache = BatchCache(options.cache_bytes_max)
+        reader = SegmentReader(ledgers, cache)
         is_alone = shares is None
-        writer = await LogWriter.begin(ledgers, records, hub, cache, clock, options, on_over, is_alone=is_alone)
-        return cls(ledgers, records, writer, cache, is_alive, shares or (lambda _: True))
+        writer = await LogWriter.begin(ledgers, records, hub, cache, reader, clock, options, on_over, is_alone=is_alone)
+        return cls(ledgers, records, writer, reader, is_alive, shares or (lambda _: True))
 
     @classmethod
     def without_log(
         cls, ledgers: LedgerStore, records: LogRecords, options: SharedLogOptions, *, is_alive: IsAlive
     ) -> Self:
         """Return a store that writes no log, but reads those of other hubs. All its new ledgers are in `ledgers`."""
-        return cls(ledgers, records, None, BatchCache(options.cache_bytes_max), is_alive, lambda _: False)
+        reader = SegmentReader(ledgers, BatchCache(options.cache_bytes_max))
+        return cls(ledgers, records, None, reader, is_alive, lambda _: False)
 
     @property
     def log(self) -> int | None:
@@ -241,8 +242,7 @@ class SharedLedgerStore:
         if not is_virtual(ledger_id):
             await self._ledgers.delete(ledger_id)
         elif (writer := self._writer_of(ledger_id)) is not None:
-            writer.let_go(slot_of(ledger_id))
-            self._deleted.add(slot_of(ledger_id))
+            writer.delete(slot_of(ledger_id))
 
     async def ledgers(self) -> AsyncIterator[int]:
         """Yield the ids of all ledgers but the segments of logs, ascending.
@@ -252,7 +252,7 @@ class SharedLedgerStore:
         """
         logs = [number async for number in self._records.numbers()]
         records = [record for number in logs if (record := await self._records.read(number)) is not None]
-        segments = {ledger for record in records for ledger in _ledgers_of(record)}
+        segments = {ledger for record in records for ledger in record.ledgers}
         async for ledger_id in self._ledgers.ledgers():
             if ledger_id not in segments:
                 yield ledger_id
@@ -330,7 +330,7 @@ class SharedLedgerStore:
         if writer is None:
             return LedgerFencedError(f"ledger {ledger_id} is in the log of another hub: make a new one")
         slot = slot_of(ledger_id)
-        if slot in self._deleted or not writer.was_given(slot):
+        if not writer.has(slot):
             return NoSuchLedgerError(f"there is no ledger {ledger_id}")
         if slot in self._closed:
             return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
@@ -339,7 +339,7 @@ class SharedLedgerStore:
     async def _end(self, writer: LogWriter, ledger_id: int) -> int:
         """Take no more appends to a ledger of this log; return its last entry id."""
         slot = slot_of(ledger_id)
-        if slot in self._deleted or not writer.was_given(slot):
+        if not writer.has(slot):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
         last_entry_id = await writer.end(slot)
         return await self._last(writer.record, slot) if last_entry_id is None else last_entry_id
@@ -371,7 +371,7 @@ class SharedLedgerStore:
         """Return the record of the log of a virtual ledger. Raises: NoSuchLedgerError - it has none."""
         writer = self._writer_of(ledger_id)
         if writer is not None:
-            if slot_of(ledger_id) in self._deleted or not writer.was_given(slot_of(ledger_id)):
+            if not writer.has(slot_of(ledger_id)):
                 raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
             return writer.record
         number = log_of(ledger_id)
@@ -430,16 +430,12 @@ class SharedLedgerStore:
     async def _slots(self, record: LogRecord) -> list[int]:
         slots: set[int] = set()
         for segment in record.segments:
-            slots.update(await self._reader.slots(segment))
+            async for block in self._reader.blocks(segment):
+                slots.update(block.slots)
         writer = self._writer
         if writer is not None and record.number == writer.record.number:
             for each in writer.unsealed():
                 slots.update(fields[0] for fields in each.runs.in_order())
             slots.update(writer.open_slots())
-            slots = {slot for slot in slots if slot not in self._deleted}
+            slots = set(filter(writer.has, slots))
         return sorted(slots)
-
-
-def _ledgers_of(record: LogRecord) -> set[int]:
-    segments = record.segments
-    return {*record.listed, *(each.ledger for each in segments), *(each.footer for each in segments)}

@@ -36,16 +36,20 @@ from hedwig.errors import (
     NoSuchLedgerError,
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
-from hedwig.hub.ledgers.shared.held_record import HeldRecord
+from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
+from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
-from hedwig.hub.ledgers.shared.sealing import discard, seal_behind_batches, seal_in_own_ledger
+from hedwig.hub.ledgers.shared.sealing import discard, new_ledger, seal_behind_batches, seal_in_own_ledger
+from hedwig.hub.ledgers.shared.slot_set import SlotSet
+from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.virtual_ids import FIRST_SLOT, SLOT_MAX
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.model import HubInfo
 
-__all__ = ["LogWriter", "SharedLogOptions", "UnsealedSegment"]
+__all__ = ["LogWriter", "UnsealedSegment"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,23 +58,6 @@ _UNDER_WAY_MAX: Final = 4
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 5.0
 _CLOSE_LOOK_S: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedLogOptions:
-    """How a hub writes its shared log.
-
-    A segment ends at `segment_bytes`, or `segment_s` seconds after its first record. A topic that closes its ledger may
-    ask for an earlier end, but only once in `roll_pause_s` seconds. Up to `queue_bytes_max` bytes of records wait or
-    are under way; more are refused. `record_bytes_max` bounds one payload.
-    """
-
-    segment_bytes: int = 64 << 20
-    segment_s: float = 600.0
-    roll_pause_s: float = 1.0
-    queue_bytes_max: int = 64 << 20
-    record_bytes_max: int = 4 << 20
-    cache_bytes_max: int = 64 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +117,7 @@ class LogWriter:
         records: LogRecords,
         record: LogRecord,
         cache: BatchCache,
+        reader: SegmentReader,
         clock: Clock,
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
@@ -143,6 +131,7 @@ class LogWriter:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._slots: dict[int, _Slot] = {}
+        self._deleted = SlotSet()
         self._next_slot = FIRST_SLOT
         self._current: UnsealedSegment | None = UnsealedSegment(current)
         """The segment that takes batches; None while no ledger is listed for it."""
@@ -169,6 +158,8 @@ class LogWriter:
         self._mending: asyncio.Task[None] | None = None
         self._why_over: HedwigError | None = None
         self._is_closing = False
+        self._upkeep = LogUpkeep(ledgers, reader, self.held, clock, options, lambda slot: slot not in self._deleted)
+        self._tasks.start(self._keep_space())
 
     @classmethod
     async def begin(
@@ -177,6 +168,7 @@ class LogWriter:
         records: LogRecords,
         hub: HubInfo,
         cache: BatchCache,
+        reader: SegmentReader,
         clock: Clock,
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
@@ -191,7 +183,7 @@ class LogWriter:
         made: list[int] = []
         try:
             for _ in range(2):
-                made.append(await _new_ledger(ledgers, record))
+                made.append(await new_ledger(ledgers, record.number))
             listed = record.changed(listed=tuple(made))
             if not await records.replace(record, listed):
                 raise LedgerFencedError(f"log {record.number} was taken over before it had begun")
@@ -200,7 +192,7 @@ class LogWriter:
             for ledger in made:
                 await asyncio.shield(discard(ledgers, ledger))
             raise
-        return cls(ledgers, records, listed, cache, clock, options, on_over)
+        return cls(ledgers, records, listed, cache, reader, clock, options, on_over)
 
     @property
     def record(self) -> LogRecord:
@@ -219,9 +211,16 @@ class LogWriter:
         self._slots[slot] = _Slot()
         return slot
 
-    def was_given(self, slot: int) -> bool:
-        """Say whether this writer gave the slot."""
-        return FIRST_SLOT <= slot < self._next_slot
+    def has(self, slot: int) -> bool:
+        """Say whether this writer gave the slot, and nobody has deleted it here."""
+        return FIRST_SLOT <= slot < self._next_slot and slot not in self._deleted
+
+    def delete(self, slot: int) -> None:
+        """Refuse further appends to the slot, and free what it has in the log sooner or later."""
+        self.let_go(slot)
+        if self.has(slot):
+            self._deleted.add(slot)
+            self._upkeep.drop(slot)
 
     def is_open(self, slot: int) -> bool:
         """Say whether the slot is open for append, or ends once the appends under way do."""
@@ -432,6 +431,12 @@ class LogWriter:
         self._keep()
         self._pump()
 
+    async def _keep_space(self) -> None:
+        try:
+            await self._upkeep.run()
+        except LogTakenOverError as exc:
+            self._end(exc)
+
     def _keep(self) -> None:
         """Seal what is to be sealed, and have a next ledger, in the background."""
         if self._keeping is None and not self._is_over:
@@ -460,7 +465,7 @@ class LogWriter:
         if sealing is not None and sealing.segment is None and sealing.runs.records:
             sealing.segment = await self._seal(sealing)
         if self._made is None:
-            self._made = await _new_ledger(self._ledgers, self.record)
+            self._made = await new_ledger(self._ledgers, self.record.number)
         await self._record_next(self._made, sealing)
         self._next, self._made = self._made, None
         if sealing is not None:
@@ -476,11 +481,11 @@ class LogWriter:
     async def _record_next(self, made: int, sealing: UnsealedSegment | None) -> None:
         """List a new ledger, and instead of the ledger of `sealing` its segment.
 
-        Raises: LedgerFencedError - another hub has shut this writer out, which ends it; MetadataError - repeat it.
+        Raises: LogTakenOverError - another hub has shut this writer out, which ends it; MetadataError - repeat it.
         """
         try:
             await self.held.change(partial(_with_next, made=made, sealing=sealing))
-        except LedgerFencedError as exc:
+        except LogTakenOverError as exc:
             self._end(exc)
             raise
 
@@ -488,12 +493,12 @@ class LogWriter:
         ledgers, ledger, runs, last = self._ledgers, sealing.ledger, sealing.runs, sealing.last_entry
         if not sealing.is_fenced:
             try:
-                return await seal_behind_batches(ledgers, ledger, runs, last)
+                return await seal_behind_batches(ledgers, ledger, runs, last, self._upkeep.noting(ledger))
             except LedgerError as exc:
                 _log.info("ledger %d takes no footer, so that gets a ledger of its own: %s", ledger, exc)
             await ledgers.open_and_fence(ledger)
             sealing.is_fenced = True
-        return await seal_in_own_ledger(ledgers, self.record.number, ledger, runs, last)
+        return await seal_in_own_ledger(ledgers, self.record.number, ledger, runs, last, self._upkeep.noting(ledger))
 
     # ---------------------------------------------------------------------------------------- a ledger that fails
 
@@ -641,7 +646,7 @@ class LogWriter:
         unused += [each for each in (self._next, self._made) if each is not None]
         try:
             await self.held.change(partial(_as_closed, sealed=sealed))
-        except LedgerFencedError:
+        except LogTakenOverError:
             return  # Other hubs recover it, with the same end.
         for ledger in unused:
             await discard(self._ledgers, ledger)
@@ -680,7 +685,3 @@ def _is_refused(batch: _UnderWay) -> bool:
     error = None if batch.outcome.cancelled() else batch.outcome.exception()
     is_one = isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError | EntryOrderError)
     return is_one and not isinstance(error, LedgerStoreClosedError) and getattr(error, "definite", False)
-
-
-async def _new_ledger(ledgers: LedgerStore, record: LogRecord) -> int:
-    return await ledgers.create({"log": b"%d" % record.number})

@@ -9,8 +9,8 @@ import pytest
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.writer import SharedLogOptions
 from hedwig.model import HubInfo
 from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
 from tests.hub.ledgers.shared.support.records import RecordsInMemory
