@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.concurrency.tasks import Tasks
@@ -21,6 +21,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.sweep import LogSweep
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hedwig.hub.membership import Member
 from hedwig.hub.options.cluster_options import hosts_and_path
@@ -31,6 +32,9 @@ from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions, exists
+
+if TYPE_CHECKING:
+    from hedwig.hub.incarnation import Incarnation
 
 __all__ = ["ClusterMembership"]
 
@@ -61,6 +65,7 @@ class ClusterMembership:
         self._bookies: BookkeeperLedgerStore | None = None
         self._store: BookkeeperLedgerStore | SharedLedgerStore | None = None
         """The store of the present incarnation: `_bookies`, or one with shared logs on it."""
+        self._sweeping: asyncio.Task[None] | None = None
         self._changes: deque[tuple[Registration, bool]] = deque()
         self._changed = asyncio.Event()
         self._why_over: str | None = None
@@ -229,15 +234,26 @@ class ClusterMembership:
             await bookies.aclose()
             raise
         self._bookies, self._store = bookies, shared
-        self._begin(registration, hub, replace(registration.hub, log=shared.log), shared, shared)
+        incarnation = self._begin(registration, hub, replace(registration.hub, log=shared.log), shared, shared)
+        sweep = LogSweep(
+            shared,
+            KeptLogRecords(metadata.named_records),
+            metadata,
+            registration.hub,
+            self._clock,
+            SharedLogOptions().sweep_interval_s,
+            lambda: registration.is_proven() and not incarnation.is_frozen(),
+        )
+        self._sweeping = self._tasks.start(sweep.run())
 
     def _begin(
         self, registration: Registration, hub: Member, me: HubInfo, ledgers: LedgerStore, logs: SharedLogs | None
-    ) -> None:
+    ) -> "Incarnation":
         assert self.balance is not None, "it is joining"
         self._serving = registration
         incarnation = hub.registered(me, registration, ledgers, logs)
         self.balance.attach(incarnation.topics, incarnation.is_frozen)
+        return incarnation
 
     async def _with_logs(
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
@@ -247,7 +263,7 @@ class ClusterMembership:
         options = SharedLogOptions()
         is_alive = registration.is_alive
         if self._options.bookkeeper.ledgers != "shared":
-            return SharedLedgerStore.without_log(bookies, records, options, is_alive=is_alive)
+            return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
         return await SharedLedgerStore.open(
             bookies,
             records,
@@ -259,15 +275,20 @@ class ClusterMembership:
         )
 
     def _shut_out(self, registration: Registration, why: HedwigError) -> None:
-        """Serve no more under a registration that another hub took for over."""
+        """Serve no more under a registration that another hub took for over, and make another."""
         _log.error("hub %s: %s", registration.hub.address, why)
-        self._note(registration, holds=False)
+        assert self.liveness is not None, "it has joined"
+        self.liveness.give_up(registration)
 
     async def _stop(self, hub: Member, registration: Registration) -> None:
         if self._serving is not registration:
             return
         await hub.lost(f"hub {registration.hub.address} could not prove that it is alive; it registers anew")
         self._serving = None
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
+            self._sweeping = None
         if self._store is not None and self._bookies is not None:
             await self._store.abandon()
             await self._bookies.abandon()

@@ -162,6 +162,11 @@ class ClusterLiveness:
         if at_once:
             self._woken.set()
 
+    def give_up(self, registration: Registration) -> None:
+        """End a registration at once, as if it were no longer proven. Nothing happens if it is over already."""
+        if registration is self._registration and self._lease is not None:
+            self._lease.end()
+
     async def leave(self) -> None:
         """Make the other hubs read the load that was set last at once. Raises: ServiceDownError."""
         await self._registrar.leave(self._load)

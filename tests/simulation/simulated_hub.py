@@ -18,6 +18,7 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.sweep import LogSweep
 from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry
@@ -147,6 +148,7 @@ class SimulatedHub(Hub):
         self.stores: list[SharedLedgerStore] = []
         """The ledger stores of all incarnations."""
         self.clusters: list[BookieCluster] = []
+        self._sweeping: asyncio.Task[None] | None = None
         self.liveness: LivenessModel
 
     async def start_up(self) -> None:
@@ -187,7 +189,14 @@ class SimulatedHub(Hub):
         if self.is_down or self.is_closing:
             await store.aclose()
             return
-        self.registered(replace(me, log=store.log), self.liveness, store, store)
+        incarnation = self.registered(replace(me, log=store.log), self.liveness, store, store)
+        if self._logs is not None:
+            records, interval_s = KeptLogRecords(self.metadata.named_records), self._logs.sweep_interval_s
+            # A zombie sweeps, too.
+            sweep = LogSweep(
+                store, records, self.metadata, me, self.clock, interval_s, lambda: not incarnation.is_frozen()
+            )
+            self._sweeping = self._tasks.start(sweep.run())
         self.has_begun = True
         give_up = self.topics.give_up
 
@@ -209,7 +218,7 @@ class SimulatedHub(Hub):
                 )
             except (HedwigError, TimeoutError):
                 await self.clock.sleep(_RETRY_S)
-        return SharedLedgerStore.without_log(bookies, records, SharedLogOptions(), is_alive=is_alive)
+        return SharedLedgerStore.without_log(bookies, records, self.clock, SharedLogOptions(), is_alive=is_alive)
 
     def _on_over(self, error: HedwigError) -> None:
         """Register again, since another hub took this one for dead, and has shut it out of its log."""
@@ -254,6 +263,9 @@ class SimulatedHub(Hub):
         await self._stack.aclose()
 
     async def _abandon_stores(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
         await self.stores[-1].abandon()
         await self.bookies[-1].abandon()
 

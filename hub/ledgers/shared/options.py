@@ -15,6 +15,7 @@ class SharedLogOptions:
 
     Every `upkeep_interval_s` seconds the hub looks for segments that can go, or be merged. Merging reads up to
     `merge_bytes_per_s` bytes a second. The ledgers of merged segments stay for `grace_s` seconds.
+    One of all hubs looks for what other logs can free every `sweep_interval_s` seconds.
     """
 
     segment_bytes: int = 64 << 20
@@ -26,3 +27,4 @@ class SharedLogOptions:
     upkeep_interval_s: float = 1.0
     grace_s: float = 60.0
     merge_bytes_per_s: int = 16 << 20
+    sweep_interval_s: float = 3600.0

@@ -21,11 +21,13 @@ from hedwig.errors import (
     ServiceDownError,
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.held_record import HeldRecord
 from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.recovery import shut_out
 from hedwig.hub.ledgers.shared.runs import Run
+from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of, virtual_id
 from hedwig.hub.ledgers.shared.writer import LogWriter, UnsealedSegment
 from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
@@ -57,10 +59,14 @@ class SharedLedgerStore:
         records: LogRecords,
         writer: LogWriter | None,
         reader: SegmentReader,
+        clock: Clock,
+        options: SharedLogOptions,
         is_alive: IsAlive,
         shares: Shares,
     ) -> None:
         self._ledgers = ledgers
+        self._clock = clock
+        self._options = options
         self._records = records
         self._writer = writer
         self._is_alive = is_alive
@@ -100,15 +106,15 @@ class SharedLedgerStore:
         reader = SegmentReader(ledgers, cache)
         is_alone = shares is None
         writer = await LogWriter.begin(ledgers, records, hub, cache, reader, clock, options, on_over, is_alone=is_alone)
-        return cls(ledgers, records, writer, reader, is_alive, shares or (lambda _: True))
+        return cls(ledgers, records, writer, reader, clock, options, is_alive, shares or (lambda _: True))
 
     @classmethod
     def without_log(
-        cls, ledgers: LedgerStore, records: LogRecords, options: SharedLogOptions, *, is_alive: IsAlive
+        cls, ledgers: LedgerStore, records: LogRecords, clock: Clock, options: SharedLogOptions, *, is_alive: IsAlive
     ) -> Self:
         """Return a store that writes no log, but reads those of other hubs. All its new ledgers are in `ledgers`."""
         reader = SegmentReader(ledgers, BatchCache(options.cache_bytes_max))
-        return cls(ledgers, records, None, reader, is_alive, lambda _: False)
+        return cls(ledgers, records, None, reader, clock, options, is_alive, lambda _: False)
 
     @property
     def log(self) -> int | None:
@@ -138,6 +144,25 @@ class SharedLedgerStore:
             task.add_done_callback(partial(self._is_shut_out, log))
         # It goes on for the others if this caller is cancelled.
         return await asyncio.shield(task)
+
+    async def closed_if_dead(self, record: LogRecord) -> LogRecord | None:
+        """Return the record of a log, closed unless its hub is alive; None if it is gone. Raises: as `shut_out`."""
+        if await self._may_be_alive(record.hub):
+            return record
+        return await self._shut_out(record.number)
+
+    async def sweep(self, record: LogRecord, is_live: Callable[[int], bool]) -> LogRecord:
+        """Free what is not live in the segments of `record`, and return the record then.
+
+        Args: is_live - says whether a slot with records in these segments is needed. One that is not never is again.
+        Raises: LogTakenOverError - the log was closed meanwhile; MetadataError; LedgerError.
+        """
+        held = HeldRecord(self._records, record)
+        upkeep = LogUpkeep(self._ledgers, self._reader, held, self._clock, self._options, is_live)
+        await upkeep.read_uses()
+        while await upkeep.step():
+            self._check_open()
+        return held.present
 
     def _is_shut_out(self, log: int, task: "asyncio.Task[LogRecord | None]") -> None:
         del self._shutting_out[log]

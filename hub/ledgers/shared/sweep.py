@@ -1,0 +1,159 @@
+"""The sweep of all shared logs: what no topic refers to any more is freed, whoever wrote it.
+
+The hub of a log counts what it deletes itself. The sweep finds the rest: logs of hubs that ended, and topics that other
+hubs have served since. One hub at a time sweeps. It reads all owners and ranges of topics, twice, an interval apart. A
+slot goes if neither reading names it.
+
+Why nothing goes that is needed:
+
+- Only segments that were sealed before a reading began are judged by it. A range is stored before its first record, so
+  each reading finds the ranges of all records in these segments. No topic refers to a slot anew.
+- Who brings ranges back from elsewhere, as an import does, stops the sweep before, and changes the record of each log.
+  So a sweep that was halfway is refused.
+- A record that cannot be read could name anything. Then nothing is judged.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from hedwig.clock import Clock
+from hedwig.errors import HedwigError
+from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
+from hedwig.hub.ledgers.shared.slot_set import SlotSet
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
+from hedwig.metadata.contract.named_records import replace_surely
+from hedwig.model import HubInfo, LedgerRanges
+
+__all__ = ["LogSweep", "References", "read_references"]
+
+_log = logging.getLogger(__name__)
+
+_TURN: Final = "sweep-of-logs"
+
+
+@dataclass(slots=True)
+class References:
+    """What topics refer to: the logs that owners and ranges name, and of each log the slots that ranges name."""
+
+    logs: set[int] = field(default_factory=set)
+    slots: dict[int, SlotSet] = field(default_factory=dict)
+
+    def has(self, log: int, slot: int) -> bool:
+        """Say whether a range names the slot."""
+        return log in self.slots and slot in self.slots[log]
+
+
+async def read_references(metadata: MetadataStore) -> References:
+    """Read all owners and ranges of topics. Raises: MetadataError - also if one of them cannot be read."""
+    references = References()
+    async with aclosing(metadata.scan(kinds=(OWNERSHIP, PERSISTENCE))) as pages:
+        async for page in pages:
+            for each in page:
+                record = each.read().value
+                if isinstance(record, HubInfo):
+                    if record.log is not None:
+                        references.logs.add(record.log)
+                elif isinstance(record, LedgerRanges):
+                    for ledger_id in [ledger.ledger_id for ledger in record.ranges]:
+                        if is_virtual(ledger_id):
+                            references.logs.add(log_of(ledger_id))
+                            references.slots.setdefault(log_of(ledger_id), SlotSet()).add(slot_of(ledger_id))
+    return references
+
+
+class LogSweep:
+    """Sweeps the logs of one deployment, while it is this hub's turn.
+
+    `may_write` says whether this hub may change metadata now.
+    """
+
+    def __init__(
+        self,
+        store: SharedLedgerStore,
+        records: LogRecords,
+        metadata: MetadataStore,
+        me: HubInfo,
+        clock: Clock,
+        interval_s: float,
+        may_write: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._metadata = metadata
+        self._me = b"%s %d" % (me.address.encode(), me.epoch)
+        self._clock = clock
+        self._interval_s = interval_s
+        self._may_write = may_write
+        self._turn: bytes | None = None
+        """Whose turn it was at the last look."""
+        self._before: References | None = None
+        """What the reading before the present one has found."""
+
+    async def run(self) -> None:
+        """Sweep every interval until this is cancelled."""
+        while True:
+            await self._clock.sleep(self._interval_s)
+            try:
+                if self._may_write() and await self._is_my_turn():
+                    await self._sweep()
+                else:
+                    self._before = None
+            except (HedwigError, TimeoutError) as exc:
+                self._before = None
+                _log.warning("the sweep of shared logs begins again in %g s: %s", self._interval_s, exc)
+
+    async def _is_my_turn(self) -> bool:
+        """Say whether this hub sweeps now. A hub that was silent for an interval loses its turn."""
+        stored = await self._metadata.named_records.read(_TURN)
+        seen, self._turn = self._turn, stored
+        if stored is not None and stored != seen and not stored.startswith(self._me + b" "):
+            return False
+        mine = b"%s %s" % (self._me, secrets.token_hex(8).encode())
+        if not await replace_surely(self._metadata.named_records, _TURN, stored, mine):
+            return False
+        self._turn = mine
+        return True
+
+    async def _sweep(self) -> None:
+        logs = await self._read_logs()
+        present = await read_references(self._metadata)
+        before, self._before = self._before, present
+        if before is None:
+            return
+        for log in logs:
+            await self._sweep_log(log, (before, present))
+
+    async def _read_logs(self) -> list[LogRecord]:
+        """Return the records of all logs. Those of hubs that are dead are closed before."""
+        logs = []
+        for number in [each async for each in self._records.numbers()]:
+            record = await self._records.read(number)
+            if record is not None and record.state is not LogState.CLOSED:
+                record = await self._store.closed_if_dead(record)
+            if record is not None:
+                logs.append(record)
+        return logs
+
+    async def _sweep_log(self, log: LogRecord, readings: Sequence[References]) -> None:
+        is_live = partial(_is_named, readings, log.number)
+        if log.segments or log.dropped:
+            try:
+                log = await self._store.sweep(log, is_live)
+            except HedwigError as exc:
+                _log.warning("log %d is swept later: %s", log.number, exc)
+                return
+        is_empty = not log.segments and not log.dropped and log.state is LogState.CLOSED
+        if is_empty and not any(log.number in each.logs for each in readings):
+            await self._records.delete(log)
+
+
+def _is_named(readings: Sequence[References], log: int, slot: int) -> bool:
+    return any(each.has(log, slot) for each in readings)
