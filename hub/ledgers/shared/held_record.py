@@ -43,6 +43,14 @@ class HeldRecord:
                     # A write without an answer was carried out.
                     self.present = wanted
                     return
-                if present is None or present.state is not self._state:
-                    raise LogTakenOverError(f"log {wanted.number} was taken over by another hub")
-                self.present = present
+                self._go_on_with(present)
+
+    async def read_again(self) -> None:
+        """Read the record, which another hub may have changed. Raises: LogTakenOverError; MetadataUnavailableError."""
+        async with self._turn:
+            self._go_on_with(await self._records.read(self.present.number))
+
+    def _go_on_with(self, present: LogRecord | None) -> None:
+        if present is None or present.state is not self._state:
+            raise LogTakenOverError(f"log {self.present.number} was taken over by another hub")
+        self.present = present

@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 from hedwig.clock import Clock
 from hedwig.errors import (
@@ -34,6 +34,8 @@ from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
 from hedwig.model import HubInfo
 
 __all__ = ["IsAlive", "SharedLedgerStore", "Shares"]
+
+T = TypeVar("T")
 
 IsAlive: TypeAlias = Callable[[HubInfo], Awaitable[bool]]
 Shares: TypeAlias = Callable[[bytes | None], bool]
@@ -238,23 +240,21 @@ class SharedLedgerStore:
         if not is_virtual(ledger_id):
             return await self._ledgers.read(ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max)
         slot = slot_of(ledger_id)
-        for is_last_try in (False, True):
-            record = await self._record(ledger_id, is_fresh=is_last_try)
-            try:
+
+        async def payloads(record: LogRecord) -> list[bytes]:
+            runs = await self._runs(record, slot, first_entry_id, entries_max, bytes_max)
+            if not runs and self._may_lack_segments(record):
+                record = await self._record(ledger_id, is_fresh=True)
                 runs = await self._runs(record, slot, first_entry_id, entries_max, bytes_max)
-                return await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max) if runs else []
-            except NoSuchLedgerError:
-                # The segment may have been merged with others meanwhile. Then its record says so.
-                if is_last_try:
-                    raise
-        raise AssertionError("the last try returns or raises")
+            return await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max) if runs else []
+
+        return await self._with_record(ledger_id, payloads)
 
     async def last_entry_id(self, ledger_id: int) -> int:
         self._check_open()
         if not is_virtual(ledger_id):
             return await self._ledgers.last_entry_id(ledger_id)
-        record = await self._record(ledger_id)
-        return await self._last(record, slot_of(ledger_id))
+        return await self._last(ledger_id)
 
     def let_go(self, ledger_id: int) -> None:
         if not is_virtual(ledger_id):
@@ -367,7 +367,7 @@ class SharedLedgerStore:
         if not writer.has(slot):
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
         last_entry_id = await writer.end(slot)
-        return await self._last(writer.record, slot) if last_entry_id is None else last_entry_id
+        return await self._last(ledger_id) if last_entry_id is None else last_entry_id
 
     async def _last_of_closed(self, ledger_id: int) -> int:
         """Return the last entry id of a ledger in the log of another hub. Shut that hub out if it is dead."""
@@ -384,7 +384,8 @@ class SharedLedgerStore:
             if closed is None:
                 raise NoSuchLedgerError(f"there is no log {record.number}, and so no ledger {ledger_id}")
             record = closed
-        return await self._last(record, slot_of(ledger_id))
+        # Not by the record that is kept: another read may have begun before the log was closed.
+        return await self._last(ledger_id, record)
 
     async def _may_be_alive(self, hub: HubInfo) -> bool:
         try:
@@ -398,6 +399,8 @@ class SharedLedgerStore:
         if writer is not None:
             if not writer.has(slot_of(ledger_id)):
                 raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+            if is_fresh:
+                await writer.held.read_again()
             return writer.record
         number = log_of(ledger_id)
         record = None if is_fresh else self._others.get(number)
@@ -409,11 +412,29 @@ class SharedLedgerStore:
             self._keep(record)
         return record
 
+    async def _with_record(
+        self, ledger_id: int, use: Callable[[LogRecord], Awaitable[T]], record: LogRecord | None = None
+    ) -> T:
+        """Return what `use` returns for the record of the log of a virtual ledger, at first for `record` if given.
+
+        If it misses a ledger, that segment may have been merged with others. Then the record says so.
+        """
+        try:
+            return await use(record or await self._record(ledger_id))
+        except NoSuchLedgerError:
+            return await use(await self._record(ledger_id, is_fresh=True))
+
     def _keep(self, record: LogRecord) -> None:
         self._others[record.number] = record
         self._others.move_to_end(record.number)
         if len(self._others) > _RECORDS_KEPT_MAX:
             self._others.popitem(last=False)
+
+    def _may_lack_segments(self, record: LogRecord) -> bool:
+        """Say whether another hub may have sealed a segment since the record was read."""
+        writer = self._writer
+        is_own = writer is not None and record.number == writer.record.number
+        return not is_own and record.state is not LogState.CLOSED
 
     def _unsealed(self, record: LogRecord) -> list[UnsealedSegment]:
         """Return the segments of this hub's log that the record does not name as sealed yet."""
@@ -443,14 +464,21 @@ class SharedLedgerStore:
                     return runs
         return runs
 
-    async def _last(self, record: LogRecord, slot: int) -> int:
-        for each in reversed(self._unsealed(record)):
-            if (run := each.runs.last_of(slot)) is not None:
-                return run.last
-        for segment in reversed(record.segments):
-            if (run := await self._reader.last_run(segment, slot)) is not None:
-                return run.last
-        return -1
+    async def _last(self, ledger_id: int, record: LogRecord | None = None) -> int:
+        slot = slot_of(ledger_id)
+
+        async def last(record: LogRecord) -> int:
+            if self._may_lack_segments(record):
+                record = await self._record(ledger_id, is_fresh=True)
+            for each in reversed(self._unsealed(record)):
+                if (run := each.runs.last_of(slot)) is not None:
+                    return run.last
+            for segment in reversed(record.segments):
+                if (run := await self._reader.last_run(segment, slot)) is not None:
+                    return run.last
+            return -1
+
+        return await self._with_record(ledger_id, last, record)
 
     async def _slots(self, record: LogRecord) -> list[int]:
         slots: set[int] = set()

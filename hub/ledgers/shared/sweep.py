@@ -103,7 +103,7 @@ class LogSweep:
             await self._clock.sleep(self._interval_s)
             try:
                 if self._may_write() and await self._is_my_turn():
-                    await self._sweep()
+                    await self.sweep()
                 else:
                     self._before = None
             except (HedwigError, TimeoutError) as exc:
@@ -122,7 +122,11 @@ class LogSweep:
         self._turn = mine
         return True
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
+        """Read all references once more, and free what neither this reading nor the one before has named.
+
+        Raises: MetadataError; LedgerError.
+        """
         logs = await self._read_logs()
         present = await read_references(self._metadata)
         before, self._before = self._before, present
