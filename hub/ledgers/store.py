@@ -117,6 +117,10 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def is_spread(self, ledger_id: int) -> bool:
+        """Say whether so many parts of the store hold the entries of a ledger that another one should follow it."""
+        ...
+
     def is_settled(self, ledger_ids: Collection[int]) -> bool:
         """Say whether any process could read all entries of these ledgers now, after `open_and_fence` if it must."""
         ...

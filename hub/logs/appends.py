@@ -93,6 +93,7 @@ class Appends:
         return (
             0 < options.ledger_messages_max <= self._last - self.start + 1
             or 0 < options.ledger_bytes_max <= self._bytes
+            or (self.ledger_id is not None and self._store.ledgers.is_spread(self.ledger_id))
         )
 
     def begin(self, ledger_id: int) -> None:

@@ -224,6 +224,9 @@ class BookkeeperLedgerStore:
             self._end(ledger_id, LedgerFencedError)
             writer.let_go()
 
+    def is_spread(self, ledger_id: int) -> bool:  # noqa: ARG002 (each ledger is one part)
+        return False
+
     def is_settled(self, ledger_ids: Collection[int]) -> bool:  # noqa: ARG002 (each ledger is shut out for itself)
         return True
 

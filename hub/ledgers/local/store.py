@@ -185,6 +185,9 @@ class LocalLedgerStore:
     def let_go(self, ledger_id: int) -> None:
         self._next.pop(ledger_id, None)
 
+    def is_spread(self, ledger_id: int) -> bool:  # noqa: ARG002 (each ledger is one part)
+        return False
+
     def is_settled(self, ledger_ids: Collection[int]) -> bool:  # noqa: ARG002 (each ledger is shut out for itself)
         return True
 

@@ -44,6 +44,9 @@ Shares: TypeAlias = Callable[[bytes | None], bool]
 _RECORDS_KEPT_MAX: Final = 4096
 """How many records of other logs the store keeps. One has 72 KB if its log has 100 GB."""
 
+_SEGMENTS_MAX: Final = 16
+"""In how many segments the entries of a ledger are. It bounds what its reader looks at, and what an open one pins."""
+
 _CLOSED_KEPT_MAX: Final = 10_000
 """Of how many ledgers the store knows that they were closed, and not fenced."""
 
@@ -216,6 +219,12 @@ class SharedLedgerStore:
         if len(self._closed) > _CLOSED_KEPT_MAX:
             self._closed.popitem(last=False)
         return await self._end(writer, ledger_id)
+
+    def is_spread(self, ledger_id: int) -> bool:
+        if not is_virtual(ledger_id):
+            return self._ledgers.is_spread(ledger_id)
+        writer = self._writer_of(ledger_id)
+        return writer is not None and writer.segments_of(slot_of(ledger_id)) >= _SEGMENTS_MAX
 
     def is_settled(self, ledger_ids: Collection[int]) -> bool:
         writer = self._writer

@@ -84,6 +84,8 @@ class UnsealedSegment:
 class _Slot:
     """A virtual ledger that is open for append."""
 
+    segment: int
+    """How many segments had ended when it was given."""
     next: int = 0
     """The entry id of the next append."""
     acknowledged: int = -1
@@ -132,6 +134,8 @@ class LogWriter:
         self._loop = asyncio.get_running_loop()
         self._slots: dict[int, _Slot] = {}
         self._deleted = SlotSet()
+        self._segments = 0
+        """How many segments have ended."""
         self._next_slot = FIRST_SLOT
         self._current: UnsealedSegment | None = UnsealedSegment(current)
         """The segment that takes batches; None while no ledger is listed for it."""
@@ -208,7 +212,7 @@ class LogWriter:
             raise LedgerStoreFullError(f"log {self.record.number} has given all its slots: start the hub again")
         slot = self._next_slot
         self._next_slot += 1
-        self._slots[slot] = _Slot()
+        self._slots[slot] = _Slot(self._segments)
         return slot
 
     def has(self, slot: int) -> bool:
@@ -225,6 +229,11 @@ class LogWriter:
     def is_open(self, slot: int) -> bool:
         """Say whether the slot is open for append, or ends once the appends under way do."""
         return slot in self._slots
+
+    def segments_of(self, slot: int) -> int:
+        """Return in how many segments an open slot may have records."""
+        held = self._slots.get(slot)
+        return 0 if held is None else self._segments - held.segment + 1
 
     def open_slots(self) -> Collection[int]:
         """Return the slots that are open for append."""
@@ -421,6 +430,7 @@ class LogWriter:
         assert not self._under_way
         if self._current is not None:
             self._to_seal.append(self._current)
+            self._segments += 1
         self._current = None if self._next is None else UnsealedSegment(self._next)
         self._next = None
         self._is_roll_due = False

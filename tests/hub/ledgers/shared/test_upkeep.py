@@ -189,3 +189,19 @@ async def test_a_log_that_is_taken_over_amid_merging_loses_nothing(
         assert {ledger for each in record.segments for ledger in each.ledgers} <= await _ledgers(below)
         for each in kept:
             assert await read_all(taker, each) == [payload(each, entry) for entry in range(20)]
+
+
+async def test_a_ledger_in_many_segments_should_be_followed_by_another(
+    open_log: OpenLog, records: RecordsInMemory
+) -> None:
+    """It would cost its readers a look at each of them, and while it is open none of them goes."""
+    store = await open_log(options=SharedLogOptions(roll_pause_s=0.0, upkeep_interval_s=3600.0))
+    ledger, entries = await store.create(), 0
+    while not store.is_spread(ledger):
+        await store.append(ledger, entries, payload(ledger, entries))
+        entries += 1
+        await _fill_and_close(store, 1, 1)
+    assert len((await _record(records, store)).segments) == entries == 15
+    assert await store.close(ledger) == entries - 1
+    assert not store.is_spread(ledger)
+    assert await read_all(store, ledger) == [payload(ledger, entry) for entry in range(entries)]
