@@ -97,7 +97,7 @@ def log_options(random: Random) -> SharedLogOptions | None:
         upkeep_interval_s=random.choice((0.1, 1.0)),
         grace_s=random.choice((0.0, 2.0, 60.0)),
         merge_bytes_per_s=random.choice((2000, 16 << 20)),
-        sweep_interval_s=random.choice((1.0, 5.0, 3600.0)),
+        sweep_interval_s=random.choice((0.5, 5.0, 3600.0)),
     )
 
 

@@ -32,6 +32,10 @@ class KeptLogRecords:
         await replace_surely(self._records, _name(record.number), None, record.encode())
         return record
 
+    async def count(self) -> int:
+        stored = await self._records.read(_COUNTER)
+        return 0 if stored is None else _count(stored)
+
     async def read(self, number: int) -> LogRecord | None:
         stored = await self._records.read(_name(number))
         return None if stored is None else LogRecord.decode(stored)

@@ -133,6 +133,10 @@ class LogRecords(Protocol):
         """
         ...
 
+    async def count(self) -> int:
+        """Return how many logs there have been; numbers begin at 0. Raises: MetadataError."""
+        ...
+
     async def read(self, number: int) -> LogRecord | None:
         """Return the record of a log as it is now; None if there is none. Raises: MetadataError."""
         ...

@@ -80,10 +80,11 @@ class SegmentReader:
         """
         payloads: list[bytes] = []
         size = 0
+        ahead: dict[tuple[int, int], Batch] = {}
         wanted = list(_needed(runs, first, entries_max, bytes_max))
         for number, (ledger, run) in enumerate(wanted):
             try:
-                batch = await self._batch(ledger, run.batch, wanted[number:])
+                batch = await self._batch(ledger, run.batch, wanted[number:], ahead)
             except CorruptEntryError:
                 if payloads:
                     return payloads
@@ -97,9 +98,14 @@ class SegmentReader:
                 payloads.append(payload)
         return payloads
 
-    async def _batch(self, ledger: int, entry: int, following: Sequence[tuple[int, Run]]) -> Batch:
-        """Return a batch. What is read ahead with it are batches of the same ledger that are needed next."""
-        batch = self._cache.get(ledger, entry)
+    async def _batch(
+        self, ledger: int, entry: int, following: Sequence[tuple[int, Run]], ahead: dict[tuple[int, int], Batch]
+    ) -> Batch:
+        """Return a batch. What is read with it are batches of the same ledger that are needed next.
+
+        They wait in `ahead`, however little the cache holds. So each is read once.
+        """
+        batch = ahead.pop((ledger, entry), None) or self._cache.get(ledger, entry)
         if batch is not None:
             return batch
         count = 0
@@ -112,15 +118,14 @@ class SegmentReader:
             raise LedgerError(f"ledger {ledger} ends before batch {entry}")
         for number, data in enumerate(read):
             try:
-                decoded = Batch.decode(data)
+                batch = Batch.decode(data)
             except DamagedBatchError as exc:
                 if number:
                     break
                 raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
-            self._cache.put(ledger, entry + number, decoded)
-            batch = batch or decoded
-        assert batch is not None
-        return batch
+            self._cache.put(ledger, entry + number, batch)
+            ahead[ledger, entry + number] = batch
+        return ahead.pop((ledger, entry))
 
     async def _root(self, segment: Segment) -> tuple[int, Root]:
         known = self._roots.get(segment.footer)

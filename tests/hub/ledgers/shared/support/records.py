@@ -21,6 +21,9 @@ class RecordsInMemory:
         self._stored[record.number] = record.encode()
         return record
 
+    async def count(self) -> int:
+        return self._next
+
     async def read(self, number: int) -> LogRecord | None:
         stored = self._stored.get(number)
         return None if stored is None else LogRecord.decode(stored)
