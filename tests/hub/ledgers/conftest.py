@@ -24,6 +24,8 @@ async def _nobody_is_alive(_: HubInfo) -> bool:
 
 __all__ = ["OpenAnyStore", "OpenStore"]
 
+_ON_BOOKIES = ("bookkeeper", "shared on bookkeeper")
+
 OpenStore = Callable[..., Awaitable[LocalLedgerStore]]
 OpenAnyStore = Callable[[], Awaitable[LedgerStore]]
 
@@ -52,44 +54,35 @@ async def store(open_store: OpenStore) -> LocalLedgerStore:
     return await open_store(segment_bytes=8192)
 
 
-@pytest.fixture(params=["local", "shared", pytest.param("bookkeeper", marks=pytest.mark.servers)])
+@pytest.fixture(
+    params=["local", "shared", *(pytest.param(kind, marks=pytest.mark.servers) for kind in _ON_BOOKIES)],
+)
 async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) -> AsyncIterator[OpenAnyStore]:
-    """Open a store of either kind: `open_any_store()`. All stores of one test have the same ledgers."""
-    if request.param == "local":
-
-        async def open_local() -> LedgerStore:
-            return await open_store(segment_bytes=4096)
-
-        yield open_local
-        return
-    if request.param == "shared":
-        records = RecordsInMemory()
-        stores: list[SharedLedgerStore] = []
-
-        async def open_shared() -> LedgerStore:
-            below = await open_store(segment_bytes=1 << 20)
-            options = SharedLogOptions(segment_bytes=16 << 10, roll_pause_s=0.02)
-            stores.append(
-                await SharedLedgerStore.open(
-                    below, records, HubInfo(host="here", port=4080), SystemClock(), options, is_alive=_nobody_is_alive
-                )
-            )
-            return stores[-1]
-
-        yield open_shared
-        for each in stores:
-            await each.aclose()
-        return
-    servers: RunningServers = request.getfixturevalue("servers")
-    servers.address("bookkeeper")
+    """Open a store of any kind: `open_any_store()`. All stores of one test have the same ledgers."""
+    kind, records = request.param, RecordsInMemory()
+    servers: RunningServers | None = request.getfixturevalue("servers") if kind in _ON_BOOKIES else None
+    if servers is not None:
+        servers.address("bookkeeper")
     async with AsyncExitStack() as stack:
 
-        async def open_on_bookies() -> LedgerStore:
-            return await stack.enter_async_context(
-                bookkeeper_store(servers.address("zookeeper"), BookkeeperOptions.for_hubs(b"conformance"))
-            )
+        async def open_below() -> LedgerStore:
+            if servers is None:
+                return await open_store(segment_bytes=4096 if kind == "local" else 1 << 20)
+            options = BookkeeperOptions.for_hubs(b"conformance")
+            return await stack.enter_async_context(bookkeeper_store(servers.address("zookeeper"), options))
 
-        yield open_on_bookies
+        async def open_it() -> LedgerStore:
+            below = await open_below()
+            if kind in ("local", "bookkeeper"):
+                return below
+            hub, options = HubInfo(host="here", port=4080), SharedLogOptions(segment_bytes=16 << 10, roll_pause_s=0.02)
+            shared = await SharedLedgerStore.open(
+                below, records, hub, SystemClock(), options, is_alive=_nobody_is_alive
+            )
+            stack.push_async_callback(shared.aclose)
+            return shared
+
+        yield open_it
 
 
 @pytest.fixture
