@@ -91,7 +91,8 @@ def log_options(random: Random) -> SharedLogOptions | None:
     return SharedLogOptions(
         segment_bytes=random.choice((200, 2000, 64 << 20)),
         segment_s=random.choice((0.5, 5.0, 600.0)),
-        roll_pause_s=random.choice((0.05, 1.0)),
+        # A topic that is released waits for the roll, for as long as an operation may take.
+        roll_pause_s=random.choice((0.05, 0.2)),
         queue_bytes_max=random.choice((500, 64 << 20)),
         cache_bytes_max=random.choice((1, 64 << 20)),
         upkeep_interval_s=random.choice((0.1, 1.0)),
