@@ -18,17 +18,17 @@ from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
-from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.sweep import LogSweep
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
+from hedwig.hub.log_sweep import LogSweep
 from hedwig.hub.membership import Member
 from hedwig.hub.options.cluster_options import hosts_and_path
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.topics.balance import Balance
 from hedwig.hub.topics.ownership import SharedLogs
 from hedwig.metadata import MetadataStore
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions, exists
@@ -237,7 +237,7 @@ class ClusterMembership:
         incarnation = self._begin(registration, hub, replace(registration.hub, log=shared.log), shared, shared)
         sweep = LogSweep(
             shared,
-            KeptLogRecords(metadata.named_records),
+            KeptLogRecords(metadata.named_records, metadata.write_gate),
             metadata,
             registration.hub,
             self._clock,
@@ -259,7 +259,7 @@ class ClusterMembership:
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
     ) -> SharedLedgerStore:
         """Return a store that reads shared logs, and writes one if the options say so."""
-        records = KeptLogRecords(metadata.named_records)
+        records = KeptLogRecords(metadata.named_records, metadata.write_gate)
         options = SharedLogOptions()
         is_alive = registration.is_alive
         if self._options.bookkeeper.ledgers != "shared":

@@ -21,7 +21,7 @@ from hedwig.metadata.contract.packed import PackedPage, ScansPacked
 from hedwig.metadata.contract.scan import ScannedRecord, ScansTopics, merge_records
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.metadata.contract.write_gate import GatedTable
+from hedwig.metadata.contract.write_gate import GatedTable, WriteGate
 from hedwig.metadata.contract.write_lease import LeasedTable, WriteLease
 from hedwig.metadata.freezing import read_freeze
 from hedwig.metadata.managers import (
@@ -270,6 +270,11 @@ class MetadataStore:
     def named_records(self) -> NamedRecords:
         """Return the records of the store as a whole, which a wipe leaves alone."""
         return self._backend.named_records
+
+    @property
+    def write_gate(self) -> WriteGate | None:
+        """Return the gate of all writes of this process; None if it has none."""
+        return self._options.gate
 
     @property
     def _title(self) -> str:

@@ -28,7 +28,6 @@ from hedwig.errors import (
     TopicPersistenceInfoExistsError,
     UncertainStateError,
 )
-from hedwig.hub.ledgers.shared.virtual_ids import is_virtual
 from hedwig.hub.logs.appends import Appends
 from hedwig.hub.logs.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hedwig.hub.logs.log import LogListener, Published
@@ -37,6 +36,7 @@ from hedwig.hub.logs.range_merging import copy_small, with_copy
 from hedwig.hub.logs.range_record import RangeRecord
 from hedwig.hub.logs.recent_messages import Tail
 from hedwig.hub.logs.remote_positions import bounded
+from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from hedwig.hub.incarnation import Incarnation
-from hedwig.hub.ledgers.shared.log_record import LogRecord
-from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of
 from hedwig.hub.logs.ledger_ranges import holds_messages
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.virtual_ids import is_virtual, log_of
 from hedwig.metadata.records.packing import unpack_ledger_ranges
 from tests.hub.ledgers.bookkeeper.support.model import ModelMetadata
 from tests.simulation.simulated_hub import SimulatedHub

@@ -15,16 +15,16 @@ from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.sweep import LogSweep
+from hedwig.hub.log_sweep import LogSweep
 from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.hub.subscriptions.operator_actions import OperatorActions
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import StoreOptions
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 from hedwig.versions import Version, Versioned
 from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata, View

@@ -11,11 +11,11 @@ from typing import Final
 
 from hedwig.errors import LedgerError
 from hedwig.hub.ledgers.shared.batches import OpenBatch
-from hedwig.hub.ledgers.shared.log_record import Segment
 from hedwig.hub.ledgers.shared.reading import SegmentReader, batches_of
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import Noting, look_at, seal_behind_batches
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import Segment
 
 __all__ = ["merge_segments"]
 

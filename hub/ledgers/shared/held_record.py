@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from hedwig.errors import LedgerFencedError
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.records import LogRecords
 
 __all__ = ["HeldRecord", "LogTakenOverError"]
 

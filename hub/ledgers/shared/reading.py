@@ -9,9 +9,9 @@ from hedwig.errors import CorruptEntryError, LedgerError
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block, is_footer
-from hedwig.hub.ledgers.shared.log_record import Segment
 from hedwig.hub.ledgers.shared.runs import Run, Runs
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import Segment
 
 __all__ = ["SegmentReader", "batches_of"]
 

@@ -9,11 +9,12 @@ import logging
 
 from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, is_footer
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
 from hedwig.hub.ledgers.shared.reading import batches_of
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import discard, seal_in_own_ledger
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import LogRecord, LogState, Segment
+from hedwig.metadata.logs.records import LogRecords
 
 __all__ = ["runs_of_ledger", "shut_out"]
 

@@ -10,7 +10,7 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from hedwig.hub.ledgers.shared.columns import Column, column
-from hedwig.hub.ledgers.shared.virtual_ids import SLOT_MAX
+from hedwig.metadata.logs.virtual_ids import SLOT_MAX
 
 __all__ = ["GrowingRuns", "Run", "Runs"]
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from hedwig.errors import LedgerError
 from hedwig.hub.ledgers.shared.footers import encode_footer
-from hedwig.hub.ledgers.shared.log_record import Segment
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import Segment
 
 __all__ = ["Noting", "discard", "look_at", "new_ledger", "seal_behind_batches", "seal_in_own_ledger"]
 

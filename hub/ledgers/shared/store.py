@@ -22,15 +22,16 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.held_record import HeldRecord
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.recovery import shut_out
 from hedwig.hub.ledgers.shared.runs import Run
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
-from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of, virtual_id
 from hedwig.hub.ledgers.shared.writer import LogWriter, UnsealedSegment
 from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
+from hedwig.metadata.logs.record import LogRecord, LogState
+from hedwig.metadata.logs.records import LogRecords
+from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of, virtual_id
 from hedwig.model import HubInfo
 
 __all__ = ["IsAlive", "SharedLedgerStore", "Shares"]

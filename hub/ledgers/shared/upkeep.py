@@ -15,12 +15,12 @@ from hedwig.clock import Clock
 from hedwig.errors import CorruptEntryError, HedwigError
 from hedwig.hub.ledgers.shared.compaction import merge_segments
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
-from hedwig.hub.ledgers.shared.log_record import DroppedLedger, LogRecord, Segment
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.sealing import Noting, discard, new_ledger
 from hedwig.hub.ledgers.shared.segment_use import SegmentUse
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import DroppedLedger, LogRecord, Segment
 
 __all__ = ["LogUpkeep"]
 

@@ -37,16 +37,17 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState, Segment
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import discard, new_ledger, seal_behind_batches, seal_in_own_ledger
-from hedwig.hub.ledgers.shared.slot_set import SlotSet
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
-from hedwig.hub.ledgers.shared.virtual_ids import FIRST_SLOT, SLOT_MAX
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
 from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.metadata.logs.record import LogRecord, LogState, Segment
+from hedwig.metadata.logs.records import LogRecords
+from hedwig.metadata.logs.slot_set import SlotSet
+from hedwig.metadata.logs.virtual_ids import FIRST_SLOT, SLOT_MAX
 from hedwig.model import HubInfo
 
 __all__ = ["LogWriter", "UnsealedSegment"]

@@ -9,12 +9,12 @@ import pytest
 from hedwig.clock import SystemClock
 from hedwig.errors import CorruptRecordError
 from hedwig.hub.ledgers import LocalLedgerStore
-from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogState
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.sweep import LogSweep
+from hedwig.hub.log_sweep import LogSweep
 from hedwig.metadata import NEW, MetadataStore, format_metadata, open_metadata
+from hedwig.metadata.logs.record import LogRecord, LogState
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, Topic
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.support.contents import fill, payload, read_all

@@ -9,9 +9,9 @@ import pytest
 from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.hub.ledgers import LocalLedgerStore
-from hedwig.hub.ledgers.shared.log_record import LogRecord
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.metadata.logs.record import LogRecord
 from hedwig.model import HubInfo
 from tests.faults.support.waiting import TIMEOUT_S
 from tests.hub.ledgers.conftest import OpenStore

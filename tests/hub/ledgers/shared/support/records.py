@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from hedwig.hub.ledgers.shared.log_record import LogRecord
+from hedwig.metadata.logs.record import LogRecord
 from hedwig.model import HubInfo
 
 __all__ = ["RecordsInMemory"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import CorruptRecordError, UncertainStateError
-from hedwig.hub.ledgers.shared.kept_log_records import KeptLogRecords
-from hedwig.hub.ledgers.shared.log_record import LogState, Segment
 from hedwig.metadata import MetadataStore, NamedRecords, format_metadata, open_metadata
+from hedwig.metadata.logs.record import LogState, Segment
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 
 AT_ONCE = 20

@@ -5,16 +5,15 @@ when segments are deleted or merged: never for a message or a topic.
 """
 
 import enum
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgpack
 
 from hedwig.errors import CorruptRecordError
 from hedwig.model import HubInfo
 
-__all__ = ["DroppedLedger", "LogRecord", "LogRecords", "LogState", "Segment"]
+__all__ = ["DroppedLedger", "LogRecord", "LogState", "Segment"]
 
 _FORMAT: Final = 1
 
@@ -121,37 +120,3 @@ class LogRecord:
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as exc:
             raise CorruptRecordError(f"a log's record cannot be read: {exc}") from exc
-
-
-class LogRecords(Protocol):
-    """Where the records of all logs of a deployment are kept, changed by compare-and-set alone."""
-
-    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
-        """Make the record of a new, open log without ledgers, and return it. No two logs ever have the same number.
-
-        Raises: MetadataError.
-        """
-        ...
-
-    async def count(self) -> int:
-        """Return how many logs there have been; numbers begin at 0. Raises: MetadataError."""
-        ...
-
-    async def read(self, number: int) -> LogRecord | None:
-        """Return the record of a log as it is now; None if there is none. Raises: MetadataError."""
-        ...
-
-    async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
-        """Write `wanted`, made by `present.changed`, if the record is still `present`; return whether it was written.
-
-        Raises: MetadataUnavailableError - surely not written; UncertainStateError - read the record, or repeat it.
-        """
-        ...
-
-    async def delete(self, present: LogRecord) -> bool:
-        """Delete the record if it is still `present`; return whether it is gone. Raises: as `replace`."""
-        ...
-
-    def numbers(self) -> AsyncIterator[int]:
-        """Yield the numbers of all logs, ascending. Raises: MetadataError."""
-        ...

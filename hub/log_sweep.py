@@ -16,57 +16,24 @@ Why nothing goes that is needed:
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError
-from hedwig.hub.ledgers.shared.log_record import LogRecord, LogRecords, LogState
-from hedwig.hub.ledgers.shared.slot_set import SlotSet
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.virtual_ids import is_virtual, log_of, slot_of
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
 from hedwig.metadata.contract.named_records import replace_surely
-from hedwig.model import HubInfo, LedgerRanges
+from hedwig.metadata.logs.record import LogRecord, LogState
+from hedwig.metadata.logs.records import LogRecords
+from hedwig.metadata.logs.references import References, read_references
+from hedwig.model import HubInfo
 
-__all__ = ["LogSweep", "References", "read_references"]
+__all__ = ["LogSweep"]
 
 _log = logging.getLogger(__name__)
 
 _TURN: Final = "sweep-of-logs"
-
-
-@dataclass(slots=True)
-class References:
-    """What topics refer to: the logs that owners and ranges name, and of each log the slots that ranges name."""
-
-    logs: set[int] = field(default_factory=set)
-    slots: dict[int, SlotSet] = field(default_factory=dict)
-
-    def has(self, log: int, slot: int) -> bool:
-        """Say whether a range names the slot."""
-        return log in self.slots and slot in self.slots[log]
-
-
-async def read_references(metadata: MetadataStore) -> References:
-    """Read all owners and ranges of topics. Raises: MetadataError - also if one of them cannot be read."""
-    references = References()
-    async with aclosing(metadata.scan(kinds=(OWNERSHIP, PERSISTENCE))) as pages:
-        async for page in pages:
-            for each in page:
-                record = each.read().value
-                if isinstance(record, HubInfo):
-                    if record.log is not None:
-                        references.logs.add(record.log)
-                elif isinstance(record, LedgerRanges):
-                    for ledger_id in [ledger.ledger_id for ledger in record.ranges]:
-                        if is_virtual(ledger_id):
-                            references.logs.add(log_of(ledger_id))
-                            references.slots.setdefault(log_of(ledger_id), SlotSet()).add(slot_of(ledger_id))
-    return references
 
 
 class LogSweep:

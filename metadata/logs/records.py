@@ -1,0 +1,122 @@
+"""The records of logs in the metadata store: one named record for each log, and one that counts them."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from hedwig.errors import CorruptRecordError
+from hedwig.metadata.contract.named_records import NamedRecords, replace_surely
+from hedwig.metadata.contract.write_gate import WriteGate
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.virtual_ids import LOG_MAX
+from hedwig.model import HubInfo
+
+__all__ = ["KeptLogRecords", "LogRecords"]
+
+_COUNTER: Final = "logs"
+_PREFIX: Final = "log-"
+_TOKEN_BYTES: Final = 8
+_DIGITS: Final = 10
+"""As many digits as the highest number has, so that names are listed in the order of numbers."""
+
+
+class LogRecords(Protocol):
+    """Where the records of all logs of a deployment are kept, changed by compare-and-set alone."""
+
+    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
+        """Make the record of a new, open log without ledgers, and return it. No two logs ever have the same number.
+
+        Raises: MetadataError.
+        """
+        ...
+
+    async def count(self) -> int:
+        """Return how many logs there have been; numbers begin at 0. Raises: MetadataError."""
+        ...
+
+    async def read(self, number: int) -> LogRecord | None:
+        """Return the record of a log as it is now; None if there is none. Raises: MetadataError."""
+        ...
+
+    async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
+        """Write `wanted`, made by `present.changed`, if the record is still `present`; return whether it was written.
+
+        Raises: MetadataUnavailableError - surely not written; UncertainStateError - read the record, or repeat it.
+        """
+        ...
+
+    async def delete(self, present: LogRecord) -> bool:
+        """Delete the record if it is still `present`; return whether it is gone. Raises: as `replace`."""
+        ...
+
+    def numbers(self) -> AsyncIterator[int]:
+        """Yield the numbers of all logs, ascending. Raises: MetadataError."""
+        ...
+
+
+class KeptLogRecords:
+    """The LogRecords of one deployment."""
+
+    def __init__(self, records: NamedRecords, gate: WriteGate | None = None) -> None:
+        """`gate`: that of all writes of this process, if it has one."""
+        self._records = records
+        self._gate = gate
+
+    async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
+        async with self._writing():
+            record = LogRecord(number=await self._next_number(), hub=hub, is_alone=is_alone)
+            # A number is given once. So nobody else writes this record before its hub knows of it.
+            await replace_surely(self._records, _name(record.number), None, record.encode())
+            return record
+
+    async def count(self) -> int:
+        stored = await self._records.read(_COUNTER)
+        return 0 if stored is None else _count(stored)
+
+    async def read(self, number: int) -> LogRecord | None:
+        stored = await self._records.read(_name(number))
+        return None if stored is None else LogRecord.decode(stored)
+
+    async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
+        async with self._writing():
+            return await replace_surely(self._records, _name(present.number), present.encode(), wanted.encode())
+
+    async def delete(self, present: LogRecord) -> bool:
+        async with self._writing():
+            return await self._records.delete(_name(present.number), present.encode())
+
+    async def numbers(self) -> AsyncIterator[int]:
+        for name in await self._records.names(_PREFIX):
+            yield int(name.removeprefix(_PREFIX))
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
+        if self._gate is None:
+            yield
+            return
+        await self._gate.enter()
+        with self._gate.under_way():
+            yield
+
+    async def _next_number(self) -> int:
+        while True:
+            stored = await self._records.read(_COUNTER)
+            number = 0 if stored is None else _count(stored)
+            if number > LOG_MAX:
+                raise CorruptRecordError(f"the store has counted {number} logs, and knows no higher numbers")
+            # Without the token, a hub whose answer was lost would take the same count of another hub for its own.
+            counted = b"%d %s" % (number + 1, secrets.token_hex(_TOKEN_BYTES).encode())
+            if await replace_surely(self._records, _COUNTER, stored, counted):
+                return number
+
+
+def _name(number: int) -> str:
+    return f"{_PREFIX}{number:0{_DIGITS}}"
+
+
+def _count(stored: bytes) -> int:
+    count = stored.partition(b" ")[0]
+    if not count.isdigit():
+        raise CorruptRecordError(f"the number of logs cannot be read: {stored[:64]!r}")
+    return int(count)

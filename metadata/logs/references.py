@@ -1,0 +1,42 @@
+"""What topics refer to in shared logs."""
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
+from hedwig.metadata.logs.slot_set import SlotSet
+from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of
+from hedwig.metadata.store import MetadataStore
+from hedwig.model import HubInfo, LedgerRanges
+
+__all__ = ["References", "read_references"]
+
+
+@dataclass(slots=True)
+class References:
+    """The logs that owners and ranges name, and of each log the slots that ranges name."""
+
+    logs: set[int] = field(default_factory=set)
+    slots: dict[int, SlotSet] = field(default_factory=dict)
+
+    def has(self, log: int, slot: int) -> bool:
+        """Say whether a range names the slot."""
+        return log in self.slots and slot in self.slots[log]
+
+
+async def read_references(metadata: MetadataStore) -> References:
+    """Read all owners and ranges of topics. Raises: MetadataError - also if one of them cannot be read."""
+    references = References()
+    async with aclosing(metadata.scan(kinds=(OWNERSHIP, PERSISTENCE))) as pages:
+        async for page in pages:
+            for each in page:
+                record = each.read().value
+                if isinstance(record, HubInfo):
+                    if record.log is not None:
+                        references.logs.add(record.log)
+                elif isinstance(record, LedgerRanges):
+                    for ledger_id in [ledger.ledger_id for ledger in record.ranges]:
+                        if is_virtual(ledger_id):
+                            references.logs.add(log_of(ledger_id))
+                            references.slots.setdefault(log_of(ledger_id), SlotSet()).add(slot_of(ledger_id))
+    return references
