@@ -1,18 +1,19 @@
-"""Ratios of measurements side by side: our hub against the original, its ledger client, and messages as znodes."""
+"""Ratios of measurements side by side: our hub against the original, our other hubs, its ledger client, and znodes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.drivers.drivers import LEDGERS, ZNODES
+from hedwig.benchmarks.load.cases import EMBEDDED
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
 from hedwig.benchmarks.runs.results import Measurement, alike
-from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL
+from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL, SHARED
 
 __all__ = ["hub_ratios"]
 
-_OURS: Final = (CLUSTER_43, CLUSTER)
+_OURS: Final = (CLUSTER_43, CLUSTER, SHARED)
 _COLUMNS: Final = ("measured", "load", "driver", "our hub on")
 
 
@@ -33,6 +34,14 @@ def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], 
     shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
     if shares:
         tables.append(TextTable("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+    for on, title, short in (
+        (CLUSTER, "a ledger for each topic", "per topic's"),
+        (EMBEDDED, "the embedded hub", "its"),
+    ):
+        lines = [line for group in groups if group[0].on == SHARED and (line := _other_line(group, groups, named, on))]
+        if lines:
+            shown = (*_COLUMNS[:3], f"rate ÷ {short}", f"p50 ÷ {short}", f"p99 ÷ {short}")
+            tables.append(TextTable(f"a shared log ÷ {title}", shown, lines))
     znodes = [line for group in groups if group[0].driver != ZNODES and (line := _znodes_line(group, groups, named))]
     if znodes:
         columns = (*_COLUMNS[:3], "rate ÷ znodes'", "p50 ÷ znodes'")
@@ -71,12 +80,33 @@ def _original_line(
     ]
 
 
+def _other_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+    on: str,
+) -> list[str] | None:
+    """Return the line of a group beside the same load on another of our hubs; None if that was not measured."""
+    beside = _beside(group, groups, on=on, driver=group[0].driver)
+    if not beside:
+        return None
+    return [
+        *named(group[0].workload),
+        group[0].driver,
+        ratio(group, beside, lambda each: each.rate_per_s),
+        percentile_ratio(group, beside, "service", 50),
+        percentile_ratio(group, beside, "service", 99),
+    ]
+
+
 def _ledger_line(
     group: Sequence[Measurement],
     groups: Sequence[Sequence[Measurement]],
     named: Callable[[Workload], tuple[str, str]],
 ) -> list[str] | None:
-    beside = {} if group[0].driver == LEDGERS else _beside(group, groups, on=group[0].on, driver=LEDGERS)
+    # The ledger client is measured once for each kind of bookie.
+    bookies = CLUSTER if group[0].on == SHARED else group[0].on
+    beside = {} if group[0].driver == LEDGERS else _beside(group, groups, on=bookies, driver=LEDGERS)
     if not beside:
         return None
     rate = ratio(group, beside, lambda each: each.rate_per_s)

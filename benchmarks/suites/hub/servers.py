@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from hedwig.benchmarks.drivers.drivers import LEDGERS
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
 from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
-from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL
+from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL, SHARED
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
@@ -57,7 +58,13 @@ _SAID: Final = {
     "defaults-4.3": "as by the defaults of 4.3.2: gathered for up to 200 ms or 512 KiB, then synced",
 }
 _OLD, _NEW = "bookie43", "bookie"
-_KIND: Final = {CLUSTER: _NEW, CLUSTER_43: _OLD, ORIGINAL: _OLD}
+_KIND: Final = {SHARED: _NEW, CLUSTER: _NEW, CLUSTER_43: _OLD, ORIGINAL: _OLD}
+_OURS: Final = {
+    SHARED: ("bookkeeper.ledgers=shared",),
+    CLUSTER: ("bookkeeper.ledgers=per-topic",),
+    CLUSTER_43: ("bookkeeper.ledgers=per-topic", "bookkeeper.compat=4.3"),
+}
+"""The options in which our hubs differ."""
 _OLD_ROOT: Final = "/ledgers"
 
 
@@ -142,7 +149,7 @@ class HubServers:
             f"bookkeeper.ensemble={quorums.ensemble}",
             f"bookkeeper.write_quorum={quorums.write}",
             f"bookkeeper.ack_quorum={quorums.ack}",
-            *(["bookkeeper.compat=4.3"] if hub_kind == CLUSTER_43 else []),
+            *_OURS[hub_kind],
         ]
         return HubProcess(directory, (*own, *settings))
 
@@ -186,7 +193,9 @@ class HubServers:
             "journals": _SAID[self._journal],
         }
         if CLUSTER in on:
-            terms[CLUSTER] = "our hub on bookies 4.17"
+            terms[CLUSTER] = "our hub on bookies 4.17, a ledger for each topic"
+        if SHARED in on:
+            terms[SHARED] = "our hub on bookies 4.17, one log for all topics"
         if CLUSTER_43 in on:
             terms[CLUSTER_43] = "our hub on bookies 4.3.2, compat 4.3"
         if ORIGINAL in on:
@@ -207,12 +216,12 @@ class HubServers:
 
     @property
     def _ours(self) -> list[str]:
-        return [hub_kind for hub_kind in (CLUSTER, CLUSTER_43) if hub_kind in self._on]
+        return [hub_kind for hub_kind in _OURS if hub_kind in self._on]
 
     def _metadata_url(self, hub_kind: str) -> str:
-        """Return the URL of the store for a kind of bookie: kinds have other ledgers, so they must not share topics."""
+        """Return the URL of the store for a kind of hub. Kinds have other ledgers, so they must not share topics."""
         zookeeper = self.servers.address("zookeeper")
-        name = f"bench_{_KIND[hub_kind]}"
+        name = re.sub("[^a-z0-9]", "_", f"bench_{hub_kind}")
         return f"hbase://{zookeeper}/{name}" if self._metadata == "hbase" else f"zookeeper://{zookeeper}/{name}/bench"
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "MEASUREMENTS",
     "ORIGINAL",
     "QUICK",
+    "SHARED",
     "SMOKE",
     "USUAL",
     "Sizes",
@@ -31,13 +32,16 @@ IDLE_CONNECTIONS: Final = "idle-connections"
 MEASUREMENTS: Final = (PUBLISH, DELIVER, SUBSCRIBE, COLD, IDLE_TOPICS, IDLE_CONNECTIONS)
 
 CLUSTER: Final = "cluster"
-"""Our hub, its messages on three bookies of BookKeeper 4.17."""
+"""Our hub, its messages on three bookies of BookKeeper 4.17, in a ledger for each topic."""
+SHARED: Final = "cluster-shared"
+"""The same, with the messages of all topics in one log."""
 CLUSTER_43: Final = "cluster-4.3"
 """Our hub, its messages on the three bookies of 4.3.2 that the original hub has."""
 ORIGINAL: Final = "original"
 """The original Java hub 4.3.2, its messages on three bookies of the same release."""
-HUB_KINDS: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
-_ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
+HUB_KINDS: Final = (EMBEDDED, SHARED, CLUSTER, CLUSTER_43, ORIGINAL)
+_WITH_LEDGER_CLIENT: Final = (CLUSTER, CLUSTER_43)
+"""The kinds of hub beside which the ledger client is measured, one for each kind of bookie."""
 _LIMIT_S: Final = 3600.0
 """The time limit of workloads with a number of operations. Operations that have not begun by then count as missed."""
 
@@ -122,7 +126,7 @@ def _can_be(case: Case, hub_kind: str) -> bool:
     if case.driver == ZNODES:
         return hub_kind == EMBEDDED
     if case.driver == LEDGERS:
-        return hub_kind in _ON_BOOKIES and case.workload.name == PUBLISH
+        return hub_kind in _WITH_LEDGER_CLIENT and case.workload.name == PUBLISH
     return hub_kind == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
 
 
