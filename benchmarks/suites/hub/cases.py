@@ -17,6 +17,7 @@ from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.jvm_flags import SERVERS, NoteFlags
 from hedwig.benchmarks.machine.sampling import usage_of
 from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.suites.hub.charts import FIRST_PUBLISHES, TOPIC_BYTES, ZOOKEEPER_WRITES
 from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.sizes import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH
@@ -131,12 +132,18 @@ class HubCases:
             shutil.rmtree(self._folder, ignore_errors=True)
             with servers.hub(case.on, self._folder, self.settings) as hub:
                 self.note_flags(SERVERS, servers.jvm_flags())  # The original hub runs in its own cases only.
-                measurement = self._measure_hub(case, hub, workload, roles, number)
+                measurement = self._measure_hub(case, hub, workload, roles, number, servers)
         measurement.workload = case.workload
         return measurement
 
     def _measure_hub(
-        self, case: Case, hub: AnyHub, workload: Workload, roles: Mapping[str, list[int]], number: int
+        self,
+        case: Case,
+        hub: AnyHub,
+        workload: Workload,
+        roles: Mapping[str, list[int]],
+        number: int,
+        servers: HubServers,
     ) -> Measurement:
         def subject() -> MeasuredHub:
             return MeasuredHub(hub.address, hub.pid, roles=roles, first_topic=next(_FIRST_TOPICS))
@@ -148,9 +155,30 @@ class HubCases:
             hub.stop()
             hub.start()
             self._warm_up(workload, subject())
-        elif case.driver != "java":
-            self._warm(workload, subject())
+        elif case.driver != "java" and workload.name == PUBLISH:
+            return self._measure_publishes(case, hub, workload, subject, number, servers)
         return watched(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
+
+    def _measure_publishes(
+        self,
+        case: Case,
+        hub: AnyHub,
+        workload: Workload,
+        subject: Callable[[], MeasuredHub],
+        number: int,
+        servers: HubServers,
+    ) -> Measurement:
+        """Have each topic get its first message, then measure the load, and note what both cost."""
+        transactions, rss = servers.zookeeper_transactions(), _rss(hub.pid)
+        first = self._fill(workload, Operation.PUBLISH, subject())
+        grown = _rss(hub.pid) - rss
+        measurement = watched(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
+        measurement.values |= {
+            FIRST_PUBLISHES: first.rate_per_s,
+            TOPIC_BYTES: grown / workload.topics,
+            ZOOKEEPER_WRITES: servers.zookeeper_transactions() - transactions,
+        }
+        return measurement
 
     def _warm_up(self, workload: Workload, subject: MeasuredHub) -> None:
         """Run the same load for `warm_s` seconds on other topics, and ignore its result."""
@@ -224,8 +252,8 @@ class HubCases:
         if workload.name == PUBLISH:
             self._fill(workload, Operation.PUBLISH, subject)
 
-    def _fill(self, workload: Workload, operation: Operation, subject: MeasuredHub) -> None:
-        """Run an operation once on each topic. Raises BenchmarkError - some failed."""
+    def _fill(self, workload: Workload, operation: Operation, subject: MeasuredHub) -> Measurement:
+        """Run an operation once on each topic, and return how that went. Raises BenchmarkError - some failed."""
         filling = replace(
             workload,
             mix={operation.value: 1.0},
@@ -240,6 +268,7 @@ class HubCases:
         if done.count < workload.topics:
             errors = ", ".join(f"{count} × {error}" for error, count in done.errors.items())
             raise BenchmarkError(f"preparing {workload.topics} topics by {operation.value} failed: {errors}")
+        return done
 
 
 _PROCEDURES: Final[Mapping[str, Callable[[HubCases, Case, int], Measurement]]] = {

@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hedwig.benchmarks.drivers.drivers import LEDGERS
+from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
 from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL, SHARED
 from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.probes.sockets import four_letter_word
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.metadata.contract.backend import StoreOptions
@@ -177,6 +179,14 @@ class HubServers:
             role: [each.pid for each in running if each.kind in kinds and each.pid is not None]
             for role, kinds in wanted.items()
         }
+
+    def zookeeper_transactions(self) -> int:
+        """Return how many transactions ZooKeeper has made: each write is one, so is each begin and end of a session."""
+        port = int(self.servers.address("zookeeper").rpartition(":")[2])
+        zxid = re.search(r"^Zxid: 0x([0-9a-f]+)$", four_letter_word(port, "srvr"), re.MULTILINE)
+        if zxid is None:
+            raise BenchmarkError("ZooKeeper does not say how many transactions it has made")
+        return int(zxid[1], 16) & 0xFFFFFFFF
 
     def jvm_flags(self) -> dict[str, list[str]]:
         """Return the flags of the virtual machines that run now, by kind of server. The original hub is a kind too."""

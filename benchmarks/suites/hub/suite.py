@@ -14,6 +14,7 @@ from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
 from hedwig.benchmarks.runs.progress_lines import say_below
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.words import side_words
+from hedwig.benchmarks.suites.hub.charts import active_topics_sections
 from hedwig.benchmarks.suites.hub.plan import SIZES, Asked, hub_plan, stored_plan
 from hedwig.benchmarks.suites.hub.servers import JOURNALS, METADATA
 from hedwig.benchmarks.suites.hub.sizes import HUB_KINDS, MEASUREMENTS
@@ -214,7 +215,8 @@ def _named(case: Case) -> str:
 
 
 def _sections(result: Result) -> list[Section]:
-    return case_sections("hub", result.measurements, stored_figures, ink_of=_ink_of)
+    sections = case_sections("hub", result.measurements, stored_figures, ink_of=_ink_of)
+    return [*active_topics_sections(result), *sections]
 
 
 def _ink_of(measurement: Measurement) -> str:
