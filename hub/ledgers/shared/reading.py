@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerError
@@ -76,7 +76,7 @@ class SegmentReader:
     ) -> list[bytes]:
         """Return the payloads from entry `first` on, without gap; at least one. `runs` are ledgers and runs, in order.
 
-        Raises: LedgerError; CorruptEntryError - the first batch is damaged.
+        Raises: LedgerError; CorruptEntryError - the first entry is in a damaged batch.
         """
         payloads: list[bytes] = []
         size = 0
@@ -96,6 +96,10 @@ class SegmentReader:
                 if payloads and (size > bytes_max or len(payloads) == entries_max):
                     return payloads
                 payloads.append(payload)
+        if not payloads:
+            # The batch was left out when the segment was sealed, since it was damaged.
+            ledger = runs[0][0]
+            raise CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {ledger}", runs[0][1].batch)
         return payloads
 
     async def _batch(
@@ -158,26 +162,38 @@ class SegmentReader:
             raise CorruptEntryError(str(exc), f"ledger {footer}", entry) from exc
 
 
-async def batches_of(ledgers: LedgerStore, ledger: int, last_entry: int) -> AsyncIterator[tuple[int, Batch]]:
+async def batches_of(
+    ledgers: LedgerStore, ledger: int, last_entry: int, on_damaged: Callable[[CorruptEntryError], object] | None = None
+) -> AsyncIterator[tuple[int, Batch]]:
     """Yield the batches of a segment up to `last_entry`, or to its footer, with their entries.
 
+    Args: on_damaged - called for each damaged batch, which is left out; None: the first one is raised.
     Raises: LedgerError; CorruptEntryError - one is damaged.
     """
     entry = 0
     while entry <= last_entry:
-        read = await ledgers.read(
-            ledger, entry, entries_max=min(_SCAN_ENTRIES_MAX, last_entry - entry + 1), bytes_max=_SCAN_BYTES_MAX
-        )
+        try:
+            read = await ledgers.read(
+                ledger, entry, entries_max=min(_SCAN_ENTRIES_MAX, last_entry - entry + 1), bytes_max=_SCAN_BYTES_MAX
+            )
+        except CorruptEntryError as exc:
+            if on_damaged is None:
+                raise
+            on_damaged(exc)
+            entry += 1
+            continue
         if not read:
             raise LedgerError(f"ledger {ledger} ends before entry {entry}, though its last is {last_entry}")
         for data in read:
             if is_footer(data):
                 return
             try:
-                batch = Batch.decode(data)
+                yield entry, Batch.decode(data)
             except DamagedBatchError as exc:
-                raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
-            yield entry, batch
+                damage = CorruptEntryError(str(exc), f"ledger {ledger}", entry)
+                if on_damaged is None:
+                    raise damage from exc
+                on_damaged(damage)
             entry += 1
         await asyncio.sleep(0)
 

@@ -7,7 +7,7 @@ they have made, and read what the record says then.
 import asyncio
 import logging
 
-from hedwig.errors import NoSuchLedgerError
+from hedwig.errors import CorruptEntryError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, is_footer
 from hedwig.hub.ledgers.shared.reading import batches_of
 from hedwig.hub.ledgers.shared.runs import GrowingRuns
@@ -73,7 +73,10 @@ async def _sealed(ledgers: LedgerStore, number: int, ledger: int, last_entry: in
     """Return the segment in a fenced ledger; None if it has no batch."""
     if last_entry < 0:
         return None
-    (last,) = await ledgers.read(ledger, last_entry, entries_max=1, bytes_max=0)
+    try:
+        (last,) = await ledgers.read(ledger, last_entry, entries_max=1, bytes_max=0)
+    except CorruptEntryError:
+        last = b""
     if is_footer(last):
         try:
             root = Root.decode(last)
@@ -97,14 +100,20 @@ async def _sealed(ledgers: LedgerStore, number: int, ledger: int, last_entry: in
 async def runs_of_ledger(ledgers: LedgerStore, ledger: int, last_entry: int) -> tuple[GrowingRuns, int]:
     """Read all batches up to `last_entry`; return where their records are, and the last entry that is a batch.
 
+    It goes on past a damaged batch: else one would keep all topics of the log from being served.
+
     Raises: LedgerError.
     """
     runs = GrowingRuns()
     last_data_entry = -1
-    async for entry, batch in batches_of(ledgers, ledger, last_entry):
+    async for entry, batch in batches_of(ledgers, ledger, last_entry, _say_lost):
         runs.add(entry, batch.records())
         last_data_entry = entry
     return runs, last_data_entry
+
+
+def _say_lost(damage: CorruptEntryError) -> None:
+    _log.error("a batch of messages is lost: %s (%s, entry %d)", damage, damage.path, damage.offset)
 
 
 async def _discard_footers(ledgers: LedgerStore, records: LogRecords, number: int, sealed: list[Segment]) -> None:

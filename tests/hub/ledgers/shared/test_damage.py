@@ -1,0 +1,53 @@
+"""Prove that damage in a shared log costs the messages that were damaged, and no others."""
+
+from pathlib import Path
+
+import pytest
+
+from hedwig.clock import SystemClock
+from hedwig.errors import CorruptEntryError
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.metadata.logs.virtual_ids import log_of
+from hedwig.model import HubInfo
+from tests.hub.ledgers.conftest import OpenStore
+from tests.hub.ledgers.shared.support.records import RecordsInMemory
+from tests.hub.ledgers.support.contents import fill, payload, read_all
+
+OPTIONS = SharedLogOptions(roll_pause_s=0.0, cache_bytes_max=0)
+
+
+async def _none_lives(_: HubInfo) -> bool:
+    return False
+
+
+def _damage(folder: Path, found: bytes) -> None:
+    """Change what a disk holds of some bytes, which occur once."""
+    (path,) = [path for path in folder.glob("*.segment") if found in path.read_bytes()]
+    data = bytearray(path.read_bytes())
+    data[data.index(found)] ^= 1
+    path.write_bytes(data)
+
+
+async def test_a_damaged_batch_keeps_no_topic_from_being_taken_over(open_store: OpenStore, tmp_path: Path) -> None:
+    below, records = await open_store(), RecordsInMemory()
+    hubs = [HubInfo(host=host, port=4080) for host in ("one", "other")]
+    one, other = [
+        await SharedLedgerStore.open(below, records, hub, SystemClock(), OPTIONS, is_alive=_none_lives) for hub in hubs
+    ]
+    hit, sound = await one.create(), await one.create()
+    for entry in range(6):
+        # One after the other, so that each has a batch of its own.
+        await fill(one, [hit], range(entry, entry + 1))
+        await fill(one, [sound], range(entry, entry + 1))
+    await one.abandon()
+    _damage(tmp_path / "ledgers", payload(hit, 2))
+
+    assert await other.shut_out(log_of(hit))
+    assert await other.open_and_fence(hit) == await other.open_and_fence(sound) == 5
+    assert await read_all(other, sound) == [payload(sound, entry) for entry in range(6)]
+    assert await other.read(hit, 0, entries_max=9, bytes_max=9999) == [payload(hit, entry) for entry in (0, 1)]
+    with pytest.raises(CorruptEntryError, match="entry 2 of slot 1 is lost"):
+        await other.read(hit, 2, entries_max=9, bytes_max=9999)
+    assert await other.read(hit, 3, entries_max=9, bytes_max=9999) == [payload(hit, entry) for entry in (3, 4, 5)]
+    await other.abandon()
