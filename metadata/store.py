@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -15,7 +16,7 @@ from hedwig.metadata.contract.backend import Backend, BackendFactory, CatchesUp,
 from hedwig.metadata.contract.changes import Changes, TracksChanges
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
-from hedwig.metadata.contract.layout import Layout
+from hedwig.metadata.contract.layout import FORMAT_MAJOR, LOGS_PREFIX, Layout
 from hedwig.metadata.contract.named_records import NamedRecords
 from hedwig.metadata.contract.packed import PackedPage, ScansPacked
 from hedwig.metadata.contract.scan import ScannedRecord, ScansTopics, merge_records
@@ -266,6 +267,22 @@ class MetadataStore:
         """
         return await read_standalone(self._backend.named_records, self._title)
 
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        """Record `major` as the format of the store; return whether this call did. It may be repeated.
+
+        Args: unless - record nothing if a named record begins with it, or if anybody has called this, for whatever
+            format, since these were listed. So whoever writes such a record first, and records a format then, has the
+            last word.
+        Raises: LayoutError - the layout is gone, or of a format that is not known here; MetadataUnavailableError,
+            UncertainStateError - not recorded, or not everywhere, or not known: repeat it.
+        """
+        gate = self._options.gate
+        if gate is None:
+            return await self._backend.set_format(major, unless=unless)
+        await gate.enter()
+        with gate.under_way():
+            return await self._backend.set_format(major, unless=unless)
+
     @property
     def named_records(self) -> NamedRecords:
         """Return the records of the store as a whole, which a wipe leaves alone."""
@@ -306,12 +323,19 @@ async def read_layout(url: str, options: StoreOptions | None = None) -> Layout |
 async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:
     """Create what is missing of the store at `url`; with `wipe`, delete all of its records first.
 
-    A wipe keeps the registration of the standalone hub, because its start count must never repeat.
+    A wipe keeps the registration of the standalone hub, because its start count must never repeat. It keeps the records
+    of shared logs too, because their ledgers are still there. Only a wiped store without them gets the first format.
 
     Raises: as `open_metadata`, but for LayoutMissingError.
     """
-    parsed = MetadataUrl.parse(url)
-    return await factory_of(parsed).format(parsed, options or StoreOptions(), wipe=wipe)
+    parsed, options = MetadataUrl.parse(url), options or StoreOptions()
+    factory = factory_of(parsed)
+    layout = await factory.format(parsed, options, wipe=wipe)
+    if wipe and layout.major != FORMAT_MAJOR:
+        async with MetadataStore(parsed, await factory.open(parsed, options), options) as store:
+            if await store.set_format(FORMAT_MAJOR, unless=LOGS_PREFIX):
+                return replace(layout, major=FORMAT_MAJOR)
+    return layout
 
 
 def _tell_nobody(_number: int) -> None:

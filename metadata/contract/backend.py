@@ -108,6 +108,19 @@ class Backend(Protocol):
         """
         ...
 
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        """Record `major` as the format of the store; return whether this call did. It may be repeated.
+
+        With `unless`, nothing is recorded if a named record begins with it, or if anybody has called this, for whatever
+        format, since these were listed. So whoever writes such a record first, and records a format then, has the last
+        word.
+
+        Raises: LayoutError - the layout is gone, or of a format that is not known here; MetadataUnavailableError,
+            UncertainStateError - not recorded, or not everywhere, or not known: repeat it. Wherever it was recorded in
+            part, the store has the higher format.
+        """
+        ...
+
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         """Remove what deletes more than `older_than_s` seconds ago left behind; return the number of those records.
 

@@ -2,16 +2,24 @@
 
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
-from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts, Refusal
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.kinds import KINDS, RecordKind
-from hedwig.metadata.contract.layout import Layout, check_layout
+from hedwig.metadata.contract.layout import (
+    FORMAT_MAJOR,
+    FORMAT_MINOR,
+    LOGS_PREFIX,
+    SHARED_LOGS_MAJOR,
+    Layout,
+    check_layout,
+)
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.topic_listing import merge_topics
 from hedwig.metadata.contract.url import MetadataUrl
@@ -144,16 +152,85 @@ class HBaseBackend:
     async def read_layout(self) -> Layout | None:
         """Return the layout; None if the namespace has none, or one that was not finished.
 
+        A change of the format may have been interrupted, so that managers' records differ in it. The higher one counts.
+
         Raises: LayoutMismatchError - the records of the managers contradict one another.
         """
         if not await self._exists(self._names.layout):
             return None
-        layouts = [await self._layout_of(kind.name) for kind in KINDS]
-        if None in layouts:
+        return self._combined(await self._layout_rows())
+
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        rows = await self._layout_rows()
+        check_layout(self._combined(rows), kind=_KIND, url=self._url.text)
+        if unless is not None and await self.named_records.names(unless):
+            return False
+        # All calls change the records of the managers in one order. One that comes with a new named record changes each
+        # after it was read here. So either it refuses this one, or it overwrites what this one has done.
+        for row in rows:
+            deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+            while (refusal := await self._write_major(row, major, deadline)) is not None:
+                if unless is not None:
+                    return False
+                if refusal.current is None:
+                    raise LayoutMissingError(f"the layout record of {row.key!r} in {self._names.layout} is gone")
+                row = refusal.current
+        return True
+
+    async def _write_major(self, row: Row, major: int, deadline: Deadline) -> Refusal[Row] | None:
+        """Record a format, under a new stamp, in the layout record of one manager if that is still `row`."""
+        before = _stamp(row)
+        if before is None:
+            raise _mismatch(row)
+        what = f"record format {major} of {row.key.decode()}"
+        mine = before.next(make_token(self._options.random))
+        return await self._put_layout(what, row.key, before, mine, _fields(row) | {"a": major}, deadline)
+
+    async def _put_layout(
+        self,
+        what: str,
+        row: bytes,
+        before: Stamp | None,
+        mine: Stamp,
+        fields: Mapping[str, Any],
+        deadline: Deadline | None = None,
+    ) -> Refusal[Row] | None:
+        """Write the layout record of one manager if it has the stamp `before`, None for no record."""
+        put = ConditionalPut(
+            table=self._names.layout,
+            row=row,
+            column=LAYOUT_VERSION_COLUMN,
+            expected=None if before is None else before.encode(),
+            values={LAYOUT_VERSION_COLUMN: mine.encode(), LAYOUT_COLUMN: msgpack.packb(fields)},
+            token=mine.token,
+            show=(LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN),
+        )
+        return await Attempts(self._options, what, deadline).write(
+            lambda deadline: self._driver.put_if(put, deadline), lambda row: judge_stamp(mine, _stamp(row))
+        )
+
+    async def _layout_rows(self) -> list[Row]:
+        """Return the layout records of the managers, without those that do not exist."""
+        columns = (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
+        rows = [
+            await self._attempts(f"read the layout of {kind.name}").read(
+                lambda deadline, kind=kind: self._driver.get(  # type: ignore[misc]
+                    self._names.layout, kind.name.encode(), columns, deadline
+                )
+            )
+            for kind in KINDS
+        ]
+        return [row for row in rows if row is not None]
+
+    def _combined(self, rows: Sequence[Row]) -> Layout | None:
+        """Return the layout in the records of the managers; None if one lacks. Raises: LayoutMismatchError."""
+        layouts = [_layout(row) for row in rows]
+        if len(layouts) < len(KINDS):
             return None
-        if len(set(layouts)) > 1:
+        major = max(each.major for each in layouts)
+        if len({replace(each, major=major) for each in layouts}) > 1:
             raise LayoutMismatchError(f"the managers' layout records in {self._names.layout} differ: {layouts}")
-        return layouts[0]
+        return replace(layouts[0], major=major)
 
     async def check_tables(self) -> None:
         """Raise LayoutMissingError if a table does not exist."""
@@ -192,8 +269,10 @@ class HBaseBackend:
                 lambda deadline, spec=spec: self._driver.create_table(spec, deadline)  # type: ignore[misc]
             )
         store_id = uuid.uuid4().hex
+        # A wipe leaves the records of shared logs, until a sweep finds that no topic refers to them any more.
+        major = SHARED_LOGS_MAJOR if await self.named_records.names(LOGS_PREFIX) else FORMAT_MAJOR
         for kind in KINDS:
-            store_id = await self._write_layout(kind.name, store_id)
+            store_id = await self._write_layout(kind.name, store_id, major)
         return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
 
     async def _check_droppable(self) -> None:
@@ -205,24 +284,11 @@ class HBaseBackend:
                     lambda deadline, name=name: self._driver.describe_table(name, deadline)  # type: ignore[misc]
                 )
 
-    async def _write_layout(self, manager: str, store_id: str) -> str:
+    async def _write_layout(self, manager: str, store_id: str, major: int) -> str:
         """Record the layout of one manager unless it has one. Return the recorded store id."""
         mine = Stamp.first(self._options.clock, make_token(self._options.random))
-        layout = Layout(kind=_KIND, store_id=store_id)
-        fields = {"k": layout.kind, "a": layout.major, "i": layout.minor, "u": layout.store_id}
-        put = ConditionalPut(
-            table=self._names.layout,
-            row=manager.encode(),
-            column=LAYOUT_VERSION_COLUMN,
-            expected=None,
-            values={LAYOUT_VERSION_COLUMN: mine.encode(), LAYOUT_COLUMN: msgpack.packb(fields)},
-            token=mine.token,
-            show=(LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN),
-        )
-        attempts = self._attempts(f"record the layout of {manager}")
-        refusal = await attempts.write(
-            lambda deadline: self._driver.put_if(put, deadline), lambda row: judge_stamp(mine, _stamp(row))
-        )
+        fields = {"k": _KIND, "a": major, "i": FORMAT_MINOR, "u": store_id}
+        refusal = await self._put_layout(f"record the layout of {manager}", manager.encode(), None, mine, fields)
         if refusal is None or refusal.current is None:
             return store_id
         return _layout(refusal.current).store_id
@@ -244,13 +310,6 @@ class HBaseBackend:
 
         await self._attempts(f"delete the layout of {manager}").read(attempt)
 
-    async def _layout_of(self, manager: str) -> Layout | None:
-        columns = (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
-        row = await self._attempts(f"read the layout of {manager}").read(
-            lambda deadline: self._driver.get(self._names.layout, manager.encode(), columns, deadline)
-        )
-        return None if row is None else _layout(row)
-
     async def _exists(self, table: str) -> bool:
         return await self._attempts(f"look for table {table}").read(
             lambda deadline: self._driver.table_exists(table, deadline)
@@ -265,14 +324,34 @@ class HBaseBackend:
 
 def _stamp(row: Row | None) -> Stamp | None:
     raw = None if row is None else row.value(LAYOUT_VERSION_COLUMN)
-    return None if raw is None else Stamp.decode(raw)
+    if row is None or raw is None:
+        return None
+    try:
+        return Stamp.decode(raw)
+    except ValueError as exc:
+        raise _mismatch(row) from exc
 
 
 def _layout(row: Row) -> Layout:
+    fields = _fields(row)
+    try:
+        return Layout(kind=fields["k"], major=fields["a"], minor=fields["i"], store_id=fields["u"])
+    except KeyError as exc:
+        raise _mismatch(row) from exc
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    """Return the fields of a layout record, also those that are not known here. Raises: LayoutMismatchError."""
     try:
         fields = msgpack.unpackb(row.value(LAYOUT_COLUMN) or b"")
-        return Layout(kind=fields["k"], major=fields["a"], minor=fields["i"], store_id=fields["u"])
-    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
-        raise LayoutMismatchError(
-            f"the layout record of {row.key!r} is not one that {_KIND!r} can read; another program wrote it"
-        ) from exc
+    except (ValueError, msgpack.UnpackException) as exc:
+        raise _mismatch(row) from exc
+    if not isinstance(fields, dict):
+        raise _mismatch(row)
+    return fields
+
+
+def _mismatch(row: Row) -> LayoutMismatchError:
+    return LayoutMismatchError(
+        f"the layout record of {row.key!r} is not one that {_KIND!r} can read; another program wrote it"
+    )

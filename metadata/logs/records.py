@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.contract.layout import LOGS_PREFIX
 from hedwig.metadata.contract.named_records import NamedRecords, replace_surely
 from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.metadata.logs.record import LogRecord
@@ -15,7 +16,6 @@ from hedwig.model import HubInfo
 __all__ = ["KeptLogRecords", "LogRecords"]
 
 _COUNTER: Final = "logs"
-_PREFIX: Final = "log-"
 _TOKEN_BYTES: Final = 8
 _DIGITS: Final = 10
 """As many digits as the highest number has, so that names are listed in the order of numbers."""
@@ -87,8 +87,8 @@ class KeptLogRecords:
             return await self._records.delete(_name(present.number), present.encode())
 
     async def numbers(self) -> AsyncIterator[int]:
-        for name in await self._records.names(_PREFIX):
-            yield int(name.removeprefix(_PREFIX))
+        for name in await self._records.names(LOGS_PREFIX):
+            yield int(name.removeprefix(LOGS_PREFIX))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[None]:
@@ -112,7 +112,7 @@ class KeptLogRecords:
 
 
 def _name(number: int) -> str:
-    return f"{_PREFIX}{number:0{_DIGITS}}"
+    return f"{LOGS_PREFIX}{number:0{_DIGITS}}"
 
 
 def _count(stored: bytes) -> int:

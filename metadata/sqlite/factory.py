@@ -22,7 +22,7 @@ from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.topic_listing import merge_topics
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.sqlite.changes import SqliteChanges
-from hedwig.metadata.sqlite.named_records import SqliteNamedRecords
+from hedwig.metadata.sqlite.named_records import SqliteNamedRecords, list_names
 from hedwig.metadata.sqlite.reading import ReadOnlyThread, log_of, may_only_be_read
 from hedwig.metadata.sqlite.sqlite_thread import MEMORY, SqliteThread, connect, is_forbidden
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
@@ -91,7 +91,7 @@ class SqliteFactory:
         reader = writer
         if path != MEMORY and not is_closed:
             reader = await _thread("hedwig-sqlite-reader", path, url, options, writes=False)
-        return SqliteBackend(path, layout, writer, reader, options)
+        return SqliteBackend(url, layout, writer, reader, options)
 
 
 class SqliteBackend:
@@ -101,11 +101,12 @@ class SqliteBackend:
     gathers = False
 
     def __init__(
-        self, path: str, layout: Layout, writer: SqliteThread, reader: SqliteThread, options: StoreOptions
+        self, url: MetadataUrl, layout: Layout, writer: SqliteThread, reader: SqliteThread, options: StoreOptions
     ) -> None:
         self.layout = layout
+        """The layout when the store was opened. Its format may have changed since."""
         self.writer = writer
-        self._path = path
+        self._url = url
         self._reader = reader
         self.named_records = SqliteNamedRecords(writer, reader)
         self._tables: dict[str, SqliteTable[Any]] = {
@@ -130,14 +131,25 @@ class SqliteBackend:
 
     async def describe(self) -> Mapping[str, str | int]:
         pages, page_bytes = await self._reader.run("describe", _page_count)
+        layout = await self._reader.run("describe", lambda connection: _layout(connection, self._url))
         return {
             "backend": _KIND,
-            "format": f"{self.layout.major}.{self.layout.minor}",
-            "store id": self.layout.store_id,
-            "file": self._path,
+            "format": f"{layout.major}.{layout.minor}",
+            "store id": layout.store_id,
+            "file": _path(self._url),
             "size bytes": pages * page_bytes,
             "SQLite": sqlite3.sqlite_version,
         }
+
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            _layout(connection, self._url)
+            if unless is not None and list_names(connection, unless):
+                return False
+            connection.execute("UPDATE layout SET major = ?", (major,))
+            return True
+
+        return await self.writer.run(f"record format {major} of {self._url.text}", work)
 
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:  # noqa: ARG002 - a delete leaves nothing here
         return 0
@@ -238,7 +250,7 @@ def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layou
     """
     if not _table_names(connection):
         return _complete(connection, url)
-    layout = check_layout(_read_layout(connection, url), kind=_KIND, url=url.text)
+    layout = _layout(connection, url)
     missing = {kind.name for kind in KINDS} - _table_names(connection)
     if missing:
         raise LayoutMissingError(
@@ -261,6 +273,11 @@ def _complete(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
         values = (layout.kind, layout.major, layout.minor, layout.store_id)
         connection.execute("INSERT INTO layout VALUES (?, ?, ?, ?)", values)
     return layout
+
+
+def _layout(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
+    """Return the layout of the store. Raises: LayoutError - there is none that can be used."""
+    return check_layout(_read_layout(connection, url), kind=_KIND, url=url.text)
 
 
 def _table_names(connection: sqlite3.Connection) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 
-__all__ = ["SqliteNamedRecords"]
+__all__ = ["SqliteNamedRecords", "list_names"]
 
 _TABLE: Final = "named_records"
 _SCHEMA: Final = (
@@ -46,7 +46,9 @@ class SqliteNamedRecords:
         return await self._writer.run(f"delete the record {name!r}", work)
 
     async def names(self, prefix: str) -> Sequence[str]:
-        return await self._reader.run(f"list the records {prefix!r}...", lambda connection: _names(connection, prefix))
+        return await self._reader.run(
+            f"list the records {prefix!r}...", lambda connection: list_names(connection, prefix)
+        )
 
 
 def _is_there(connection: sqlite3.Connection) -> bool:
@@ -54,7 +56,8 @@ def _is_there(connection: sqlite3.Connection) -> bool:
     return connection.execute(tables, (_TABLE,)).fetchone() is not None
 
 
-def _names(connection: sqlite3.Connection, prefix: str) -> list[str]:
+def list_names(connection: sqlite3.Connection, prefix: str) -> list[str]:
+    """Return the names that begin with `prefix`, in order."""
     if not _is_there(connection):
         return []
     names = f"SELECT name FROM {_TABLE} WHERE substr(name, 1, ?) = ? ORDER BY name"

@@ -6,9 +6,12 @@ from typing import Any, Final, TypeVar, cast
 from hedwig.clock import Deadline
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.layout import check_layout
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.contract.scan import SCAN_ROWS, ScannedRecord
 from hedwig.metadata.contract.table import VersionedTable
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.zookeeper.layout import KIND, read_layout, record_format
 from hedwig.metadata.zookeeper.named_records import ZookeeperNamedRecords
 from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
 from hedwig.metadata.zookeeper.reads.listing import Listing
@@ -25,9 +28,11 @@ from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge, sync
 
-__all__ = ["ZookeeperBackend"]
+__all__ = ["PORT", "ZookeeperBackend"]
 
 R = TypeVar("R")
+
+PORT: Final = 2181
 
 _RECORDS: Final = {"hub": OWNERSHIP.name, "ledgers": PERSISTENCE.name, "subscribers": SUBSCRIPTIONS.name}
 
@@ -39,12 +44,11 @@ class ZookeeperBackend:
     """A subscription is one node's content, written whole."""
     gathers = False
 
-    def __init__(
-        self, bridge: Bridge, paths: Paths, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
-    ) -> None:
+    def __init__(self, bridge: Bridge, paths: Paths, url: MetadataUrl, options: StoreOptions) -> None:
         self._bridge = bridge
         self._paths = paths
-        self._endpoints = endpoints
+        self._url = url
+        self._endpoints = url.endpoints(PORT)
         self._options = options
         self.named_records = ZookeeperNamedRecords(bridge, paths, options)
         self._tokens = Tokens(options.random)
@@ -92,12 +96,18 @@ class ZookeeperBackend:
 
     async def describe(self) -> Mapping[str, str]:
         hosts = ",".join(f"{host}:{port}" for host, port in self._endpoints)
+        layout = await read_layout(self._bridge, self._paths, self._options)
+        layout = check_layout(layout, kind=KIND, url=self._url.text)
         return {
-            "backend": "zookeeper",
+            "backend": KIND,
+            "format": f"{layout.major}.{layout.minor}",
             "hosts": hosts,
             "prefix": self._paths.prefix,
             **await server_facts(self._endpoints, self._options),
         }
+
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        return await record_format(self._bridge, self._paths, self._options, self._url.text, major, unless)
 
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         """Remove nothing: the empty parents that deletes leave hold the guards of versions that callers still have."""

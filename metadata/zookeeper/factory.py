@@ -9,7 +9,7 @@ from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
 from hedwig.metadata.contract.layout import Layout, check_layout
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.metadata.zookeeper.backend import ZookeeperBackend
+from hedwig.metadata.zookeeper.backend import PORT, ZookeeperBackend
 from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_path
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from hedwig.metadata.zookeeper.records.paths import Paths, legal_component
@@ -19,7 +19,6 @@ from hedwig.zookeeper import Bridge
 
 __all__ = ["FACTORY"]
 
-_PORT: Final = 2181
 _CHILDREN_MAX: Final = "children_max"
 _EXAMPLE: Final = "zookeeper://127.0.0.1:2181/hedwig/standalone"
 
@@ -45,7 +44,7 @@ class _ZookeeperFactory:
         except BaseException:
             await bridge.close()
             raise
-        return ZookeeperBackend(bridge, paths, url.endpoints(_PORT), options)
+        return ZookeeperBackend(bridge, paths, url, options)
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
         paths = _paths(url)
@@ -89,7 +88,7 @@ async def _connection(url: MetadataUrl, options: StoreOptions) -> AsyncIterator[
 
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Bridge:
     url.check_parameters(frozenset({_CHILDREN_MAX}))
-    hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.endpoints(_PORT))
+    hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.endpoints(PORT))
     return await connect(hosts, options)
 
 

@@ -5,6 +5,7 @@ repeat.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
@@ -14,11 +15,10 @@ from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.transactions import create_all, set_guarded
-from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, content_of, reading
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from hedwig.zookeeper import Bridge, children, delete, get, refusal_of, sync
+from hedwig.metadata.zookeeper.writes.guarded_read import NodeContent, answer, look_alone, look_before, reading
+from hedwig.zookeeper import Bridge, children, delete, refusal_of, sync
 
-__all__ = ["ZookeeperNamedRecords"]
+__all__ = ["ZookeeperNamedRecords", "list_names"]
 
 
 class ZookeeperNamedRecords:
@@ -31,13 +31,14 @@ class ZookeeperNamedRecords:
 
     async def read(self, name: str) -> bytes | None:
         path = self._paths.named(name)
-        return _data(await reading(self._options, f"reading {path}", lambda deadline: self._look(path, deadline)))
+        look = partial(look_alone, self._bridge, path)
+        return _data(await reading(self._options, f"reading {path}", look))
 
     async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         path = self._paths.named(name)
 
         async def attempt(deadline: Deadline) -> Refusal[NodeContent] | None:
-            content = await self._look_before(path, deadline)
+            content = await look_before(self._bridge, path, deadline)
             if _data(content) != expected:
                 return Refusal(content)
             request = create_all([(path, value)]) if content is None else set_guarded(path, value, content.data_version)
@@ -60,7 +61,7 @@ class ZookeeperNamedRecords:
         path = self._paths.named(name)
 
         async def attempt(deadline: Deadline) -> Refusal[NodeContent] | None:
-            content = await self._look_before(path, deadline)
+            content = await look_before(self._bridge, path, deadline)
             if content is None or content.data != expected:
                 return Refusal(content)
             (result,) = await self._bridge.send(deadline, delete(path, content.data_version))
@@ -74,27 +75,17 @@ class ZookeeperNamedRecords:
         return await Attempts(self._options, f"deleting {path}").write(attempt, judge) is None
 
     async def names(self, prefix: str) -> Sequence[str]:
-        path = self._paths.named(prefix)
-        folder = path.rpartition("/")[0]
+        attempt = partial(list_names, self._bridge, self._paths, prefix)
+        return sorted(await reading(self._options, f"listing {self._paths.named(prefix)}...", attempt))
 
-        async def attempt(deadline: Deadline) -> list[str]:
-            caught_up, names = await self._bridge.send(deadline, sync(folder), children(folder))
-            answer(caught_up)
-            names = answer(names, NoNodeError)
-            return [] if isinstance(names, NoNodeError) else [name for name in names if name.startswith(prefix)]
 
-        return sorted(await reading(self._options, f"listing {path}...", attempt))
-
-    async def _look(self, path: str, deadline: Deadline) -> NodeContent | None:
-        caught_up, node = await self._bridge.send(deadline, sync(path), get(path))
-        answer(caught_up)
-        return content_of(node)
-
-    async def _look_before(self, path: str, deadline: Deadline) -> NodeContent | None:
-        try:
-            return await self._look(path, deadline)
-        except OutcomeUnknownError as exc:
-            raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
+async def list_names(bridge: Bridge, paths: Paths, prefix: str, deadline: Deadline) -> list[str]:
+    """Return the names that begin with `prefix`, as of now at the leader. Raises as `Bridge.send`."""
+    folder = paths.named("").rstrip("/")
+    caught_up, names = await bridge.send(deadline, sync(folder), children(folder))
+    answer(caught_up)
+    names = answer(names, NoNodeError)
+    return [] if isinstance(names, NoNodeError) else [name for name in names if name.startswith(prefix)]
 
 
 def _data(content: NodeContent | None) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hedwig.errors import ConfigurationError, HedwigError, LayoutError
 from hedwig.metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
-from hedwig.metadata.contract.layout import FORMAT_MAJOR, FORMAT_MINOR
+from hedwig.metadata.contract.layout import FORMAT_MINOR
 from hedwig.metadata.freezing import FreezeState, read_freeze
 from hedwig.model import SubscriberId
 from hedwig.names import as_topic
@@ -97,7 +97,7 @@ async def _open(deployment: Deployment, url: str, note: Callable[[CheckResult], 
 def _layout_finding(layout: Layout) -> CheckResult:
     said = f"{layout.kind}, format {layout.major}.{layout.minor}"
     if layout.minor > FORMAT_MINOR:
-        newer = f"{said}; a later release laid it out than this one, which knows {FORMAT_MAJOR}.{FORMAT_MINOR}"
+        newer = f"{said}; a later release laid it out than this one, which knows {layout.major}.{FORMAT_MINOR}"
         return CheckResult("layout", CheckStatus.WARN, newer)
     return CheckResult("layout", CheckStatus.PASS, said)
 

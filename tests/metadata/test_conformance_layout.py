@@ -16,7 +16,7 @@ from hedwig.errors import (
     MetadataUnavailableError,
 )
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
-from hedwig.metadata.contract.layout import FORMAT_MAJOR
+from hedwig.metadata.contract.layout import FORMAT_MAJOR, SHARED_LOGS_MAJOR
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS
 from hedwig.metadata.testing.subject import Subject
@@ -107,13 +107,13 @@ async def test_layout_of_another_backend_or_release_is_refused(kept_subject: Sub
         assert "otherstore" in text
         assert scheme in text
 
-    await probe.write_layout(None, FORMAT_MAJOR + 1, 0)
+    await probe.write_layout(None, SHARED_LOGS_MAJOR + 1, 0)
     for attempt in (kept_subject.open, kept_subject.format):
         with pytest.raises(LayoutMismatchError) as refusal:
             await attempt()
         text = _one_line(refusal.value)
-        assert f"format {FORMAT_MAJOR + 1}" in text
-        assert f"format {FORMAT_MAJOR};" in text
+        assert f"format {SHARED_LOGS_MAJOR + 1}" in text
+        assert f"formats {FORMAT_MAJOR} and {SHARED_LOGS_MAJOR};" in text
 
     await probe.write_layout(None, FORMAT_MAJOR, 99)
     await kept_subject.format()

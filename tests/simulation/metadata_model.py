@@ -109,4 +109,5 @@ def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
     """Return the metadata store that is reached over `way`."""
     thread = cast(SqliteThread, way)
     layout = Layout(kind="sqlite", store_id="model")
-    return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, thread, thread, options), options)
+    url = MetadataUrl.parse(_URL)
+    return MetadataStore(url, SqliteBackend(url, layout, thread, thread, options), options)

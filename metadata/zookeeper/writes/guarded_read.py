@@ -21,10 +21,21 @@ from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.records.paths import RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
-from hedwig.outcomes import AbortedError, ForbiddenError
+from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, exists, get, sync
 
-__all__ = ["GuardedRead", "NodeContent", "answer", "content_of", "look", "look_closely", "reading", "version_of"]
+__all__ = [
+    "GuardedRead",
+    "NodeContent",
+    "answer",
+    "content_of",
+    "look",
+    "look_alone",
+    "look_before",
+    "look_closely",
+    "reading",
+    "version_of",
+]
 
 T = TypeVar("T")
 
@@ -65,6 +76,21 @@ async def look(bridge: Bridge, record_path: RecordPath, deadline: Deadline) -> G
     stat, node = await bridge.send(deadline, exists(record_path.parent), get(record_path.path))
     parent = answer(stat)
     return GuardedRead(content_of(node), None if parent is None else parent.version)
+
+
+async def look_alone(bridge: Bridge, path: str, deadline: Deadline) -> NodeContent | None:
+    """Read a node without its parent, as of now at the leader. Raises as `Bridge.send`."""
+    caught_up, node = await bridge.send(deadline, sync(path), get(path))
+    answer(caught_up)
+    return content_of(node)
+
+
+async def look_before(bridge: Bridge, path: str, deadline: Deadline) -> NodeContent | None:
+    """As `look_alone`, in an attempt to write the node. Raises as `Bridge.send`, but for OutcomeUnknownError."""
+    try:
+        return await look_alone(bridge, path, deadline)
+    except OutcomeUnknownError as exc:
+        raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
 
 
 async def look_closely(bridge: Bridge, record_path: RecordPath, deadline: Deadline) -> GuardedRead:

@@ -4,7 +4,7 @@ import ast
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
@@ -232,7 +232,8 @@ class TinyBackend:
     partial_update = True
     gathers = False
 
-    def __init__(self, data: Data, options: StoreOptions) -> None:
+    def __init__(self, url: MetadataUrl, data: Data, options: StoreOptions) -> None:
+        self.url = url
         self.data = data
         self.options = options
         self.is_closed = False
@@ -257,6 +258,13 @@ class TinyBackend:
     async def describe(self) -> Mapping[str, str | int]:
         return {"backend": "tiny"}
 
+    async def set_format(self, major: int, *, unless: str | None = None) -> bool:
+        if unless is not None and await self.named_records.names(unless):
+            return False
+        layout = check_layout(self.data.layout, kind="tiny", url=self.url.text)
+        self.data.layout = replace(layout, major=major)
+        return True
+
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         return 0
 
@@ -272,7 +280,7 @@ class TinyFactory:
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> TinyBackend:
         check_layout(data_at(url.text).layout, kind="tiny", url=url.text)
-        return TinyBackend(data_at(url.text), options)
+        return TinyBackend(url, data_at(url.text), options)
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
         data = data_at(url.text)
