@@ -58,6 +58,7 @@ class ClusterMembership:
         self._random = Random()
         self._tasks = Tasks()
         self._stack = AsyncExitStack()
+        self._joined = AsyncExitStack()
         self._session: BridgedSession | None = None
         self._root = ""
         self._serving: Registration | None = None
@@ -148,8 +149,8 @@ class ClusterMembership:
             on_lost=lambda registration: self._note(registration, holds=False),
             on_failed=self._end_following,
         )
-        self._stack.push_async_callback(self._end, self.liveness)
-        self._stack.push_async_callback(self._tasks.cancel)
+        self._joined.push_async_callback(self._end, self.liveness)
+        self._joined.push_async_callback(self._tasks.cancel)
         self.balance = Balance(cluster, self.liveness, self._clock, self._random)
         await self.liveness.start()
         registration, _ = self._changes.popleft()
@@ -162,6 +163,9 @@ class ClusterMembership:
 
     def is_proven(self) -> bool:
         return self._serving is not None and self._serving.is_proven()
+
+    async def leave(self) -> None:
+        await self._joined.aclose()
 
     async def close(self) -> None:
         await self._stack.aclose()

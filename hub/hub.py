@@ -167,6 +167,7 @@ class Hub:
         await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
+        stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
         await self.freezing.check_usable()
         # The sockets are bound before an owner record can name them. They answer once the hub is complete.

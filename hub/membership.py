@@ -53,6 +53,10 @@ class Membership(Protocol):
         """Say whether the present registration surely holds now. It must be cheap: it runs before each answer."""
         ...
 
+    async def leave(self) -> None:
+        """End what `join` began, before the metadata are closed. May be called at any stage."""
+        ...
+
     async def close(self) -> None:
-        """Close everything. May be called at any stage."""
+        """Close what `open` has opened, after `leave`. May be called at any stage."""
         ...

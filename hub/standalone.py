@@ -88,8 +88,10 @@ class Standalone:
         """Return True: nothing expires. A replaced hub learns of it at its next check, or when a write is refused."""
         return True
 
-    async def close(self) -> None:
+    async def leave(self) -> None:
         await self._tasks.cancel()
+
+    async def close(self) -> None:
         if self._ledgers is not None:
             await self._ledgers.aclose()
 
