@@ -6,12 +6,11 @@ from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
-from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
@@ -19,22 +18,20 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore, Shares
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hedwig.hub.log_sweep import LogSweep
 from hedwig.hub.membership import Member
 from hedwig.hub.options.cluster_options import hosts_and_path
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.options.patterns import topic_matcher
 from hedwig.hub.topics.balance import Balance
-from hedwig.hub.topics.ownership import SharedLogs
 from hedwig.metadata import MetadataStore
+from hedwig.metadata.logs.format import raise_format
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions, exists
-
-if TYPE_CHECKING:
-    from hedwig.hub.incarnation import Incarnation
 
 __all__ = ["ClusterMembership"]
 
@@ -224,21 +221,20 @@ class ClusterMembership:
 
     async def _serve(self, registration: Registration, hub: Member, metadata: MetadataStore) -> None:
         assert self._session is not None, "it was opened"
+        assert self.balance is not None, "it is joining"
         # Each incarnation gets its own stores, because its writers end with it.
         bookies = await BookkeeperLedgerStore.open(
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
-        if self._options.bookkeeper.compat:
-            self._bookies = self._store = bookies
-            self._begin(registration, hub, registration.hub, bookies, None)
-            return
         try:
             shared = await self._with_logs(bookies, registration, metadata)
         except BaseException:
             await bookies.aclose()
             raise
         self._bookies, self._store = bookies, shared
-        incarnation = self._begin(registration, hub, replace(registration.hub, log=shared.log), shared, shared)
+        self._serving = registration
+        incarnation = hub.registered(replace(registration.hub, log=shared.log), registration, shared, shared)
+        self.balance.attach(incarnation.topics, incarnation.is_frozen)
         sweep = LogSweep(
             shared,
             KeptLogRecords(metadata.named_records, metadata.write_gate),
@@ -250,33 +246,63 @@ class ClusterMembership:
         )
         self._sweeping = self._tasks.start(sweep.run())
 
-    def _begin(
-        self, registration: Registration, hub: Member, me: HubInfo, ledgers: LedgerStore, logs: SharedLogs | None
-    ) -> "Incarnation":
-        assert self.balance is not None, "it is joining"
-        self._serving = registration
-        incarnation = hub.registered(me, registration, ledgers, logs)
-        self.balance.attach(incarnation.topics, incarnation.is_frozen)
-        return incarnation
-
     async def _with_logs(
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
     ) -> SharedLedgerStore:
-        """Return a store that reads shared logs, and writes one if the options say so."""
+        """Return a store that reads shared logs, and writes one if the options say so and all hubs alive can read it.
+
+        This hub is registered. It looks for hubs that cannot read shared logs, then makes its log, then raises the
+        format of the metadata, and serves only then. Such a hub that starts later refuses the metadata. One that starts
+        in between may have read the format before it was raised, and registered after the look. It loses nothing:
+
+        - It can neither fence nor read ledgers in a log, since there are none of such ids. So it does not serve a topic
+          whose last range is open in one, and a subscriber that comes to a closed one waits there.
+        - It changes such ranges only when their messages are consumed, or the topic is deleted.
+        - Whatever it publishes is in ledgers that all hubs read.
+        """
         records = KeptLogRecords(metadata.named_records, metadata.write_gate)
         options = SharedLogOptions()
         is_alive = registration.is_alive
-        if self._options.bookkeeper.ledgers != "shared":
+        if not self._options.bookkeeper.is_shared or await self._must_wait_for_others(registration):
             return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
-        return await SharedLedgerStore.open(
+        shared = await SharedLedgerStore.open(
             bookies,
             records,
             registration.hub,
             self._clock,
             options,
             is_alive=is_alive,
+            shares=self._shares(),
             on_over=lambda why: self._shut_out(registration, why),
         )
+        try:
+            await raise_format(metadata)
+        except BaseException:
+            await shared.aclose()
+            raise
+        return shared
+
+    def _shares(self) -> Shares | None:
+        own = self._options.bookkeeper.own_ledgers
+        if not own:
+            return None
+        has_own = topic_matcher(own)
+        return lambda topic: topic is None or not has_own(topic)
+
+    async def _must_wait_for_others(self, registration: Registration) -> bool:
+        """Say whether a hub is alive that cannot read shared logs. Raises: ServiceDownError - it is not known."""
+        assert self.liveness is not None, "it has joined"
+        hubs = [each for each in await self.liveness.read_hubs() if not each.reads_shared_logs]
+        others = [each.info.address for each in hubs if not each.info.is_same(registration.hub)]
+        if others:
+            _log.warning(
+                "hub %s writes ledgers per topic although bookkeeper.ledgers is shared: hub %s%s, of an older release "
+                "or the original, cannot read shared logs. Upgrade or stop it, then start this hub again",
+                registration.hub.address,
+                others[0],
+                f" and {len(others) - 1} more" if others[1:] else "",
+            )
+        return bool(others)
 
     def _shut_out(self, registration: Registration, why: HedwigError) -> None:
         """Serve no more under a registration that another hub took for over, and make another."""

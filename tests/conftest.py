@@ -10,8 +10,14 @@ from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
-# The real servers of a run, shared by the tests of every folder, and the rules by which processes share the tests.
-pytest_plugins = ["tests.support.servers", "tests.support.side_by_side", "tests.support.tiers"]
+# The real servers of a run and earlier releases, shared by the tests of every folder, and the rules by which processes
+# share the tests.
+pytest_plugins = [
+    "tests.support.releases",
+    "tests.support.servers",
+    "tests.support.side_by_side",
+    "tests.support.tiers",
+]
 
 # The time of an example depends on what else the machine does. No test may depend on that.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,6 +12,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.hub.liveness.directory import read_all
 from hedwig.hub.liveness.lasting import LastingTask
 from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, encode_load
@@ -102,7 +103,7 @@ class ClusterLiveness:
         )
         self._live_set = LiveSet(self._bridge, self._paths, options, self._failed)
         self._verdicts = Verdicts(self._bridge, self._paths, self._live_set, options)
-        endpoint = Endpoint(admin, this_process())
+        endpoint = Endpoint(admin, this_process(), reads_shared_logs=True)
         self._registrar = Registrar(self._bridge, self._paths, hub.address, endpoint, options)
         self._enrolment: Enrolment | None = None
         self._lease: Lease | None = None
@@ -150,6 +151,11 @@ class ClusterLiveness:
     async def refresh(self, within_s: float) -> None:
         """Read `live` and the loads again, unless they are at most `within_s` old. Raises: ServiceDownError."""
         await self._live_set.refresh(within_s)
+
+    async def read_hubs(self) -> tuple[LiveHub, ...]:
+        """Return the hubs that are alive now, with what their endpoint nodes say. Raises: ServiceDownError."""
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        return await read_all(self._bridge, self._paths, deadline)
 
     def set_load(self, load: int, *, at_once: bool = False) -> None:
         """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often.

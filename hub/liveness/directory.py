@@ -1,6 +1,7 @@
 """The hubs of a deployment, read from their nodes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
@@ -13,7 +14,7 @@ from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, children, commit_nothing, get
 
-__all__ = ["read_endpoints", "read_hosts", "read_hubs"]
+__all__ = ["read_all", "read_endpoints", "read_hosts", "read_hubs"]
 
 
 async def read_hubs(
@@ -23,16 +24,26 @@ async def read_hubs(
 
     It is for programs that are no hubs, and registers nothing. Raises: ServiceDownError - ZooKeeper does not answer.
     """
-    paths = HubPaths(prefix)
-    deadline = Deadline.after(clock or SystemClock(), timeout_s)
-    what = f"list the hubs under {paths.hosts}"
+    return await read_all(bridge, HubPaths(prefix), Deadline.after(clock or SystemClock(), timeout_s))
+
+
+async def read_all(bridge: Bridge, paths: HubPaths, deadline: Deadline) -> tuple[LiveHub, ...]:
+    """Return the hubs that are alive now, with what their endpoint nodes say. Raises: ServiceDownError."""
     # Callers take a hub that is not listed for dead, so the list must be current.
-    await read(bridge, deadline, what, commit_nothing())
+    await read(bridge, deadline, f"list the hubs under {paths.hosts}", commit_nothing())
+    hosts = await read_hosts(bridge, paths, deadline)
     endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, paths, deadline)}
-    return tuple(
-        LiveHub(hub.info, hub.load, endpoints[hub.info.epoch].admin if hub.info.epoch in endpoints else None)
-        for hub in await read_hosts(bridge, paths, deadline)
-    )
+    if any(hub.info.epoch not in endpoints for hub in hosts):
+        # Either it has no such node, as a hub of the original, or it was closed meanwhile.
+        left = {hub.info.epoch for hub in await read_hosts(bridge, paths, deadline)}
+        hosts = tuple(hub for hub in hosts if hub.info.epoch in endpoints or hub.info.epoch in left)
+    return tuple(_with_endpoint(hub, endpoints.get(hub.info.epoch)) for hub in hosts)
+
+
+def _with_endpoint(hub: LiveHub, endpoint: Endpoint | None) -> LiveHub:
+    if endpoint is None:
+        return hub
+    return replace(hub, admin=endpoint.admin, reads_shared_logs=endpoint.reads_shared_logs)
 
 
 async def read_hosts(

@@ -26,11 +26,14 @@ mean, and keeps its topics.
 
 @dataclass(frozen=True, slots=True)
 class LiveHub:
-    """An incarnation of a hub, its load in topics, and host:port of its admin endpoint if known."""
+    """An incarnation of a hub, its load in topics, and what its endpoint node says if that was read."""
 
     info: HubInfo
     load: int = 0
     admin: str | None = None
+    """host:port of its admin endpoint."""
+    reads_shared_logs: bool = False
+    """Whether it says so. Hubs of the original, and ours up to release 0.2.0, do not."""
 
     @property
     def is_draining(self) -> bool:
@@ -39,10 +42,11 @@ class LiveHub:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The content of a hub's endpoint node: host:port of its admin endpoint, and which process it is."""
+    """The content of a hub's endpoint node: host:port of its admin endpoint, which process it is, and what it can."""
 
     admin: str | None
     process: ProcessMark | None
+    reads_shared_logs: bool
 
     def encode(self) -> bytes:
         """Return the content of the node."""
@@ -52,7 +56,8 @@ class Endpoint:
             "pid": self.process.pid,
             "started": self.process.started,
         }
-        return json.dumps({"admin": self.admin, "process": process}).encode()
+        content = {"admin": self.admin, "process": process, "shared_logs": self.reads_shared_logs}
+        return json.dumps(content).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Endpoint":
@@ -60,11 +65,15 @@ class Endpoint:
         try:
             content = json.loads(data)
         except ValueError:
-            return cls(None, None)
+            content = None
         if not isinstance(content, dict):
-            return cls(None, None)
+            return cls(None, None, reads_shared_logs=False)
         admin = content.get("admin")
-        return cls(admin if isinstance(admin, str) else None, _process(content.get("process")))
+        return cls(
+            admin if isinstance(admin, str) else None,
+            _process(content.get("process")),
+            reads_shared_logs=content.get("shared_logs") is True,
+        )
 
 
 def encode_load(load: int) -> bytes:

@@ -13,7 +13,8 @@ __all__ = ["BookieOptions", "ClusterOptions", "hosts_and_path"]
 _PLACEMENTS: Final = ("load", "uniform")
 _COMPATIBLE: Final = ("", "4.3")
 _PER_TOPIC: Final = "per-topic"
-_LEDGERS: Final = (_PER_TOPIC, "shared")
+_SHARED: Final = "shared"
+_LEDGERS: Final = (_PER_TOPIC, _SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,9 @@ class BookieOptions:
     ledgers: str = option(
         "per-topic", "`shared`: the topics of a hub share one log; `per-topic`: each has ledgers of its own"
     )
+    own_ledgers: tuple[str, ...] = option(
+        (), "topics with ledgers of their own although `ledgers` is shared, as patterns (* and ?)"
+    )
     compat: str = option("", "`4.3`: write ledgers that the original hub can read; empty: those of today")
     append_timeout_s: float = option(30.0, "how long a message may wait for its bookies, changes of them included")
 
@@ -88,12 +92,17 @@ class BookieOptions:
             )
         if self.ledgers not in _LEDGERS:
             raise ConfigurationError(f"bookkeeper: ledgers is {self.ledgers!r}; it must be shared or per-topic")
-        if self.compat and self.ledgers != _PER_TOPIC:
+        if self.compat and self.is_shared:
             raise ConfigurationError("bookkeeper: original hubs cannot read shared logs: set ledgers to per-topic")
         if self.compat not in _COMPATIBLE:
             raise ConfigurationError(f"bookkeeper: compat is {self.compat!r}; it must be 4.3 or empty")
         if not 0 < self.append_timeout_s < math.inf:
             raise ConfigurationError(f"bookkeeper: append_timeout_s is {self.append_timeout_s}; it must be above 0")
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the topics of a hub share a log."""
+        return self.ledgers == _SHARED
 
 
 def hosts_and_path(key: str, url: str) -> tuple[str, str]:

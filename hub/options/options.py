@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import check_ranges, option
 from hedwig.wire import HUB_FRAME_BYTES_MAX
@@ -21,6 +22,8 @@ _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _PORT_MAX: Final = (1 << 16) - 1
+_SHARED_OPERATION_S: Final = 4 * SharedLogOptions().roll_pause_s
+"""The least time for an operation with shared ledgers: a release may wait for a pause, and for the end of a segment."""
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
 
@@ -182,6 +185,11 @@ class HubOptions:
             raise ConfigurationError(
                 "cluster.zookeeper is set, so the hubs must share their metadata: metadata must be the URL of a store "
                 "such as hbase://host:2181/hedwig, not of a file"
+            )
+        if self.is_clustered and self.bookkeeper.is_shared and self.operation_timeout_s < _SHARED_OPERATION_S:
+            raise ConfigurationError(
+                f"operation_timeout_s is {self.operation_timeout_s:g}; with shared ledgers it must be "
+                f"{_SHARED_OPERATION_S:g} s or more, since the release of a topic waits until a segment of the log ends"
             )
         if self.bookkeeper.zookeeper and not self.is_clustered:
             raise ConfigurationError(

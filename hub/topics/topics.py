@@ -7,9 +7,7 @@ asks for very many topics delays only itself.
 """
 
 import asyncio
-import fnmatch
 import logging
-import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -38,6 +36,7 @@ from hedwig.hub.logs.log import TopicLog
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.non_durable_log import NonDurableLog
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.options.patterns import topic_matcher
 from hedwig.hub.topics.ownership import Claim, Ownership
 from hedwig.hub.topics.topic import OwnedTopic, TopicState
 from hedwig.model import HubInfo, LedgerRanges, Topic
@@ -163,7 +162,7 @@ class Topics:
         self._tasks = Tasks()
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
-        self._non_durable = _pattern(options.non_durable_topics)
+        self._is_non_durable = topic_matcher(options.non_durable_topics)
         self._is_closing = False
         """Whether the hub claims no topics any more, because it is closing."""
         self._is_over = False
@@ -193,7 +192,7 @@ class Topics:
         return topic if topic is not None and topic.state is TopicState.SERVING else None
 
     def is_durable(self, name: Topic) -> bool:
-        return self._non_durable is None or not self._non_durable.match(name.decode("utf-8", "surrogateescape"))
+        return not self._is_non_durable(name)
 
     @property
     def acquiring(self) -> int:
@@ -546,7 +545,3 @@ class Topics:
             topic.state = TopicState.RELEASED
             topic.log.abandon()
         self._owned.clear()
-
-
-def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile("|".join(fnmatch.translate(each) for each in patterns)) if patterns else None

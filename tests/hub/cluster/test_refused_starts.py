@@ -48,6 +48,8 @@ async def _refusal(hub: RunningHub) -> tuple[int, str]:
         (("bookkeeper.zookeeper=/ledgers",), ("bookkeeper.zookeeper", "zookeeper://host:2181/path")),
         (("bookkeeper.ack_quorum=4",), ("ack_quorum 4", "none may be larger")),
         (("bookkeeper.compat=4.2",), ("compat", "4.3 or empty")),
+        (("bookkeeper.ledgers=shared",), ("operation_timeout_s is 1;", "4 s or more")),
+        (("bookkeeper.ledgers=shared", "bookkeeper.compat=4.3"), ("shared logs", "per-topic")),
         (("cluster.placement=best",), ("placement", "load or uniform")),
         (("cluster.session_timeout_s=0.5",), ("session_timeout_s",)),
     ],

@@ -41,9 +41,11 @@ def test_loads_of_other_releases_are_read(data: bytes, load: int) -> None:
     assert decode_load(data) == load
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b'{"admin": 5, "process": {"pid": "x"}}', b"null"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"[]", b'{"admin": 5, "process": {"pid": "x"}, "shared_logs": 1}', b"null"]
+)
 def test_endpoints_that_cannot_be_read_say_nothing(data: bytes) -> None:
-    assert Endpoint.decode(data) == Endpoint(None, None)
+    assert Endpoint.decode(data) == Endpoint(None, None, reads_shared_logs=False)
 
 
 async def test_the_host_node_is_the_originals_and_its_creation_is_the_epoch(
@@ -92,6 +94,8 @@ async def test_hubs_are_listed_with_their_admin_endpoints(hubs: Hubs, options: L
         (second.liveness.registration.me, DRAINING_LOAD, "127.0.0.1:6002"),
     ]
     assert [hub.is_draining for hub in listed] == [False, True]
+    assert [hub.reads_shared_logs for hub in listed] == [True, True]
+    assert await first.liveness.read_hubs() == listed
     assert first.liveness.registration.choose() == first.liveness.registration.me
     assert await read_hubs(bridge, "/hedwig/nobody") == ()
     await bridge.close()
