@@ -68,6 +68,7 @@
     ├── FreezeLostError                         another process has changed the freeze of the store
     ├── MigrationError                          a migration cannot begin or go on
     ├── StoreFrozenError                        the store is frozen, or its records were moved
+    ├── SweepHoldLostError                      hubs swept the shared logs while ranges were brought in
     ├── NotFrozenError (of hub)                 a hub was to freeze, but the store is not frozen
     ├── StillFrozenError                        a hub was to thaw, but the store is still frozen
     ├── OtherSparkError (of pipeline)           the release of PySpark does not fit

@@ -8,32 +8,29 @@ Why nothing goes that is needed:
 
 - Only segments that were sealed before a reading began are judged by it. A range is stored before its first record, so
   each reading finds the ranges of all records in these segments. No topic refers to a slot anew.
-- Who brings ranges back from elsewhere, as an import does, stops the sweep before, and changes the record of each log.
-  So a sweep that was halfway is refused.
+- Who brings ranges back from elsewhere, as an import does, takes the turn to sweep, and then counts itself in the
+  record of each log. A sweep looks whether it still has its turn once it has read these records. If not, it ends. If
+  so, it has read them before that import counted itself, and is refused when it frees something.
 - A record that cannot be read could name anything. Then nothing is judged.
 """
 
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.contract.named_records import replace_surely
 from hedwig.metadata.logs.record import LogRecord, LogState
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.references import References, read_references
+from hedwig.metadata.logs.sweep_turn import SweepTurn
 from hedwig.model import HubInfo
 
 __all__ = ["LogSweep"]
 
 _log = logging.getLogger(__name__)
-
-_TURN: Final = "sweep-of-logs"
 
 
 class LogSweep:
@@ -55,12 +52,10 @@ class LogSweep:
         self._store = store
         self._records = records
         self._metadata = metadata
-        self._me = b"%s %d" % (me.address.encode(), me.epoch)
+        self._turn = SweepTurn(metadata.named_records, me, metadata.write_gate)
         self._clock = clock
         self._interval_s = interval_s
         self._may_write = may_write
-        self._turn: bytes | None = None
-        """Whose turn it was at the last look."""
         self._before: References | None = None
         """What the reading before the present one has found."""
 
@@ -69,38 +64,28 @@ class LogSweep:
         while True:
             await self._clock.sleep(self._interval_s)
             try:
-                if self._may_write() and await self._is_my_turn():
+                if self._may_write():
                     await self.sweep()
                 else:
                     self._before = None
             except (HedwigError, TimeoutError) as exc:
-                self._before = None
                 _log.warning("the sweep of shared logs begins again in %g s: %s", self._interval_s, exc)
 
-    async def _is_my_turn(self) -> bool:
-        """Say whether this hub sweeps now. A hub that was silent for an interval loses its turn."""
-        stored = await self._metadata.named_records.read(_TURN)
-        seen, self._turn = self._turn, stored
-        if stored is not None and stored != seen and not stored.startswith(self._me + b" "):
-            return False
-        mine = b"%s %s" % (self._me, secrets.token_hex(8).encode())
-        if not await replace_surely(self._metadata.named_records, _TURN, stored, mine):
-            return False
-        self._turn = mine
-        return True
-
     async def sweep(self) -> None:
-        """Read all references once more, and free what neither this reading nor the one before has named.
+        """If it is this hub's turn, read all references once more, and free what neither reading has named.
 
-        Raises: MetadataError; LedgerError.
+        The other reading is that of the sweep before, if nothing has come between. Raises: MetadataError; LedgerError.
         """
-        logs = await self._read_logs()
-        present = await read_references(self._metadata)
-        before, self._before = self._before, present
-        if before is None:
+        before, self._before = self._before, None
+        if not await self._turn.take():
             return
-        for log in logs:
-            await self._sweep_log(log, (before, present))
+        logs = await self._read_logs()
+        if not await self._turn.is_kept():
+            return
+        self._before = present = await read_references(self._metadata)
+        if before is not None:
+            for log in logs:
+                await self._sweep_log(log, (before, present))
 
     async def _read_logs(self) -> list[LogRecord]:
         """Return the records of all logs. Those of hubs that are dead are closed before."""
@@ -114,15 +99,17 @@ class LogSweep:
         return logs
 
     async def _sweep_log(self, log: LogRecord, readings: Sequence[References]) -> None:
+        is_dead = log.state is LogState.CLOSED and not any(log.number in each.logs for each in readings)
         is_live = partial(_is_named, readings, log.number)
-        if log.segments or log.dropped:
-            try:
+        try:
+            if is_dead:
+                log = await self._store.free(log)
+            elif log.segments or log.dropped:
                 log = await self._store.sweep(log, is_live)
-            except HedwigError as exc:
-                _log.warning("log %d is swept later: %s", log.number, exc)
-                return
-        is_empty = not log.segments and not log.dropped and log.state is LogState.CLOSED
-        if is_empty and not any(log.number in each.logs for each in readings):
+        except HedwigError as exc:
+            _log.warning("log %d is swept later: %s", log.number, exc)
+            return
+        if is_dead and not log.segments and not log.dropped:
             await self._records.delete(log)
 
 

@@ -6,8 +6,8 @@ still take effect for a while. Until that time has passed, the holder must not c
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from hedwig.clock import Clock, Deadline
@@ -16,7 +16,7 @@ from hedwig.metadata.contract.operations import Operation, Outcome, Read, Record
 from hedwig.metadata.contract.table import TableOver, VersionedTable
 from hedwig.versions import Version
 
-__all__ = ["GatedTable", "WriteGate", "reads_only"]
+__all__ = ["GatedTable", "WriteGate", "passing", "reads_only"]
 
 R = TypeVar("R")
 
@@ -128,6 +128,17 @@ class WriteGate:
             self._running -= 1
             if not self._running:
                 self._idle.set()
+
+
+@asynccontextmanager
+async def passing(gate: WriteGate | None) -> AsyncIterator[None]:
+    """Let the body, which is a write, through `gate` if there is one. Raises: as `WriteGate.enter`."""
+    if gate is None:
+        yield
+        return
+    await gate.enter()
+    with gate.under_way():
+        yield
 
 
 class GatedTable(TableOver[R]):

@@ -66,8 +66,9 @@ class LogRecord:
     outside of the log, so that it can append nothing any more once the log is closed.
 
     `listed` are the ledgers that may hold batches and are not sealed yet, in the order in which they are written. There
-    are two at most. `segments` are the sealed ones, in that order too. `dropped` are those to be deleted. `change`
-    counts the changes of the record.
+    are two at most. `segments` are the sealed ones, in that order too. `dropped` are those to be deleted. `imports`
+    counts how often ranges may have been brought into the store from elsewhere. `change` counts the changes of the
+    record.
     """
 
     number: int
@@ -77,6 +78,7 @@ class LogRecord:
     listed: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
     dropped: tuple[DroppedLedger, ...] = ()
+    imports: int = 0
     change: int = 0
 
     @property
@@ -97,7 +99,8 @@ class LogRecord:
         ]
         dropped = [(each.ledger, each.due) for each in self.dropped]
         of_hub = self.hub.address, self.hub.epoch, self.is_alone
-        fields = (_FORMAT, self.number, self.change, *of_hub, self.state.value, self.listed, segments, dropped)
+        counts = self.change, self.imports
+        fields = (_FORMAT, self.number, *counts, *of_hub, self.state.value, self.listed, segments, dropped)
         return bytes(msgpack.packb(fields))
 
     @classmethod
@@ -105,7 +108,7 @@ class LogRecord:
         """Return the log in stored bytes. Raises: CorruptRecordError."""
         try:
             fields: list[Any] = msgpack.unpackb(stored)
-            known, number, change, address, epoch, is_alone, state, listed, segments, dropped = fields
+            known, number, change, imports, address, epoch, is_alone, state, listed, segments, dropped = fields
             if known != _FORMAT:
                 raise CorruptRecordError(f"a log's record has the format {known}, this program knows {_FORMAT}")
             return cls(
@@ -116,6 +119,7 @@ class LogRecord:
                 listed=tuple(listed),
                 segments=tuple(Segment(*each) for each in segments),
                 dropped=tuple(DroppedLedger(*each) for each in dropped),
+                imports=imports,
                 change=change,
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as exc:

@@ -2,13 +2,12 @@
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from hedwig.errors import CorruptRecordError
 from hedwig.metadata.contract.layout import LOGS_PREFIX
 from hedwig.metadata.contract.named_records import NamedRecords, replace_surely
-from hedwig.metadata.contract.write_gate import WriteGate
+from hedwig.metadata.contract.write_gate import WriteGate, passing
 from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.virtual_ids import LOG_MAX
 from hedwig.model import HubInfo
@@ -64,7 +63,7 @@ class KeptLogRecords:
         self._gate = gate
 
     async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
-        async with self._writing():
+        async with passing(self._gate):
             record = LogRecord(number=await self._next_number(), hub=hub, is_alone=is_alone)
             # A number is given once. So nobody else writes this record before its hub knows of it.
             await replace_surely(self._records, _name(record.number), None, record.encode())
@@ -79,25 +78,16 @@ class KeptLogRecords:
         return None if stored is None else LogRecord.decode(stored)
 
     async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
-        async with self._writing():
+        async with passing(self._gate):
             return await replace_surely(self._records, _name(present.number), present.encode(), wanted.encode())
 
     async def delete(self, present: LogRecord) -> bool:
-        async with self._writing():
+        async with passing(self._gate):
             return await self._records.delete(_name(present.number), present.encode())
 
     async def numbers(self) -> AsyncIterator[int]:
         for name in await self._records.names(LOGS_PREFIX):
             yield int(name.removeprefix(LOGS_PREFIX))
-
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[None]:
-        if self._gate is None:
-            yield
-            return
-        await self._gate.enter()
-        with self._gate.under_way():
-            yield
 
     async def _next_number(self) -> int:
         while True:

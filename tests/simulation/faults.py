@@ -29,6 +29,7 @@ class Turmoil:
             (faults.bookies, [self._fail_bookie, self._cut_bookie, self._strand, self._slow, self._fail_all]),
             (faults.moves, [self._release, self._release, self._hand_over, self._drain]),
             (faults.cancels, [self._seek, self._seek]),
+            (faults.moves and simulation.importer is not None, [self._import]),
         ]
         self._actions = [action for is_chosen, actions in kinds if is_chosen for action in actions]
 
@@ -121,6 +122,16 @@ class Turmoil:
             hub, topic = owner
             work = hub.topics.hand_over(topic, target.me)
             self._begin(f"{hub.host} hands {topic.name.decode()} over to {target.host}", work, hub)
+
+    def _import(self) -> None:
+        topic, owner = self._random.choice(self._world.topics), None
+        assert self._world.importer is not None
+        if self._random.random() < 0.5:
+            owner = self._world.owner(topic)
+        if owner is not None:
+            hub, owned = owner
+            self._begin(f"{hub.host} releases {topic.decode()}", hub.topics.release(owned), hub)
+        self._begin("", self._world.importer.run(topic, self._world.history))
 
     def _drain(self) -> None:
         hub = self._hub(spare=1)

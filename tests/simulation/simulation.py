@@ -19,6 +19,7 @@ from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetada
 from tests.simulation.clients import Publisher, Subscriber, at
 from tests.simulation.faults import Turmoil
 from tests.simulation.history import History, Reader
+from tests.simulation.importer import Importer
 from tests.simulation.leftovers import left_in_hub, left_in_tables, left_tasks, lost_ledgers
 from tests.simulation.liveness_model import Register
 from tests.simulation.metadata_model import ModelWay, open_tables
@@ -74,6 +75,8 @@ class Simulation:
         self.machines: list[str] = []
         """The machines of clients."""
         self.clients: list[HedwigClient] = []
+        self.importer: Importer | None = None
+        """Takes ranges out and brings them back, in runs with shared logs."""
 
     # ----------------------------------------------------------------------------------------------- the cluster
 
@@ -208,6 +211,8 @@ class Simulation:
         self.ledgers = ModelMetadata(random, delay_s=self._delay_s)
         for number in range(random.choice((2, 3))):
             await self.start_hub(f"hub{number}")
+        if self._logs is not None:
+            self.importer = Importer(self.tables, self.register, random, self._delay_s, self._logs)
         publishers = [self._publisher(number) for number in range(random.choice((1, 2)))]
         subscribers = self._subscribers()
         works: list[Publisher | Subscriber] = [*publishers, *subscribers]

@@ -29,6 +29,8 @@ _KINDS: Final = {
     "a topic is released": r"hub\d releases t\d",
     "a topic is handed over": r"hub\d hands t\d over to hub\d",
     "a hub is drained": r"hub\d is drained",
+    "ranges are taken out": r"the ranges of t\d are taken out",
+    "ranges come back": r"the ranges of t\d are imported again",
     "a client does not reach a hub": r"(publisher|subscriber)\d does not reach hub\d",
     "the connections of a hub break": r"all connections of hub\d break",
     "a hub does not reach the metadata": r"hub\d does not reach the metadata",

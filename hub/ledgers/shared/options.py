@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hedwig.metadata.logs.sweep_turn import SWEEP_INTERVAL_S
+
 __all__ = ["SharedLogOptions"]
 
 
@@ -27,4 +29,4 @@ class SharedLogOptions:
     upkeep_interval_s: float = 1.0
     grace_s: float = 60.0
     merge_bytes_per_s: int = 16 << 20
-    sweep_interval_s: float = 3600.0
+    sweep_interval_s: float = SWEEP_INTERVAL_S

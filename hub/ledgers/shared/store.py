@@ -155,17 +155,30 @@ class SharedLedgerStore:
         """Return the record of a log, closed unless its hub is alive; None if it is gone. Raises: as `shut_out`."""
         if await self._may_be_alive(record.hub):
             return record
+        self._others.pop(record.number, None)  # An import may have brought the open log back.
         return await self._shut_out(record.number)
 
     async def sweep(self, record: LogRecord, is_live: Callable[[int], bool]) -> LogRecord:
         """Free what is not live in the segments of `record`, and return the record then.
 
         Args: is_live - says whether a slot with records in these segments is needed. One that is not never is again.
-        Raises: LogTakenOverError - the log was closed meanwhile; MetadataError; LedgerError.
+        Raises: LogTakenOverError - the log was closed meanwhile, or ranges were imported; MetadataError; LedgerError.
         """
-        held = HeldRecord(self._records, record)
-        upkeep = LogUpkeep(self._ledgers, self._reader, held, self._clock, self._options, is_live)
+        upkeep, held = self._upkeep(record, is_live)
         await upkeep.read_uses()
+        return await self._kept_up(upkeep, held)
+
+    async def free(self, record: LogRecord) -> LogRecord:
+        """Free all of a closed log, though its ledgers may be gone, and return the record then. Raises: as `sweep`."""
+        upkeep, held = self._upkeep(record, lambda _: False)
+        await upkeep.drop_all()
+        return await self._kept_up(upkeep, held)
+
+    def _upkeep(self, record: LogRecord, is_live: Callable[[int], bool]) -> tuple[LogUpkeep, HeldRecord]:
+        held = HeldRecord(self._records, record, is_judged=True)
+        return LogUpkeep(self._ledgers, self._reader, held, self._clock, self._options, is_live), held
+
+    async def _kept_up(self, upkeep: LogUpkeep, held: HeldRecord) -> LogRecord:
         while await upkeep.step():
             self._check_open()
         return held.present

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from hedwig.clock import Clock
-from hedwig.errors import CorruptEntryError, HedwigError
+from hedwig.errors import CorruptEntryError, HedwigError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.compaction import merge_segments
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
@@ -74,12 +74,24 @@ class LogUpkeep:
             use.drop(slot)
 
     async def read_uses(self) -> None:
-        """Read from the footers what the segments hold, for a log that another hub has written. Raises: LedgerError."""
+        """Read from the footers what the segments hold, for a log that another hub has written.
+
+        A segment whose ledgers are gone stays on record until the log goes. Raises: LedgerError.
+        """
         for segment in self._held.present.segments:
             noting = self.noting(segment.ledger)
-            async for block in self._reader.blocks(segment):
-                for _ in noting(block.fields()):
-                    pass
+            try:
+                async for block in self._reader.blocks(segment):
+                    for _ in noting(block.fields()):
+                        pass
+            except NoSuchLedgerError as exc:
+                del self._uses[segment.ledger]
+                _log.warning("a segment of log %d is gone: %s", self._held.present.number, exc)
+
+    async def drop_all(self) -> None:
+        """Drop all segments of a log that nobody needs. Raises: as `step`."""
+        if self._held.present.segments:
+            await self._replace(self._held.present.segments, None, due=0)
 
     async def run(self) -> None:
         """Keep the log up until this is cancelled. Raises: LogTakenOverError - another hub has taken the log over."""
@@ -168,7 +180,12 @@ class LogUpkeep:
             return False
         segments, merged = self._merged
         # Until this returns, the record may name the new segment or not.
-        await self._replace(segments, merged, int(self._clock.wall() + self._options.grace_s))
+        try:
+            await self._replace(segments, merged, int(self._clock.wall() + self._options.grace_s))
+        except LogTakenOverError as exc:
+            if exc.present is None or merged not in exc.present.segments:
+                await self._discard(merged.ledger)
+            raise
         self._merged = None
         if merged not in self._held.present.segments:
             await self._discard(merged.ledger)

@@ -117,17 +117,16 @@ class LogWriter:
     def __init__(
         self,
         ledgers: LedgerStore,
-        records: LogRecords,
-        record: LogRecord,
+        held: HeldRecord,
         cache: BatchCache,
         reader: SegmentReader,
         clock: Clock,
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
     ) -> None:
-        current, following = record.listed
+        current, following = held.present.listed
         self._ledgers = ledgers
-        self.held = HeldRecord(records, record)
+        self.held = held
         self._cache = cache
         self._clock = clock
         self._options = options
@@ -184,20 +183,18 @@ class LogWriter:
 
         Raises: MetadataError; LedgerError - a record without ledgers may be left, which a sweep removes.
         """
-        record = await records.create(hub, is_alone=is_alone)
+        held = HeldRecord(records, await records.create(hub, is_alone=is_alone))
         made: list[int] = []
         try:
             for _ in range(2):
-                made.append(await new_ledger(ledgers, record.number))
-            listed = record.changed(listed=tuple(made))
-            if not await records.replace(record, listed):
-                raise LedgerFencedError(f"log {record.number} was taken over before it had begun")
+                made.append(await new_ledger(ledgers, held.present.number))
+            await held.change(partial(_with_first, made=tuple(made)))
         except BaseException:
             # A record that was written all the same lists ledgers that do not exist. Nobody appended to them.
             for ledger in made:
                 await asyncio.shield(discard(ledgers, ledger))
             raise
-        return cls(ledgers, records, listed, cache, reader, clock, options, on_over)
+        return cls(ledgers, held, cache, reader, clock, options, on_over)
 
     @property
     def record(self) -> LogRecord:
@@ -675,6 +672,10 @@ class LogWriter:
         self._on_over = lambda _: None
         self._end(LedgerFencedError("the hub ended"))
         await self._tasks.cancel()
+
+
+def _with_first(record: LogRecord, made: tuple[int, ...]) -> LogRecord | None:
+    return None if record.listed == made else record.changed(listed=made)
 
 
 def _with_next(record: LogRecord, made: int, sealing: UnsealedSegment | None) -> LogRecord | None:

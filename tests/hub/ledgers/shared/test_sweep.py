@@ -148,3 +148,30 @@ async def test_a_record_that_cannot_be_read_could_name_anything(deployment: Depl
         with pytest.raises(CorruptRecordError):
             await sweeper.sweep()
     assert await deployment.record(one) == before
+
+
+async def test_a_log_whose_ledgers_are_gone_goes_all_the_same(deployment: Deployment) -> None:
+    """As one does that an old export has brought back."""
+    one, other = await deployment.start(ONE), await deployment.start(OTHER)
+    ledgers = [(await _written(one, 1, 20))[0] for _ in range(3)]
+    await deployment.name_ranges(b"kept", ledgers[2:], 20)
+    before = await deployment.record(one)
+    assert before is not None
+    gone, unneeded, _ = before.segments
+    await one.abandon()
+    deployment.dead.add("one")
+    await deployment.below.delete(gone.ledger)
+    sweeper = deployment.sweeper(other)
+    for _ in range(2):
+        await sweeper.sweep()
+    record = await deployment.record(one)
+    assert record is not None
+    assert gone in record.segments
+    assert unneeded not in record.segments, "the others go as always"
+    assert await read_all(other, ledgers[2]) == [payload(ledgers[2], entry) for entry in range(20)]
+    stored = await deployment.metadata.persistence.read(Topic(b"kept"))
+    assert stored is not None
+    await deployment.metadata.persistence.delete(Topic(b"kept"), stored.version)
+    for _ in range(2):
+        await sweeper.sweep()
+    assert await deployment.record(one) is None
