@@ -54,6 +54,7 @@
     ├── LedgerError
     │   ├── NoSuchLedgerError                   never created, or deleted
     │   ├── LedgerFencedError                   an append to a ledger that was taken over from its writer
+    │   │   └── LogTakenOverError               a change of a log that another hub, or an import, has changed
     │   ├── LedgerClosedError                   an append to a ledger that was sealed
     │   ├── EntryOrderError                     an append out of turn, or behind one that failed
     │   ├── CorruptEntryError                   stored bytes are damaged; names the file and the offset
