@@ -3,7 +3,20 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["LedgerFacts", "LedgerInspector"]
+from hedwig.model import HubInfo
+
+__all__ = ["LedgerFacts", "LedgerInspector", "LogShare"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogShare:
+    """What a virtual ledger has of its shared log: entries in so many `segments`.
+
+    `hub` is the incarnation that writes the log; None if the log was removed, since nothing referred to it.
+    """
+
+    hub: HubInfo | None
+    segments: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,11 +25,13 @@ class LedgerFacts:
 
     `last_entry_id` is -1 for an empty ledger. For a ledger that is not closed, it is the last entry that could be seen,
     and there may be more. `stored_bytes` is the size of its entries; None if that is unknown before the ledger closes.
+    `share` is set for a virtual ledger.
     """
 
     is_closed: bool
     last_entry_id: int
     stored_bytes: int | None
+    share: LogShare | None = None
 
 
 class LedgerInspector(Protocol):

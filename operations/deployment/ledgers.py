@@ -15,8 +15,10 @@ from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, Opera
 from hedwig.exit_codes import ExitCode
 from hedwig.extras import needed
 from hedwig.metadata.contract.url import zookeeper_address
+from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of
 from hedwig.model import Topic
 from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.log_records import open_log_records
 from hedwig.outcomes import NotAppliedError
 from hedwig.private_files import user_data_directory
 
@@ -26,7 +28,15 @@ if TYPE_CHECKING:
     from hedwig.hub.ledgers.inspection import LedgerInspector
     from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
-__all__ = ["LEDGERS", "LedgerLocation", "LedgerOwner", "bookies_session", "open_ledgers", "parse_bookies_url"]
+__all__ = [
+    "LEDGERS",
+    "LedgerLocation",
+    "LedgerOwner",
+    "bookies_session",
+    "ledger_name",
+    "open_ledgers",
+    "parse_bookies_url",
+]
 
 LEDGERS: Final = "ledgers"
 """The folder of ledgers in the data directory of a standalone hub."""
@@ -37,11 +47,13 @@ _APPLICATION: Final = b"hedwig"
 class LedgerLocation:
     """Where ledgers are: the data `directory` of a standalone hub, or the bookies at `bookkeeper`, a ZooKeeper URL.
 
+    `metadata`: URL of the store of the hubs, which has the records of their shared logs; None if it is not known.
     `timeout_s`: how long ZooKeeper may take.
     """
 
     directory: str | None = None
     bookkeeper: str | None = None
+    metadata: str | None = None
     timeout_s: float
 
     @classmethod
@@ -49,14 +61,19 @@ class LedgerLocation:
         """Return where the user said that ledgers are; None if the user did not say it."""
         if not deployment.names_ledgers:
             return None
-        return cls(directory=deployment.data, bookkeeper=deployment.bookkeeper, timeout_s=deployment.timeout_s)
+        return cls(
+            directory=deployment.data,
+            bookkeeper=deployment.bookkeeper,
+            metadata=deployment.metadata,
+            timeout_s=deployment.timeout_s,
+        )
 
     @classmethod
     def of(cls, deployment: Deployment) -> "LedgerLocation":
         """Return where ledgers are, as the user said, else where hubs keep them by default."""
         bookies = deployment.bookies_url
         if bookies is not None:
-            return cls(bookkeeper=bookies, timeout_s=deployment.timeout_s)
+            return cls(bookkeeper=bookies, metadata=deployment.metadata, timeout_s=deployment.timeout_s)
         directory = deployment.data or str(user_data_directory())
         return cls(directory=directory, timeout_s=deployment.timeout_s)
 
@@ -98,14 +115,15 @@ class LedgerLocation:
         if self.directory is not None:
             yield await self.local_inspector()
             return
-        async with self._session() as (session, root):
+        async with self._session() as (session, root), open_log_records(self.metadata, self.timeout_s) as records:
             from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
+            from hedwig.hub.ledgers.shared.inspector import SharedLedgerInspector
 
-            inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
+            below = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
             try:
-                yield inspector
+                yield SharedLedgerInspector(below, records, SystemClock())
             finally:
-                await inspector.aclose()
+                await below.aclose()
 
     async def local_inspector(self) -> "LocalLedgerInspector":
         """Open the inspector of the ledgers in the directory. Raises as `census`."""
@@ -128,6 +146,12 @@ class LedgerLocation:
         assert self.bookkeeper is not None, "one of the two was given"
         async with bookies_session(self.bookkeeper, self.timeout_s) as opened:
             yield opened
+
+
+def ledger_name(ledger_id: int) -> str:
+    """Return how texts name a ledger."""
+    place = f", slot {slot_of(ledger_id)} of log {log_of(ledger_id)}," if is_virtual(ledger_id) else ""
+    return f"ledger {ledger_id}{place}"
 
 
 @dataclass(frozen=True, slots=True)

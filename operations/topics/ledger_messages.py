@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import CorruptEntryError, NoSuchLedgerError, OperationError, RemoteProtocolError
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata.logs.virtual_ids import is_virtual
+from hedwig.operations.deployment.ledgers import ledger_name
 from hedwig.operations.topics.positions import Held, TopicPositions
 from hedwig.wire import Message
 
@@ -46,12 +48,11 @@ async def read_ledger(
         try:
             payloads = await inspector.read(ledger_id, entry_id, entries_max=_ENTRIES, bytes_max=_BYTES)
         except NoSuchLedgerError as exc:
-            raise OperationError(
-                f"there is no ledger {ledger_id} in {location}; see that --data or --bookkeeper is that of the hub",
-                ExitCode.NOT_FOUND,
-            ) from exc
+            raise _missing(ledger_id, location, exc) from exc
         except CorruptEntryError as exc:
-            raise OperationError(f"cannot read entry {entry_id} of ledger {ledger_id} in {location}: {exc}") from exc
+            raise OperationError(
+                f"cannot read entry {entry_id} of {ledger_name(ledger_id)} in {location}: {exc}"
+            ) from exc
         if not payloads:
             return
         for payload in payloads:
@@ -59,7 +60,7 @@ async def read_ledger(
                 message = Message.decode(payload)
             except RemoteProtocolError as exc:
                 raise OperationError(
-                    f"entry {entry_id} of ledger {ledger_id} in {location} is not Hedwig's: {exc}"
+                    f"entry {entry_id} of {ledger_name(ledger_id)} in {location} is not Hedwig's: {exc}"
                 ) from exc
             yield StoredMessage(ledger_id, entry_id, message)
             entry_id += 1
@@ -68,15 +69,45 @@ async def read_ledger(
 async def read_topic_messages(
     inspector: "LedgerInspector", location: str, positions: TopicPositions, first_id: int
 ) -> AsyncGenerator[StoredMessage]:
-    """Yield the messages of a topic from an id on, as far as they are readable. Raises as `read_ledger`."""
+    """Yield the messages of a topic from an id on, as far as they are readable.
+
+    Raises: as `read_ledger`; OperationError - a closed ledger lacks messages that it has on record.
+    """
     for held in positions.held:
         if held.messages == 0 or (held.end is not None and held.end < first_id):
             continue  # After all messages were consumed and deleted, the record keeps the last range, which is empty.
         start = held.start if held.start is not None else await start_of(inspector, held)
-        async for stored in read_ledger(inspector, location, held.ledger_id, max(0, first_id - start)):
-            if held.end is not None and start + stored.entry_id > held.end:
+        following = max(start, first_id)
+        async for stored in read_ledger(inspector, location, held.ledger_id, following - start):
+            following = start + stored.entry_id
+            if held.end is not None and following > held.end:
                 break
             yield stored
+            following += 1
+        if held.end is not None and following <= held.end:
+            await _check_open(inspector, location, held, following)
+
+
+async def _check_open(inspector: "LedgerInspector", location: str, held: Held, following: int) -> None:
+    """Raise OperationError if a ledger will never have the message `following`, which it has on record."""
+    try:
+        facts = await inspector.facts(held.ledger_id)
+    except NoSuchLedgerError as exc:
+        raise _missing(held.ledger_id, location, exc) from exc
+    if facts.is_closed:
+        raise OperationError(
+            f"{ledger_name(held.ledger_id)} in {location} ends before message {following}, though the record says that "
+            f"it has messages up to {held.end}"
+        )
+
+
+def _missing(ledger_id: int, location: str, error: NoSuchLedgerError) -> OperationError:
+    if is_virtual(ledger_id):
+        return OperationError(f"{ledger_name(ledger_id)} is not in {location}: {error}", ExitCode.NOT_FOUND)
+    return OperationError(
+        f"there is no ledger {ledger_id} in {location}; see that --data or --bookkeeper is that of the hub",
+        ExitCode.NOT_FOUND,
+    )
 
 
 async def start_of(inspector: "LedgerInspector", held: Held) -> int:

@@ -22,6 +22,7 @@ from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import ConfigurationError, NoSuchLedgerError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore
+from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of
 from hedwig.model import Topic
 from hedwig.names import show_name
 from hedwig.operations.deployment.deployment import Deployment
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger", "ranges_of"]
 
-_COLUMNS: Final = ("ledger_id", "start", "end", "state", "messages", "stored_bytes")
+_SHOWN: Final = ("ledger_id", "start", "end", "state", "messages", "stored_bytes")
+_OF_LOG: Final = ("log", "slot", "hub", "segments")
+_COLUMNS: Final = (*_SHOWN, *_OF_LOG)
 _MESSAGE_COLUMNS: Final = (
     "ledger_id",
     "entry_id",
@@ -69,7 +72,8 @@ def list_ledgers(settings: Settings, /, topic: Topic, selection: Selection, depl
     """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
 
     An `open` ledger has no end on record, and may hold more messages than the command sees. A `missing` ledger is on
-    record only. An `emptied` one was consumed and deleted.
+    record only. An `emptied` one was consumed and deleted. Of a ledger in a shared log, the command shows the number
+    and the hub of the log, the slot, and in how many segments its messages are.
     """
     output = settings.writer()
 
@@ -77,7 +81,8 @@ def list_ledgers(settings: Settings, /, topic: Topic, selection: Selection, depl
         positions = await ranges_of(store, topic)
         listing = f"ledgers {topic.hex()} {store.url.text}"
         wanted, token = _wanted(selection, listing, topic, positions)
-        output.begin("ledgers", _COLUMNS, _COLUMNS)
+        is_any_shared = any(is_virtual(held.ledger_id) for held in wanted)
+        output.begin("ledgers", _COLUMNS, _COLUMNS if is_any_shared else _SHOWN)
         async with AsyncExitStack() as stack:
             inspector: LedgerInspector | None = None
             try:
@@ -194,6 +199,8 @@ async def _ledger_row(inspector: "LedgerInspector | None", held: Held) -> dict[s
             facts = await inspector.facts(held.ledger_id)
         except NoSuchLedgerError:
             state = "missing"
+        else:
+            state = _state(held, facts)
     messages = held.messages
     if messages is None and facts is not None:
         messages = facts.last_entry_id + 1
@@ -204,4 +211,25 @@ async def _ledger_row(inspector: "LedgerInspector | None", held: Held) -> dict[s
         "state": state,
         "messages": messages,
         "stored_bytes": None if facts is None else facts.stored_bytes,
+        **_of_log(held.ledger_id, facts),
+    }
+
+
+def _state(held: Held, facts: "LedgerFacts") -> str:
+    if facts.share is None or not facts.is_closed:
+        return "closed" if held.is_closed else "open"
+    # The log is closed. So a ledger without an end on record is closed, too, and none gets any further messages.
+    is_missing = held.messages is not None and held.messages > facts.last_entry_id + 1
+    return "missing" if is_missing else "closed"
+
+
+def _of_log(ledger_id: int, facts: "LedgerFacts | None") -> dict[str, Any]:
+    if not is_virtual(ledger_id):
+        return dict.fromkeys(_OF_LOG)
+    share = None if facts is None else facts.share
+    return {
+        "log": log_of(ledger_id),
+        "slot": slot_of(ledger_id),
+        "hub": None if share is None or share.hub is None else share.hub.name,
+        "segments": None if share is None else share.segments,
     }

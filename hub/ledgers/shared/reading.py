@@ -3,17 +3,16 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerError
 from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block, is_footer
 from hedwig.hub.ledgers.shared.runs import Run, Runs
-from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import Segment
 
-__all__ = ["SegmentReader", "batches_of"]
+__all__ = ["SegmentLedgers", "SegmentReader", "batches_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,10 +26,22 @@ _SCAN_BYTES_MAX: Final = 4 << 20
 _SCAN_ENTRIES_MAX: Final = 1024
 
 
+class SegmentLedgers(Protocol):
+    """The ledgers of segments, to be read: a LedgerStore, or what looks at the ledgers of one from outside."""
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
+        """Return payloads; see LedgerStore."""
+        ...
+
+    async def last_entry_id(self, ledger_id: int) -> int:
+        """Return the last entry that can be read, -1 for none; see LedgerStore."""
+        ...
+
+
 class SegmentReader:
     """Reads sealed segments, and batches of any."""
 
-    def __init__(self, ledgers: LedgerStore, cache: BatchCache) -> None:
+    def __init__(self, ledgers: SegmentLedgers, cache: BatchCache) -> None:
         self._ledgers = ledgers
         self._cache = cache
         self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
@@ -163,14 +174,19 @@ class SegmentReader:
 
 
 async def batches_of(
-    ledgers: LedgerStore, ledger: int, last_entry: int, on_damaged: Callable[[CorruptEntryError], object] | None = None
+    ledgers: SegmentLedgers,
+    ledger: int,
+    last_entry: int,
+    first_entry: int = 0,
+    *,
+    on_damaged: Callable[[CorruptEntryError], object] | None = None,
 ) -> AsyncIterator[tuple[int, Batch]]:
-    """Yield the batches of a segment up to `last_entry`, or to its footer, with their entries.
+    """Yield the batches of a segment from `first_entry` up to `last_entry`, or to its footer, with their entries.
 
     Args: on_damaged - called for each damaged batch, which is left out; None: the first one is raised.
     Raises: LedgerError; CorruptEntryError - one is damaged.
     """
-    entry = 0
+    entry = first_entry
     while entry <= last_entry:
         try:
             read = await ledgers.read(

@@ -106,7 +106,7 @@ async def runs_of_ledger(ledgers: LedgerStore, ledger: int, last_entry: int) -> 
     """
     runs = GrowingRuns()
     last_data_entry = -1
-    async for entry, batch in batches_of(ledgers, ledger, last_entry, _say_lost):
+    async for entry, batch in batches_of(ledgers, ledger, last_entry, on_damaged=_say_lost):
         runs.add(entry, batch.records())
         last_data_entry = entry
     return runs, last_data_entry
