@@ -44,12 +44,12 @@ class ZookeeperNamedRecords:
             request = create_all([(path, value)]) if content is None else set_guarded(path, value, content.data_version)
             (results,) = await self._bridge.send(deadline, request)
             refusal = answer(refusal_of(results), BadVersionError, NodeExistsError, NoNodeError)
-            if isinstance(refusal, NoNodeError):
+            if isinstance(refusal, NoNodeError) and content is None:
                 raise LayoutMissingError(
                     f"the metadata under {self._paths.prefix} has been removed; make it again with: "
                     "hedwig-admin metadata format"
                 )
-            # Another writer was faster between the look and the write, and has stored something else.
+            # Another client was faster between the look and the write, and has stored something else, or deleted it.
             return None if refusal is None else Refusal(content)
 
         def judge(content: NodeContent | None) -> Verdict:
