@@ -85,7 +85,9 @@ class SegmentReader:
     async def payloads(
         self, slot: int, first: int, runs: Sequence[tuple[int, Run]], entries_max: int, bytes_max: int
     ) -> list[bytes]:
-        """Return the payloads from entry `first` on, without gap; at least one. `runs` are ledgers and runs, in order.
+        """Return the payloads from entry `first` on, without gap; at least one if there are runs.
+
+        `runs` are ledgers and runs, in order.
 
         Raises: LedgerError; CorruptEntryError - the first entry is in a damaged batch.
         """
@@ -107,7 +109,7 @@ class SegmentReader:
                 if payloads and (size > bytes_max or len(payloads) == entries_max):
                     return payloads
                 payloads.append(payload)
-        if not payloads:
+        if runs and not payloads:
             # The batch was left out when the segment was sealed, since it was damaged.
             ledger = runs[0][0]
             raise CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {ledger}", runs[0][1].batch)
