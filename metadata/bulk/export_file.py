@@ -3,12 +3,16 @@
     gzip of:  MAGIC, then frames, each four bytes (big-endian) of length and a msgpack map with one key:
         {"header": {"major", "minor", "url", "kind", "store_id", "at", "prefix", "owners"}}      first
         {"records": [[letter, topic, subscriber or nil, [part, …], {slot: [encoding, payload]}?], …]}  any number
-        {"end": {"counts": {kind: number}, "sha256": of all before this frame}}                  last, and nothing after
+        {"logs": [record of a shared log, …]}                                                    any number
+        {"end": {"counts": {kind: number}, "logs": number, "sha256": of all before this frame}}  last, and nothing after
 
 gzip, since every system can open it and its module is in the standard library. At the sizes of records, the store is
 the slower end. A part is what SQLite and HBase store (`packing`), so the file keeps fields that only a newer minor
 format knows. A record read from ZooKeeper may carry fields of another encoding. They travel beside the parts, each in
 the slot of the message it belongs to. Versions are left out, since a record's version is its store's own.
+
+The records of the shared logs that owners and ranges name follow these. They were read later, so they have all segments
+that these need. Software that knows no shared logs would leave them out. So a file with them has major format 2.
 
 The size of a frame is bounded, which bounds memory, also for a file with a false length. The checksum is at the end, so
 a reader that must not act on a damaged file reads it to the end first (`verify`).
@@ -18,26 +22,30 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 import msgpack
 
 from hedwig.errors import CorruptRecordError, ExportFileError, InvalidArgumentError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.references import logs_named_by
 from hedwig.metadata.records.packing import part_codec
 from hedwig.metadata.records.unknown_fields import foreign_fields, with_foreign_fields
 from hedwig.model import Topic
 from hedwig.names import as_subscriber, as_topic
 
-__all__ = ["ExportEnd", "ExportHeader", "ExportReader", "ExportWriter", "PlainRecord", "verify"]
+__all__ = ["ExportEnd", "ExportHeader", "ExportReader", "ExportWriter", "PlainRecord", "Verified", "verify"]
 
 MAGIC: Final = b"HEDWIG-METADATA\n"
-MAJOR: Final = 1
+MAJOR: Final = 2
 MINOR: Final = 0
+_WITHOUT_LOGS: Final = 1
+"""The major format of a file without shared logs."""
 
 _LEVEL: Final = 6
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
@@ -67,16 +75,29 @@ class ExportHeader:
     at: str
     prefix: bytes = b""
     owners: bool = True
-    major: int = MAJOR
+    major: int = _WITHOUT_LOGS
     minor: int = MINOR
+
+    def with_logs(self) -> Self:
+        """Return the header of a file whose records may name shared logs."""
+        return replace(self, major=MAJOR)
+
+    @property
+    def may_have_logs(self) -> bool:
+        """Whether records of the file may name shared logs."""
+        return self.major > _WITHOUT_LOGS
 
 
 @dataclass(frozen=True, slots=True)
 class ExportEnd:
-    """What a whole file holds: records by the name of their kind, and the checksum of all before the end."""
+    """What a whole file holds: records by the name of their kind, and the checksum of all before the end.
+
+    `logs` is the number of shared logs.
+    """
 
     counts: Mapping[str, int]
     sha256: bytes
+    logs: int = 0
 
     @property
     def records(self) -> int:
@@ -93,6 +114,9 @@ class ExportWriter:
         self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP_WBITS)
         self._hash = hashlib.sha256()
         self._counts: Counter[str] = Counter()
+        self._logs = 0
+        self.named_logs: set[int] = set()
+        """The shared logs that the records name."""
         self._write(MAGIC)
         self._frame({"header": asdict(header)})
 
@@ -102,6 +126,7 @@ class ExportWriter:
         size = 0
         for record in records:
             fields = _fields(record)
+            self.named_logs.update(logs_named_by(record.value))
             packed.append(fields)
             size += len(record.key.topic) + sum(len(part) for part in fields[3] if part is not None)
             if size >= _FRAME_BYTES_SOFT:
@@ -111,10 +136,16 @@ class ExportWriter:
             self._frame({"records": packed})
         self._counts.update(record.kind.name for record in records)
 
+    def write_logs(self, logs: Sequence[LogRecord]) -> None:
+        """Append the records of shared logs, which were read after all records that name them."""
+        for log in logs:
+            self._frame({"logs": [log.encode()]})
+        self._logs += len(logs)
+
     def finish(self) -> ExportEnd:
         """Append the end, after which the file is whole; `raw` stays open."""
-        end = ExportEnd({kind.name: self._counts[kind.name] for kind in KINDS}, self._hash.digest())
-        self._frame({"end": {"counts": dict(end.counts), "sha256": end.sha256}})
+        end = ExportEnd({kind.name: self._counts[kind.name] for kind in KINDS}, self._hash.digest(), self._logs)
+        self._frame({"end": {"counts": dict(end.counts), "logs": end.logs, "sha256": end.sha256}})
         self._raw.write(self._compressor.flush())
         return end
 
@@ -136,7 +167,7 @@ class _Progress:
 
 
 class ExportReader:
-    """Reads one export, frame by frame. `header` is there at once, `end` once all records have been read.
+    """Reads one export, frame by frame. `header` is there at once, `end` and all `logs` once everything has been read.
 
     Raises, in all: ExportFileError - the file is no export, is cut short or damaged, or of a newer major format;
         OSError - it cannot be read.
@@ -149,6 +180,7 @@ class ExportReader:
             self._stream = gzip.GzipFile(fileobj=self._raw, mode="rb")
             self._progress = _Progress()
             self.end: ExportEnd | None = None
+            self.logs: list[LogRecord] = []
             self.header = self._read_header()
         except BaseException:
             self._raw.close()
@@ -182,6 +214,8 @@ class ExportReader:
                 records = self._records(rows)
                 self._progress.counts.update(record.kind.name for record in records)
                 return records
+            elif logs := content.get("logs"):
+                self.logs += self._decoded(logs)
         return None
 
     def _read_header(self) -> ExportHeader:
@@ -211,7 +245,7 @@ class ExportReader:
 
     def _finish(self, fields: Any, checksum: bytes) -> None:
         try:
-            end = ExportEnd(dict(fields["counts"]), bytes(fields["sha256"]))
+            end = ExportEnd(dict(fields["counts"]), bytes(fields["sha256"]), int(fields.get("logs", 0)))
             counts = dict(self._progress.counts)
             rest = self._stream.read(1)
         except (KeyError, TypeError, ValueError) as exc:
@@ -220,7 +254,7 @@ class ExportReader:
             raise self._broken("it is cut short or damaged behind its end") from exc
         if end.sha256 != checksum:
             raise self._broken("its checksum does not match")
-        if {kind: number for kind, number in end.counts.items() if number} != counts:
+        if {kind: number for kind, number in end.counts.items() if number} != counts or end.logs != len(self.logs):
             raise self._broken("it does not hold as many records as it says")
         if rest:
             raise self._broken("something follows its end")
@@ -252,18 +286,34 @@ class ExportReader:
         except (TypeError, ValueError, KeyError, AttributeError, CorruptRecordError, InvalidArgumentError) as exc:
             raise self._broken(f"a record of it cannot be read ({exc})") from exc
 
+    def _decoded(self, logs: Any) -> list[LogRecord]:
+        try:
+            return [LogRecord.decode(bytes(each)) for each in logs]
+        except (TypeError, ValueError, CorruptRecordError) as exc:
+            raise self._broken(f"a log of it cannot be read ({exc})") from exc
+
     def _broken(self, what: str) -> ExportFileError:
         read = sum(self._progress.counts.values())
         return ExportFileError(f"{self._name} is not whole: {what}, after {read:,} records; get a whole copy of it")
 
 
-def verify(path: Path) -> tuple[ExportHeader, ExportEnd]:
-    """Read a file to its end; return its header and its end. Raises as ExportReader."""
+class Verified(NamedTuple):
+    """What a whole file says of itself, and the shared logs that the wanted records of it name."""
+
+    header: ExportHeader
+    end: ExportEnd
+    logs: Sequence[LogRecord]
+
+
+def verify(path: Path, wants: Callable[[PlainRecord], bool] = lambda _: True) -> Verified:
+    """Read a file to its end. `wants` says which records are wanted. Raises as ExportReader."""
+    named: set[int] = set()
     with ExportReader(path) as reader:
-        while reader.read() is not None:
-            pass
+        while (records := reader.read()) is not None:
+            for each in filter(wants, records):
+                named.update(logs_named_by(each.value))
         assert reader.end is not None, "a file that was read to its end has one"
-        return reader.header, reader.end
+        return Verified(reader.header, reader.end, [each for each in reader.logs if each.number in named])
 
 
 def _fields(record: PlainRecord) -> list[Any]:

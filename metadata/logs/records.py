@@ -64,10 +64,20 @@ class KeptLogRecords:
 
     async def create(self, hub: HubInfo, *, is_alone: bool = True) -> LogRecord:
         async with passing(self._gate):
-            record = LogRecord(number=await self._next_number(), hub=hub, is_alone=is_alone)
-            # A number is given once. So nobody else writes this record before its hub knows of it.
-            await replace_surely(self._records, _name(record.number), None, record.encode())
-            return record
+            while True:
+                record = LogRecord(number=await self._next_number(), hub=hub, is_alone=is_alone)
+                # A number is given once. But an import may bring in another log of that number at this moment.
+                if await replace_surely(self._records, _name(record.number), None, record.encode()):
+                    return record
+
+    async def bring(self, record: LogRecord) -> bool:
+        """Make the record of a log of another store, unless there is one of its number; return whether it was made.
+
+        No log that is created afterwards has its number. Raises: as `create`.
+        """
+        async with passing(self._gate):
+            await self._count_at_least(record.number + 1)
+            return await replace_surely(self._records, _name(record.number), None, record.encode())
 
     async def count(self) -> int:
         stored = await self._records.read(_COUNTER)
@@ -95,10 +105,19 @@ class KeptLogRecords:
             number = 0 if stored is None else _count(stored)
             if number > LOG_MAX:
                 raise CorruptRecordError(f"the store has counted {number} logs, and knows no higher numbers")
-            # Without the token, a hub whose answer was lost would take the same count of another hub for its own.
-            counted = b"%d %s" % (number + 1, secrets.token_hex(_TOKEN_BYTES).encode())
-            if await replace_surely(self._records, _COUNTER, stored, counted):
+            if await self._replace_count(stored, number + 1):
                 return number
+
+    async def _count_at_least(self, count: int) -> None:
+        while True:
+            stored = await self._records.read(_COUNTER)
+            if (stored is not None and _count(stored) >= count) or await self._replace_count(stored, count):
+                return
+
+    async def _replace_count(self, stored: bytes | None, count: int) -> bool:
+        # Without the token, a hub whose answer was lost would take the same count of another hub for its own.
+        counted = b"%d %s" % (count, secrets.token_hex(_TOKEN_BYTES).encode())
+        return await replace_surely(self._records, _COUNTER, stored, counted)
 
 
 def _name(number: int) -> str:

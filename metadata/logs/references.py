@@ -1,5 +1,6 @@
 """What topics refer to in shared logs."""
 
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -7,9 +8,9 @@ from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
 from hedwig.metadata.logs.slot_set import SlotSet
 from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of
 from hedwig.metadata.store import MetadataStore
-from hedwig.model import HubInfo, LedgerRanges
+from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 
-__all__ = ["References", "read_references"]
+__all__ = ["References", "logs_named_by", "read_references"]
 
 
 @dataclass(slots=True)
@@ -24,6 +25,17 @@ class References:
         return log in self.slots and slot in self.slots[log]
 
 
+def logs_named_by(record: HubInfo | LedgerRanges | SubscriptionData) -> Iterator[int]:
+    """Yield the logs that a record names, some perhaps several times."""
+    if isinstance(record, HubInfo):
+        if record.log is not None:
+            yield record.log
+    elif isinstance(record, LedgerRanges):
+        for each in record.ranges:
+            if is_virtual(each.ledger_id):
+                yield log_of(each.ledger_id)
+
+
 async def read_references(metadata: MetadataStore) -> References:
     """Read all owners and ranges of topics. Raises: MetadataError - also if one of them cannot be read."""
     references = References()
@@ -31,12 +43,9 @@ async def read_references(metadata: MetadataStore) -> References:
         async for page in pages:
             for each in page:
                 record = each.read().value
-                if isinstance(record, HubInfo):
-                    if record.log is not None:
-                        references.logs.add(record.log)
-                elif isinstance(record, LedgerRanges):
+                references.logs.update(logs_named_by(record))
+                if isinstance(record, LedgerRanges):
                     for ledger_id in [ledger.ledger_id for ledger in record.ranges]:
                         if is_virtual(ledger_id):
-                            references.logs.add(log_of(ledger_id))
                             references.slots.setdefault(log_of(ledger_id), SlotSet()).add(slot_of(ledger_id))
     return references

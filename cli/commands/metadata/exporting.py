@@ -20,6 +20,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, ScannedRecord, read_layout
 from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
+from hedwig.metadata.logs.transfer import has_logs, read_logs
 from hedwig.operations.deployment.store import with_store
 from hedwig.operations.errors import remedy
 from hedwig.operations.progress import LoadProgress, load_progress
@@ -80,6 +81,7 @@ def _to_file(settings: Settings, file: Path, prefix: bytes, overwrite: bool, ski
     output.record(
         {"file": str(file), "records": end.records}
         | {COUNTED[kind]: number for kind, number in end.counts.items()}
+        | {"logs": end.logs}
         | ({"unreadable": export.unreadable} if skip_unreadable else {})
         | {"bytes": file.stat().st_size, "sha256": end.sha256.hex()}
         | {"seconds": round(progress.seconds, 3), "records_per_second": round(progress.rows_per_second)}
@@ -98,13 +100,22 @@ class _Export:
 
     async def run(self, store: MetadataStore, raw: BinaryIO) -> ExportEnd:
         """Write everything to `raw`; return the end of the export, which counts its records."""
-        writer = ExportWriter(raw, await self._header())
+        header = await self._header()
+        if await has_logs(store.named_records):
+            header = header.with_logs()
+        writer = ExportWriter(raw, header)
         async with aclosing(store.scan(self._prefix)) as pages:
             async for page in pages:
                 records = [PlainRecord(item.kind, item.key, item.read().value) for item in page if self._keeps(item)]
                 # Compression releases the interpreter, so the next page can arrive meanwhile.
                 await asyncio.to_thread(writer.write, records)
                 self._progress.advance(len(records), 0)
+        if writer.named_logs and not header.may_have_logs:
+            raise OperationError(
+                f"{self._settings.command} failed: the store got its first shared log meanwhile; give the command again"
+            )
+        # Read after all that names them, so that no segment is missing that was sealed or merged meanwhile.
+        await asyncio.to_thread(writer.write_logs, await read_logs(store.named_records, writer.named_logs))
         return await asyncio.to_thread(writer.finish)
 
     async def _header(self) -> ExportHeader:

@@ -22,9 +22,11 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
 from hedwig.metadata.bulk.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
-from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
+from hedwig.metadata.bulk.export_file import ExportReader, PlainRecord, Verified, verify
 from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.logs.sweep_turn import sweep_held
+from hedwig.metadata.logs.transfer import bring_logs, logs_to_bring
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.names import show_name
 from hedwig.operations.deployment.store import watching, with_store_to_load
@@ -77,12 +79,13 @@ def import_store(
             ExitCode.USAGE,
         )
     output = settings.writer()
-    with asyncio.Runner() as runner:
-        header, end = runner.run(_verified(file))
     existing = Existing(if_exists)
     options = _Options(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
+    with asyncio.Runner() as runner:
+        verified = runner.run(_verified(options))
+    end = verified.end
     if dry_run:
-        _tell_plan(settings, output, options, header, end)
+        _tell_plan(settings, output, options, verified)
         return
     if existing is Existing.REPLACE and not yes:
         records = end.records if with_owners else end.records - end.counts.get(OWNERSHIP.name, 0)
@@ -91,7 +94,7 @@ def import_store(
             "replaces those there that differ"
         )
     with load_progress("importing", end.records, noun="records") as progress:
-        running = _Import(options, progress, copy_records)
+        running = _Import(options, verified, progress, copy_records)
         try:
             with_store_to_load(settings.deployment, running.run)
         except CopyConflictError as exc:
@@ -120,11 +123,14 @@ class _Options:
     existing: Existing
     with_owners: bool
 
-    def wants(self, record: PlainRecord) -> bool:
+    def covers(self, record: PlainRecord) -> bool:
         return record.key.topic.startswith(self.prefix)
 
     def leaves_out(self, record: PlainRecord) -> bool:
         return record.kind is OWNERSHIP and not self.with_owners
+
+    def wants(self, record: PlainRecord) -> bool:
+        return self.covers(record) and not self.leaves_out(record)
 
 
 class _Import:
@@ -133,13 +139,17 @@ class _Import:
     def __init__(
         self,
         options: _Options,
+        verified: Verified,
         progress: LoadProgress,
         copy: Callable[[MetadataStore, Sequence[PlainRecord], Existing], Awaitable[Counter[CopyResult]]],
     ) -> None:
         self.has_begun = False
         self.counts: Counter[CopyResult] = Counter()
         self.owners_left_out = 0
+        self.logs = 0
+        """How many logs the store lacked."""
         self._options = options
+        self._verified = verified
         self._progress = progress
         self._copy = copy
         self._read = 0
@@ -154,7 +164,12 @@ class _Import:
             CopyResult.KEPT: "kept",
         }
         counts = {name: self.counts[result] for result, name in names.items()}
-        return {"records": self.counts.total(), **counts, "owners_left_out": self.owners_left_out}
+        return {
+            "records": self.counts.total(),
+            **counts,
+            "owners_left_out": self.owners_left_out,
+            "logs_created": self.logs,
+        }
 
     @property
     def words(self) -> str:
@@ -167,6 +182,21 @@ class _Import:
 
     async def run(self, store: MetadataStore, watch: FreezeWatch) -> None:
         """Import all records."""
+        if not self._verified.header.may_have_logs:
+            await self._run(store, watch)
+            return
+        await logs_to_bring(store.named_records, self._verified.logs)
+        self.has_begun = True
+        async with sweep_held(store.named_records):
+            self.logs = await watch.carry_out(lambda: bring_logs(store, self._verified.logs))
+            await self._run(store, watch)
+
+    async def look(self, store: MetadataStore, watch: FreezeWatch) -> None:
+        """Count what an import would do; write nothing."""
+        self.logs = len(await logs_to_bring(store.named_records, self._verified.logs))
+        await self._run(store, watch)
+
+    async def _run(self, store: MetadataStore, watch: FreezeWatch) -> None:
         self.has_begun = True
 
         def record(batch: list[PlainRecord], counts: Counter[CopyResult]) -> None:
@@ -189,7 +219,7 @@ class _Import:
                     yield wanted
 
     def _wants(self, record: PlainRecord) -> bool:
-        if not self._options.wants(record):
+        if not self._options.covers(record):
             return False
         if self._options.leaves_out(record):
             self.owners_left_out += 1
@@ -197,16 +227,17 @@ class _Import:
         return True
 
 
-def _tell_plan(settings: Settings, output: Output, options: _Options, header: ExportHeader, end: ExportEnd) -> None:
+def _tell_plan(settings: Settings, output: Output, options: _Options, verified: Verified) -> None:
     """Write what the file holds, and what an import would do. Raises OperationError if the import would fail."""
-    with load_progress("comparing", end.records, noun="records") as progress:
-        looking = _Import(options, progress, plan_copy)
+    with load_progress("comparing", verified.end.records, noun="records") as progress:
+        looking = _Import(options, verified, progress, plan_copy)
         asyncio.run(_look(settings, looking))
         progress.stop()
     counts = {name: looking.counts[result] for result, name in _PLANNED.items()}
     output.record(
-        _held(options.file, header, end)
+        _held(options.file, verified)
         | {"metadata": settings.url_to_show, **counts, "owners_left_out": looking.owners_left_out}
+        | {"would_create_logs": looking.logs}
     )
     if refused := looking.counts[CopyResult.REFUSED]:
         raise OperationError(
@@ -221,18 +252,20 @@ async def _look(settings: Settings, looking: _Import) -> None:
     url, options = settings.url_to_show, settings.deployment.options_to_look()
     is_to_be_made = MetadataUrl.parse(url).scheme == "sqlite" and await read_layout(url, options) is None
     async with await open_metadata("sqlite://" if is_to_be_made else url, options) as store:
-        await watching(settings.deployment, store, lambda watch: looking.run(store, watch))
+        await watching(settings.deployment, store, lambda watch: looking.look(store, watch))
 
 
-async def _verified(file: Path) -> tuple[ExportHeader, ExportEnd]:
-    async with working(f"checking {file.name}"):
-        return await asyncio.to_thread(verify, file)
+async def _verified(options: _Options) -> Verified:
+    async with working(f"checking {options.file.name}"):
+        return await asyncio.to_thread(verify, options.file, options.wants)
 
 
-def _held(file: Path, header: ExportHeader, end: ExportEnd) -> dict[str, Any]:
+def _held(file: Path, verified: Verified) -> dict[str, Any]:
+    header, end, _ = verified
     return (
         {"file": str(file), "records": end.records}
         | {COUNTED[kind.name]: end.counts.get(kind.name, 0) for kind in KINDS}
+        | {"logs": end.logs}
         | {
             "format": f"{header.major}.{header.minor}",
             "exported_at": header.at,

@@ -27,9 +27,11 @@ from hedwig.metadata.bulk.export_file import (
     verify,
 )
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.virtual_ids import virtual_id
 from hedwig.metadata.records.unknown_fields import foreign_fields
 from hedwig.metadata.testing import samples
-from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic, UnknownFields
+from hedwig.model import HubInfo, LedgerRange, LedgerRanges, SubscriberId, SubscriptionData, Topic, UnknownFields
 
 HEADER: Final = ExportHeader(url="sqlite:///x.db", kind="sqlite", store_id="1", at="2026-01-01T00:00:00+00:00")
 
@@ -73,9 +75,9 @@ def test_extreme_records_come_back(tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_bytes(written(EXTREMES[:7], [], EXTREMES[7:]))
     assert read(path) == EXTREMES
-    header, end = verify(path)
+    header, end, _ = verify(path)
     assert header == HEADER
-    assert dict(end.counts) == {"ownership": 7, "persistence": 8, "subscriptions": 11}
+    assert dict(end.counts) == {"ownership": 9, "persistence": 8, "subscriptions": 11}
     assert end.records == len(EXTREMES)
 
 
@@ -129,6 +131,25 @@ def test_fields_that_only_a_newer_release_knows_come_back(tmp_path: Path) -> Non
 
 def _with(record: Any, unknown: UnknownFields) -> Any:
     return replace(record, unknown=unknown)
+
+
+def test_the_logs_that_wanted_records_name_come_back(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    writer = ExportWriter(raw, HEADER.with_logs())
+    virtual = LedgerRanges((LedgerRange(ledger_id=virtual_id(4, 1), start=1), LedgerRange(ledger_id=5, start=1)))
+    writer.write([topic(1, virtual), owner(2, HubInfo(host="h", port=1, log=6)), *MANY[:3]])
+    assert writer.named_logs == {4, 6}
+    logs = [LogRecord(number=number, hub=HubInfo(host="h", port=1, epoch=number)) for number in (4, 6)]
+    writer.write_logs(logs)
+    writer.finish()
+    path = _put(tmp_path / "export", raw.getvalue())
+    header, end, named = verify(path)
+    assert (header.major, end.logs, named) == (2, 2, logs)
+    assert verify(path, lambda record: record.kind is OWNERSHIP).logs == logs[1:]
+
+
+def test_a_file_without_logs_has_the_format_of_older_releases(tmp_path: Path) -> None:
+    assert verify(_put(tmp_path / "export", written(MANY[:3]))).header.major == 1
 
 
 def test_equal_records_make_equal_files() -> None:
