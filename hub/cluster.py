@@ -125,7 +125,8 @@ class ClusterMembership:
         """Register as one of the hubs.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
-            ConfigurationError - a BookKeeper that is not known here is set up.
+            ConfigurationError - a BookKeeper that is not known here is set up; MetadataError - no shared log can be
+            begun, since the metadata store does not answer or is frozen.
         """
         hosts, prefix = hosts_and_path("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster
@@ -227,6 +228,9 @@ class ClusterMembership:
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
         try:
+            if self._options.bookkeeper.ledgers == "shared":
+                # The record of its log is the first that an incarnation writes.
+                await hub.look_for_freeze()
             shared = await self._with_logs(bookies, registration, metadata)
         except BaseException:
             await bookies.aclose()

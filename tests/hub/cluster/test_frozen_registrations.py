@@ -2,8 +2,12 @@
 
 from random import Random
 
+import pytest
+
 from hedwig.clock import SystemClock
+from hedwig.errors import MetadataUnavailableError
 from hedwig.hub.hub import Hub
+from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.metadata.freezing import StoreFreeze
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
@@ -63,4 +67,27 @@ async def test_frozen_hub_stays_so_under_its_next_registration(deployment: Deplo
     assert await deployment.owner(b"t") == before
     await freeze.lift()
     await until(lambda: hub.freezing.why is None, "it goes on by itself")
+    assert await client.publish(b"t", b"b") == 2
+
+
+async def test_no_log_begins_in_a_freeze(deployment: Deployment) -> None:
+    """The record of a log is written before a hub serves, and so before it could be asked to freeze."""
+    raw, names = deployment.raw(), deployment.store.named_records
+    shared = BookieOptions(zookeeper=deployment.options().bookkeeper.zookeeper, ledgers="shared")
+    hub = await deployment.start(bookkeeper=shared)
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"a") == 1
+    freeze = _freeze_of(hub)
+    await freeze.begin()
+    frozen = [(name, await names.read(name)) for name in (*await names.names("log"), "sweep-of-logs")]
+    with pytest.raises(MetadataUnavailableError, match="frozen"):
+        await deployment.start(bookkeeper=shared)
+    before = hub.me
+    raw.delete(f"{deployment.prefix}/hosts/{before.address}")
+    await client.closed_by_hub()
+    await until(lambda: hub.freezing.why is not None, "it has seen the freeze under its next registration")
+    assert [(name, await names.read(name)) for name in (*await names.names("log"), "sweep-of-logs")] == frozen
+    await freeze.lift()
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it goes on by itself")
+    client = await deployment.connect(hub)
     assert await client.publish(b"t", b"b") == 2

@@ -1,9 +1,9 @@
 """Prove that no sweep frees what an import brings back, wherever one of both stops for the other."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -19,6 +19,7 @@ from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.logs.sweep_turn import SWEEP_INTERVAL_S, SweepHoldLostError, sweep_held
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, Topic
 from tests.hub.ledgers.bookkeeper.support.room import BOTH, Room, run
+from tests.hub.ledgers.shared.support.steps import NamesInSteps, Steps
 from tests.hub.ledgers.support.contents import fill, read_all
 from tests.simulation.metadata_model import ModelWay, open_model, open_tables
 from tests.simulation.simulated_hub import VirtualClock
@@ -29,46 +30,6 @@ OPTIONS = SharedLogOptions(roll_pause_s=0.0, upkeep_interval_s=1e9, grace_s=0.0)
 ENTRIES = 5
 
 
-@dataclass(slots=True)
-class Steps:
-    """The steps of one actor. It stops before step `stop`, counted from 0, until it may go on."""
-
-    stop: int
-    taken: int = 0
-    may_go_on: asyncio.Event = field(default_factory=asyncio.Event)
-    stands: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def next(self) -> None:
-        if self.taken == self.stop:
-            self.stands.set()
-            await self.may_go_on.wait()
-        self.taken += 1
-
-
-class _Named:
-    """Named records, each request to which is a step."""
-
-    def __init__(self, records: NamedRecords, next_step: Callable[[], Awaitable[None]]) -> None:
-        self._records = records
-        self._next_step = next_step
-
-    async def read(self, name: str) -> bytes | None:
-        await self._next_step()
-        return await self._records.read(name)
-
-    async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
-        await self._next_step()
-        return await self._records.replace(name, expected, value)
-
-    async def delete(self, name: str, expected: bytes) -> bool:
-        await self._next_step()
-        return await self._records.delete(name, expected)
-
-    async def names(self, prefix: str) -> Sequence[str]:
-        await self._next_step()
-        return await self._records.names(prefix)
-
-
 class _Metadata:
     """A metadata store for a sweep, each request to which is a step."""
 
@@ -77,7 +38,7 @@ class _Metadata:
     def __init__(self, store: MetadataStore, next_step: Callable[[], Awaitable[None]]) -> None:
         self._store = store
         self._next_step = next_step
-        self.named_records = _Named(store.named_records, next_step)
+        self.named_records = NamesInSteps(store.named_records, next_step)
 
     async def scan(self, **kinds: Any) -> AsyncGenerator[list[ScannedRecord], None]:
         await self._next_step()
@@ -155,7 +116,7 @@ class _Import:
 
     async def run(self, deployment: Deployment) -> None:
         ranges = LedgerRanges((LedgerRange(ledger_id=self.ledger, start=1, end=MessageSeqId(local=ENTRIES)),))
-        async with _held(_Named(deployment.metadata.named_records, self.steps.next)):
+        async with _held(NamesInSteps(deployment.metadata.named_records, self.steps.next)):
             self.readable = await deployment.read(self.ledger)
             await self.steps.next()
             await deployment.metadata.persistence.write(Topic(b"news"), ranges, NEW)
@@ -275,7 +236,7 @@ def test_a_hub_begins_its_log_while_an_import_changes_all_logs() -> None:
     async def work() -> None:
         deployment, steps = Deployment(), Steps(len(stopped))
         named = deployment.metadata.named_records
-        opening = asyncio.create_task(deployment.start(ONE, KeptLogRecords(_Named(named, steps.next))))
+        opening = asyncio.create_task(deployment.start(ONE, KeptLogRecords(NamesInSteps(named, steps.next))))
         await _comes_to_stop(steps, opening)
         async with _held(named):
             pass
