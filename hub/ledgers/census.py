@@ -16,7 +16,7 @@ class LedgerEntry:
     `last_entry_id` is -1 for an empty ledger, and None for one that is not closed. `made_ms` is the time at which it
     was made, in ms since 1970; None if the record has no time. `about` is what its maker wrote into the record.
     `version` is the version of the record; None where a ledger cannot be deleted from outside. `error` is set if the
-    record cannot be read, and says why.
+    record cannot be read, and says why. `lost` is set if a part of the ledger is lost, or may be, and says what.
     """
 
     ledger_id: int
@@ -25,6 +25,7 @@ class LedgerEntry:
     about: Mapping[str, bytes] = field(default_factory=dict)
     version: Version | None = None
     error: str | None = None
+    lost: str | None = None
 
 
 class LedgerCensus(Protocol):

@@ -4,7 +4,7 @@ Hubs may run meanwhile. A hub may make a topic, delete a ledger or register afte
 check reads each suspect again before it reports it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +22,11 @@ from hedwig.metadata.bulk.findings import (
 )
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.records.ranges import held_ledgers, mend_ranges, without_lost
-from hedwig.model import HubInfo, LedgerRanges, Topic
+from hedwig.model import HubInfo, LedgerRange, LedgerRanges, Topic
 from hedwig.operations.checks.ledger_census import KEPT_MS, KnownLedgers
 from hedwig.operations.checks.ledger_ids import LedgerIdSet
+from hedwig.operations.checks.log_orphans import LogOrphans
+from hedwig.operations.checks.lost_ledgers import lost_text, why_lost
 from hedwig.operations.checks.reported import SEVERITY, Reported, Severity
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.versions import Versioned
@@ -64,6 +66,7 @@ class StoreCheck:
                 self.unchecked[kind] = known
         self._wanted = frozenset(wanted) - self.unchecked.keys()
         self._on_record = LedgerIdSet()
+        self._log_orphans = LogOrphans(store)
         self._refers: bool | None = None
         self.records = 0
         self.existing_ledgers = 0
@@ -184,46 +187,58 @@ class StoreCheck:
         return {
             entry.ledger_id: entry.last_entry_id
             for entry in entries
-            if entry is not None and entry.last_entry_id is not None
+            if entry is not None and entry.lost is None and entry.last_entry_id is not None
         }
 
     # -------------------------------------------------------------------------------------------------------- ledgers
 
     async def _missing_ledgers(self, page: RecordPage) -> list[Reported]:
-        assert self._known is not None, "else it is not looked for"
-        held = {key.topic: {each.ledger_id for each in held_ledgers(record.value)} for key, record in page.ranges}
-        suspects = await self._missing(set().union(*held.values()))
-        topics = [topic for topic, ledger_ids in held.items() if ledger_ids & suspects]
+        suspects = await self._missing(each for _, record in page.ranges for each in held_ledgers(record.value))
+        topics = [
+            key.topic
+            for key, record in page.ranges
+            if any(each.ledger_id in suspects for each in held_ledgers(record.value))
+        ]
         if not topics:
             return []
         # A hub takes a ledger off the record before it deletes it. So read the records again, and then look up the
         # suspects again. A ledger that is on record and did not exist then is missing.
         outcomes = await self._store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
-        missing = await self._missing(suspects)
+        records = {
+            topic: outcome.record
+            for topic, outcome in zip(topics, outcomes, strict=True)
+            if not _is_unreadable(outcome) and outcome.record is not None
+        }
+        held = {topic: held_ledgers(record.value) for topic, record in records.items()}
+        missing = await self._missing(each for ranges in held.values() for each in ranges if each.ledger_id in suspects)
         states = await self._owner_states(topics)
         findings = []
-        for topic, outcome in zip(topics, outcomes, strict=True):
-            if _is_unreadable(outcome) or outcome.record is None:
-                continue
-            record: Versioned[LedgerRanges] = outcome.record
-            lost = [each.ledger_id for each in held_ledgers(record.value) if each.ledger_id in missing]
+        for topic, ranges in held.items():
+            lost = {each.ledger_id: missing[each.ledger_id] for each in ranges if each.ledger_id in missing}
             if lost:
-                findings.append(self._lost(topic, record, lost, states[topic]))
+                findings.append(self._lost(topic, records[topic], lost, states[topic]))
         return findings
 
-    async def _missing(self, ledger_ids: Collection[int]) -> set[int]:
+    async def _missing(self, ranges: Iterable[LedgerRange]) -> dict[int, str]:
+        """Return the ledgers of ranges that lack messages, each with the reason."""
         assert self._known is not None, "else it is not looked for"
-        wanted = sorted(ledger_ids)
-        pairs = zip(wanted, await self._known.census.find(wanted), strict=True)
-        missing = {ledger_id for ledger_id, entry in pairs if entry is None}
+        wanted = {each.ledger_id: each for each in ranges}
+        entries = await self._known.census.find(sorted(wanted))
+        whys = {
+            ledger_id: why_lost(wanted[ledger_id], entry)
+            for ledger_id, entry in zip(sorted(wanted), entries, strict=True)
+        }
+        missing = {ledger_id: why for ledger_id, why in whys.items() if why is not None}
         self.existing_ledgers += len(wanted) - len(missing)
         return missing
 
-    def _lost(self, topic: Topic, record: Versioned[LedgerRanges], lost: Sequence[int], owner: HubState) -> Reported:
+    def _lost(
+        self, topic: Topic, record: Versioned[LedgerRanges], lost: Mapping[int, str], owner: HubState
+    ) -> Reported:
         assert self._known is not None, "else it is not looked for"
         finding = Finding(
             kind=FindingKind.MISSING_LEDGER,
-            what=f"{_ledgers(lost)} on record, and not in {self._known.where}",
+            what=lost_text(lost, self._known.where),
             key=RecordKey(topic),
             of=PERSISTENCE,
             record=record,
@@ -272,7 +287,7 @@ class StoreCheck:
             topic = topics[entry.ledger_id]
             if topic is None:
                 if self._prefix is None:
-                    findings.append(self._foreign(entry))
+                    findings.append(await self._of_no_topic(entry))
             elif topic.startswith(self._prefix or b"") and not _refers(records[topic], entry.ledger_id):
                 findings.append(self._orphan(entry, topic, records[topic], is_believed=await self._refers_to_any()))
         return findings
@@ -312,6 +327,25 @@ class StoreCheck:
             entry=entry,
             topic=topic,
         )
+
+    async def _of_no_topic(self, entry: "LedgerEntry") -> Reported:
+        assert self._known is not None, "else it is not looked for"
+        log = self._known.owner.log_of(entry)
+        if log is None:
+            return self._foreign(entry)
+        finding = Finding(
+            kind=FindingKind.ORPHAN_LEDGER,
+            what=f"ledger {entry.ledger_id} was made for log {log}, whose record does not name it",
+            ledger_ids=(entry.ledger_id,),
+        )
+        why_not = await self._log_orphans.why_kept(log)
+        severity = None if why_not is None else Severity.NOTE
+        if why_not is None and entry.made_ms is None:
+            why_not = "none: its record does not say when it was made"
+        elif why_not is None and not await self._refers_to_any():
+            why_not = "none: the store refers to no ledger at all; see that --metadata is right"
+        remedy = why_not or "deletes it, after a third look"
+        return _reported(finding, remedy, is_repairable=why_not is None, severity=severity, entry=entry)
 
     def _foreign(self, entry: "LedgerEntry") -> Reported:
         assert self._known is not None, "else it is not looked for"
@@ -416,9 +450,3 @@ def _refers(outcome: Outcome[LedgerRanges], ledger_id: int) -> bool:
     if _is_unreadable(outcome) or outcome.record is None:
         return False
     return any(each.ledger_id == ledger_id for each in outcome.record.value.ranges)
-
-
-def _ledgers(ledger_ids: Sequence[int]) -> str:
-    if len(ledger_ids) == 1:
-        return f"ledger {ledger_ids[0]} is"
-    return f"ledgers {', '.join(map(str, ledger_ids[:8]))}{' …' if len(ledger_ids) > 8 else ''} are"

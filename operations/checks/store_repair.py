@@ -20,6 +20,7 @@ from hedwig.metadata.bulk.repairs import (
 from hedwig.model import LedgerRanges, Topic
 from hedwig.operations.checks.ledger_census import KnownLedgers
 from hedwig.operations.checks.local_orphans import LocalOrphans
+from hedwig.operations.checks.log_orphans import LogOrphans
 from hedwig.operations.checks.reported import Reported
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.versions import Version, Versioned
@@ -46,6 +47,7 @@ class StoreRepair:
         self._written: tuple[RecordKey, Version, LedgerRanges] | None = None
         self._renewals = Renewals()
         self._orphans = orphans
+        self._log_orphans = LogOrphans(store)
         self._deleted: Collection[int] = ()
         """Which local ledgers of the current page were deleted."""
 
@@ -130,6 +132,11 @@ class StoreRepair:
         assert self._known is not None, "the ledger comes from there"
         if reported.entry is None:
             return RepairResult.REPAIRED if reported.finding.ledger_ids[0] in self._deleted else RepairResult.CHANGED
+        if (log := self._known.owner.log_of(reported.entry)) is not None:
+            result = await self._log_orphans.shut_out(log, reported.entry.ledger_id)
+            if result is not RepairResult.REPAIRED:
+                return result
+            return RepairResult.REPAIRED if await self._known.census.delete(reported.entry) else RepairResult.CHANGED
         assert reported.topic is not None, "it is repairable"
         owner = await self._store.ownership.read(reported.topic)
         state = HubState.DEAD if owner is None else await self._verdicts.of(owner.value)

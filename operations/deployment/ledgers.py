@@ -102,12 +102,21 @@ class LedgerLocation:
                 raise exc.__cause__ if isinstance(exc.__cause__, OSError) else exc from None
             yield census
             return
-        async with self._session() as (session, root):
+        async with self._session() as (session, root), open_log_records(self.metadata, self.timeout_s) as records:
             from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
+            from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
             from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+            from hedwig.hub.ledgers.shared.census import SharedLedgerCensus
+            from hedwig.hub.ledgers.shared.inspector import InspectedLedgers
 
             metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
-            yield BookkeeperLedgerCensus(metadata)
+            inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
+            try:
+                below = BookkeeperLedgerCensus(metadata)
+                known = None if self.metadata is None else records
+                yield SharedLedgerCensus(below, known, InspectedLedgers(inspector))
+            finally:
+                await inspector.aclose()
 
     @asynccontextmanager
     async def inspector(self) -> "AsyncGenerator[LedgerInspector]":
@@ -150,7 +159,7 @@ class LedgerLocation:
 
 def ledger_name(ledger_id: int) -> str:
     """Return how texts name a ledger."""
-    place = f", slot {slot_of(ledger_id)} of log {log_of(ledger_id)}," if is_virtual(ledger_id) else ""
+    place = f" (slot {slot_of(ledger_id)} of log {log_of(ledger_id)})" if is_virtual(ledger_id) else ""
     return f"ledger {ledger_id}{place}"
 
 
@@ -164,10 +173,10 @@ class LedgerOwner:
     cluster: str | None
 
     def why_not_ours(self, entry: "LedgerEntry") -> str | None:
-        """Say why a ledger may belong to other hubs; None if it names these hubs and its topic."""
+        """Say why a ledger may belong to other hubs; None if it names these hubs, and its topic or shared log."""
         if entry.error is not None:
             return f"its record cannot be read: {entry.error}"
-        if entry.about.get("application") != _APPLICATION or "topic" not in entry.about:
+        if entry.about.get("application") != _APPLICATION or entry.about.keys().isdisjoint(("topic", "log")):
             return "it carries no mark of Hedwig: another application's, an original hub's, or one of compat = 4.3"
         deployment = entry.about.get("deployment", b"").decode("utf-8", "backslashreplace")
         if self.cluster is None:
@@ -177,8 +186,14 @@ class LedgerOwner:
         return None
 
     def topic_of(self, entry: "LedgerEntry") -> Topic | None:
-        """Return the topic of a ledger of these hubs; None for any other."""
-        return Topic(entry.about["topic"]) if self.why_not_ours(entry) is None else None
+        """Return the topic of a ledger of these hubs; None for any other, and for one of a shared log."""
+        topic = entry.about.get("topic")
+        return Topic(topic) if topic is not None and self.why_not_ours(entry) is None else None
+
+    def log_of(self, entry: "LedgerEntry") -> int | None:
+        """Return the number of the shared log for which these hubs made a ledger; None for any other ledger."""
+        number = entry.about.get("log", b"")
+        return int(number) if number.isdigit() and self.why_not_ours(entry) is None else None
 
 
 @asynccontextmanager

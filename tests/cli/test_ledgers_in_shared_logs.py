@@ -8,7 +8,9 @@ import pytest
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.clock import SystemClock
 from hedwig.exit_codes import ExitCode
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.metadata import NEW, MetadataStore
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.logs.virtual_ids import virtual_id
@@ -16,6 +18,7 @@ from hedwig.model import HubInfo, SubscriberId, Topic
 from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.cli.support.admin import wait_until
 from tests.cli.support.planted import in_store, ranges
+from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.hub.support.running import RunningHub
 from tests.support.servers import RunningServers
 
@@ -74,9 +77,9 @@ def test_ledgers_are_shown_while_their_hub_writes_the_log(pair: Pair, topic: str
     _publish(pair, topic, 1, 7)
     owner = _owner(pair, topic)
     # Readers know of the last batch once another has followed.
+    pair.admin.done("topic", "create", f"{topic}/other")
+    pair.admin.done("topic", "move", f"{topic}/other", f"{owner.host}:{owner.port}")
     _publish(pair, f"{topic}/other", 1, 1)
-    if _owner(pair, f"{topic}/other").address != owner.address:
-        pair.admin.done("topic", "move", f"{topic}/other", f"{owner.host}:{owner.port}")
     wait_until(lambda: _rows(pair, "ledger", "list", topic)[-1]["messages"] == 1, "all of it is seen")
     rows = _rows(pair, "ledger", "list", topic)
     assert [(row["start"], row["end"], row["state"], row["messages"]) for row in rows] == [
@@ -116,6 +119,37 @@ def test_a_released_topic_is_read_from_sealed_segments(pair: Pair, topic: str) -
     assert pair.admin.done("message", "count", topic, "-o", "json").json["messages"] == 7
     (lag,) = _rows(pair, "subscription", "lag", topic)
     assert lag["lag_messages"] == 7
+
+
+def test_a_lost_segment_is_told(pair: Pair, topic: str) -> None:
+    for each in (f"{topic}/kept", topic):
+        _publish(pair, each, 1, 3)
+        pair.admin.done("topic", "release", each)
+    assert _rows(pair, "metadata", "check", "--prefix", topic) == []
+    (row,) = _rows(pair, "ledger", "list", topic)
+
+    async def lose(store: MetadataStore) -> int:
+        record = await KeptLogRecords(store.named_records).read(row["log"])
+        assert record is not None
+        lost = [each for each in record.segments if each.lowest_slot <= row["slot"] <= each.highest_slot]
+        async with session_with(pair.zookeeper) as session:
+            ledgers = await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock())
+            await ledgers.delete(lost[-1].ledger)
+        return lost[-1].ledger
+
+    ledger_id: int = in_store(pair.cluster, lose)
+    ran = pair.admin.run("metadata", "check", "--prefix", topic, "-o", "ndjson")
+    (finding,) = ran.rows
+    assert (ran.code, finding["kind"], finding["ledger_ids"]) == (2, "missing-ledger", [row["ledger_id"]])
+    assert f"ledger {ledger_id} of a segment does not exist" in finding["what"]
+    assert [each["state"] for each in _rows(pair, "ledger", "list", topic)] == ["missing"]
+    read = pair.admin.run("ledger", "read", topic)
+    assert (read.code, f"ledger {ledger_id}" in read.err) == (ExitCode.NOT_FOUND, True), read
+    assert pair.admin.run("metadata", "repair", "--yes", "--prefix", topic).code == 2, "this loses data"
+    named = _rows(pair, "metadata", "repair", "--yes", "--prefix", topic, "--kind", "missing-ledger")
+    assert [each["result"] for each in named] == ["repaired"]
+    _publish(pair, topic, 4, 4)
+    assert _ids(pair, "message", "peek", topic) == [4]
 
 
 def test_what_a_log_does_not_have_is_told(pair: Pair, topic: str) -> None:

@@ -184,7 +184,8 @@ class SharedLedgerInspector:
         """Read the batches of a ledger that can be seen now, behind those that were seen before."""
         try:
             last = await self._ledgers.last_entry_id(unsealed.ledger)
-            async for entry, batch in batches_of(self._ledgers, unsealed.ledger, last, unsealed.following):
+            batches = batches_of(self._ledgers, unsealed.ledger, last, unsealed.following, on_damaged=lambda _: None)
+            async for entry, batch in batches:
                 unsealed.runs.add(entry, batch.records())
                 unsealed.following = entry + 1
                 if unsealed.runs.size > _UNSEALED_BYTES_MAX:

@@ -32,10 +32,10 @@ _ROUNDS: Final = 4
 _MESSAGES: Final = 300
 
 
-@pytest.fixture
-def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
+@pytest.fixture(params=["per-topic", "shared"])
+def pair(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
     """Two hubs, whose ledgers take few messages each."""
-    with Pair(servers, tmp_path, "ledger_messages_max=20") as started:
+    with Pair(servers, tmp_path, "ledger_messages_max=20", f"bookkeeper.ledgers={request.param}") as started:
         started.admin.environment |= {
             "HEDWIG_METADATA": started.cluster,
             "HEDWIG_BOOKKEEPER": f"zookeeper://{started.zookeeper}{LEDGERS_ROOT}",

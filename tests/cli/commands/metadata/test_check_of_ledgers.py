@@ -25,9 +25,13 @@ from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layo
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.metadata.bulk.repairs import RepairResult
+from hedwig.metadata.logs.record import DroppedLedger, LogState, Segment
+from hedwig.metadata.logs.records import KeptLogRecords
+from hedwig.metadata.logs.virtual_ids import virtual_id
 from hedwig.model import HubInfo, Topic
 from hedwig.operations.checks.reported import Reported
 from hedwig.operations.checks.store_repair import StoreRepair
@@ -35,7 +39,7 @@ from hedwig.operations.deployment.deployment import Deployment
 from hedwig.versions import NEW
 from tests.cli.support.admin import Admin
 from tests.cli.support.command_tree import example_of
-from tests.cli.support.planted import DEAD, ranges, set_ranges
+from tests.cli.support.planted import DEAD, in_store, ranges, set_ranges
 from tests.cli.support.store_contents import contents
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.support.servers import RunningServers
@@ -61,12 +65,14 @@ class Shelf:
         deployment: str | None = None,
         entries: int | None = 5,
         ledger_id: int | None = None,
+        log: int | None = None,
     ) -> int:
-        """Make the metadata of a ledger. If `topic` is None it carries no mark; if `entries` is None it is open."""
+        """Make the metadata of a ledger. If `entries` is None it is open. Without `topic` and `log` it has no mark."""
         mark: dict[str, bytes] = {}
-        if topic is not None:
+        if topic is not None or log is not None:
             name = self.cluster if deployment is None else deployment
-            mark = {"application": b"hedwig", "deployment": name.encode(), "topic": topic.encode()}
+            mark = {"application": b"hedwig", "deployment": name.encode()}
+            mark |= {"log": b"%d" % log} if log is not None else {"topic": str(topic).encode()}
         metadata = LedgerMetadata(
             quorums=Quorums(ensemble=1, write=1, ack=1),
             state=LedgerState.OPEN if entries is None else LedgerState.CLOSED,
@@ -279,6 +285,59 @@ def test_very_many_ledgers_are_met_once_each(shelf: Shelf) -> None:
     assert [row["ledger_ids"][0] for row in check(shelf)] == sorted(orphans)
 
 
+def _log(shelf: Shelf, **fields: Any) -> int:
+    """Make the record of a log, and return its number."""
+
+    async def make(store: MetadataStore) -> int:
+        logs = KeptLogRecords(store.named_records)
+        record = await logs.create(HubInfo(host="127.0.0.1", port=9, epoch=7))
+        assert await logs.replace(record, record.changed(**fields))
+        return record.number
+
+    return in_store(shelf.admin.url, make)
+
+
+def _remove_log(shelf: Shelf, number: int) -> None:
+    async def remove(store: MetadataStore) -> None:
+        logs = KeptLogRecords(store.named_records)
+        record = await logs.read(number)
+        assert record is not None
+        assert await logs.delete(record)
+
+    in_store(shelf.admin.url, remove)
+
+
+def test_ledgers_of_logs_are_orphans_once_no_record_names_them_and_no_hub_can_add_them(shelf: Shelf) -> None:
+    set_ranges(shelf.admin.url, "news", ranges((shelf.put("news"), 1, 5)))
+    segment, footer, listed, dropped = (shelf.put(None, log=1) for _ in range(4))
+    named = {
+        "segments": (Segment(ledger=segment, footer=footer, lowest_slot=1, highest_slot=1, records=1, size=1),),
+        "dropped": (DroppedLedger(dropped, 0),),
+    }
+    removed = _log(shelf)
+    closed = _log(shelf, state=LogState.CLOSED, **named)
+    opened = _log(shelf, listed=(listed,))
+    _remove_log(shelf, removed)
+    young = shelf.put(None, log=closed, age_s=HOUR_S - 60)
+    of_removed, of_closed, of_opened = (shelf.put(None, log=each) for each in (removed, closed, opened))
+    of_nobody, elsewhere = shelf.put(None, log=9), shelf.put(None, log=closed, deployment="zookeeper://other/hedwig/eu")
+    rows = {row["ledger_ids"][0]: row for row in check(shelf)}
+    assert {ledger_id: (row["kind"], row["severity"], row["repairable"]) for ledger_id, row in rows.items()} == {
+        of_removed: ("orphan-ledger", "warning", True),
+        of_closed: ("orphan-ledger", "warning", True),
+        of_opened: ("orphan-ledger", "note", False),
+        of_nobody: ("orphan-ledger", "note", False),
+        elsewhere: ("orphan-ledger", "note", False),
+    }
+    assert f"for log {closed}, whose record does not name it" in rows[of_closed]["what"]
+    assert f"while log {opened} is open" in rows[of_opened]["repair"]
+    assert "has counted 3 logs" in rows[of_nobody]["repair"]
+    before = shelf.ids()
+    shelf.admin.done("ledger", "delete-orphans", "--yes")
+    assert shelf.ids() == before - {of_removed, of_closed}
+    assert {segment, footer, listed, dropped, young} <= shelf.ids()
+
+
 # ---------------------------------------------------------------------------------------------------------------- races
 
 
@@ -328,6 +387,40 @@ async def test_hub_that_slept_since_it_made_a_ledger_cannot_put_it_on_record_any
     assert await asyncio.to_thread(shelf.ids) == set()
 
 
+async def test_hub_that_slept_since_it_merged_segments_cannot_put_them_on_record_any_more(shelf: Shelf) -> None:
+    await asyncio.to_thread(set_ranges, shelf.admin.url, "other", ranges((1 << 40, 1, 5)))
+    number = await asyncio.to_thread(_log, shelf, state=LogState.CLOSED)
+    merged = await asyncio.to_thread(shelf.put, None, log=number)
+    async with shelf.around() as around:
+        logs = KeptLogRecords(around.store.named_records)
+        seen = await logs.read(number)
+        assert seen is not None
+        sleeper = HeldRecord(logs, seen, is_judged=True)
+        (finding,) = await _orphans(around)
+        repair = StoreRepair(around.store, around.verdicts, around.known)
+        assert await repair.carry_out(finding) is RepairResult.REPAIRED
+        segment = Segment(ledger=merged, footer=merged, lowest_slot=1, highest_slot=1, records=1, size=1)
+        with pytest.raises(LogTakenOverError):
+            await sleeper.change(lambda record: record.changed(segments=(segment,)))
+    assert await asyncio.to_thread(shelf.ids) == set()
+
+
+async def test_ledger_that_a_log_names_since_the_look_is_kept(shelf: Shelf) -> None:
+    await asyncio.to_thread(set_ranges, shelf.admin.url, "other", ranges((1 << 40, 1, 5)))
+    number = await asyncio.to_thread(_log, shelf, state=LogState.CLOSED)
+    merged = await asyncio.to_thread(shelf.put, None, log=number)
+    async with shelf.around() as around:
+        (finding,) = await _orphans(around)
+        logs = KeptLogRecords(around.store.named_records)
+        seen = await logs.read(number)
+        assert seen is not None
+        segment = Segment(ledger=merged, footer=merged, lowest_slot=1, highest_slot=1, records=1, size=1)
+        assert await logs.replace(seen, seen.changed(segments=(segment,)))
+        repair = StoreRepair(around.store, around.verdicts, around.known)
+        assert await repair.carry_out(finding) is RepairResult.CHANGED
+    assert await asyncio.to_thread(shelf.ids) == {merged}
+
+
 # -------------------------------------------------------------------------------------------------------------- missing
 
 
@@ -342,6 +435,28 @@ def test_missing_ledgers_are_told_but_for_emptied_ones(shelf: Shelf) -> None:
         [gone],
         "critical",
     )
+
+
+def test_what_logs_do_not_have_is_missing(shelf: Shelf) -> None:
+    set_ranges(shelf.admin.url, "other", ranges((shelf.put("other"), 1, 5)))
+    removed, empty, opened = _log(shelf), _log(shelf, state=LogState.CLOSED), _log(shelf)
+    lost = Segment(ledger=1 << 40, footer=1 << 40, lowest_slot=3, highest_slot=4, records=9, size=9)
+    damaged = _log(shelf, segments=(lost,))
+    _remove_log(shelf, removed)
+    for log in (removed, empty):
+        set_ranges(shelf.admin.url, f"late/{log}", ranges((virtual_id(log, 1), 1, None)))
+        set_ranges(shelf.admin.url, f"emptied/{log}", ranges((virtual_id(log, 2), 6, 5)))
+        set_ranges(shelf.admin.url, f"lost/{log}", ranges((virtual_id(log, 3), 6, 10)))
+    set_ranges(shelf.admin.url, "written", ranges((virtual_id(opened, 1), 1, 5), (virtual_id(opened, 2), 6, None)))
+    set_ranges(shelf.admin.url, "beside", ranges((virtual_id(damaged, 2), 1, 5)))
+    set_ranges(shelf.admin.url, "inside", ranges((virtual_id(damaged, 3), 1, None)))
+    set_ranges(shelf.admin.url, "never", ranges((virtual_id(7, 1), 1, 5)))
+    rows = check(shelf, "--kind", "missing-ledger")
+    assert {row["topic"] for row in rows} == {f"lost/{removed}", f"lost/{empty}", "inside", "never"}
+    whats = {row["topic"]: row["what"] for row in rows}
+    assert f"slot 3 of log {empty}): its log lacks message 6" in whats[f"lost/{empty}"]
+    assert f"ledger {1 << 40} of a segment does not exist" in whats["inside"]
+    assert f"slot 1 of log 7) is on record, and not in zookeeper://{shelf.zookeeper}{shelf.root}" in whats["never"]
 
 
 def test_ends_are_mended_by_what_closed_ledgers_hold(shelf: Shelf) -> None:
