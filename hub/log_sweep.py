@@ -11,6 +11,7 @@ Why nothing goes that is needed:
 - Who brings ranges back from elsewhere, as an import does, takes the turn to sweep, and then counts itself in the
   record of each log. A sweep looks whether it still has its turn once it has read these records. If not, it ends. If
   so, it has read them before that import counted itself, and is refused when it frees something.
+- A range without messages names nothing. Its ledger was deleted before, and never gets any again.
 - A record that cannot be read could name anything. Then nothing is judged.
 """
 

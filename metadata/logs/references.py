@@ -1,4 +1,7 @@
-"""What topics refer to in shared logs."""
+"""What topics refer to in shared logs.
+
+A range that was emptied tells which message comes next, and nobody reads its ledger again. So it refers to nothing.
+"""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -7,6 +10,7 @@ from dataclasses import dataclass, field
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
 from hedwig.metadata.logs.slot_set import SlotSet
 from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of
+from hedwig.metadata.records.ranges import held_ledgers
 from hedwig.metadata.store import MetadataStore
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 
@@ -15,7 +19,7 @@ __all__ = ["References", "logs_named_by", "read_references"]
 
 @dataclass(slots=True)
 class References:
-    """The logs that owners and ranges name, and of each log the slots that ranges name."""
+    """The logs that owners and ranges refer to, and of each log the slots that ranges refer to."""
 
     logs: set[int] = field(default_factory=set)
     slots: dict[int, SlotSet] = field(default_factory=dict)
@@ -31,7 +35,7 @@ def logs_named_by(record: HubInfo | LedgerRanges | SubscriptionData) -> Iterator
         if record.log is not None:
             yield record.log
     elif isinstance(record, LedgerRanges):
-        for each in record.ranges:
+        for each in held_ledgers(record):
             if is_virtual(each.ledger_id):
                 yield log_of(each.ledger_id)
 
@@ -45,7 +49,7 @@ async def read_references(metadata: MetadataStore) -> References:
                 record = each.read().value
                 references.logs.update(logs_named_by(record))
                 if isinstance(record, LedgerRanges):
-                    for ledger_id in [ledger.ledger_id for ledger in record.ranges]:
+                    for ledger_id in [ledger.ledger_id for ledger in held_ledgers(record)]:
                         if is_virtual(ledger_id):
                             references.slots.setdefault(log_of(ledger_id), SlotSet()).add(slot_of(ledger_id))
     return references

@@ -123,13 +123,20 @@ async def test_the_log_of_a_dead_hub_is_closed_and_goes_with_the_last_that_names
     assert record.state is LogState.CLOSED
     assert await read_all(other, unsealed) == [payload(unsealed, entry) for entry in range(3)]
     assert await read_all(other, ledgers[0]) == []
-    for kind, topic in ((deployment.metadata.persistence, b"news"), (deployment.metadata.ownership, b"idle")):
-        stored = await kind.read(Topic(topic))
-        assert stored is not None
-        await kind.delete(Topic(topic), stored.version)
-        assert await deployment.record(one) is not None
-        for _ in range(2):
-            await sweeper.sweep()
+    ranges = await deployment.metadata.persistence.read(Topic(b"news"))
+    assert ranges is not None
+    emptied = LedgerRanges((LedgerRange(ledger_id=unsealed, start=4, end=MessageSeqId(local=3)),))
+    await deployment.metadata.persistence.write(Topic(b"news"), emptied, ranges.version)
+    for _ in range(3):
+        await sweeper.sweep()
+    record = await deployment.record(one)
+    assert record is not None, "an owner names the log"
+    assert record.segments == (), "an emptied range names no slot"
+    owner = await deployment.metadata.ownership.read(Topic(b"idle"))
+    assert owner is not None
+    await deployment.metadata.ownership.delete(Topic(b"idle"), owner.version)
+    for _ in range(2):
+        await sweeper.sweep()
     assert await deployment.record(one) is None
     mine = await deployment.record(other)
     assert mine is not None
