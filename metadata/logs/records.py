@@ -76,8 +76,13 @@ class KeptLogRecords:
         No log that is created afterwards has its number. Raises: as `create`.
         """
         async with passing(self._gate):
-            await self._count_at_least(record.number + 1)
+            await self._count_up_to(record.number + 1)
             return await replace_surely(self._records, _name(record.number), None, record.encode())
+
+    async def count_at_least(self, count: int) -> None:
+        """Give no number below `count` from now on. Raises: as `create`."""
+        async with passing(self._gate):
+            await self._count_up_to(count)
 
     async def count(self) -> int:
         stored = await self._records.read(_COUNTER)
@@ -108,10 +113,11 @@ class KeptLogRecords:
             if await self._replace_count(stored, number + 1):
                 return number
 
-    async def _count_at_least(self, count: int) -> None:
+    async def _count_up_to(self, count: int) -> None:
         while True:
             stored = await self._records.read(_COUNTER)
-            if (stored is not None and _count(stored) >= count) or await self._replace_count(stored, count):
+            present = 0 if stored is None else _count(stored)
+            if present >= count or await self._replace_count(stored, count):
                 return
 
     async def _replace_count(self, stored: bytes | None, count: int) -> bool:

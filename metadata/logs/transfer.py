@@ -3,18 +3,26 @@
 A log is written by one incarnation of a hub, so records of one number and one hub are states of one log. If a store has
 one, that is the truth: a state from elsewhere may be older, and name ledgers that were deleted since. Records of one
 number and of different hubs are of two deployments, whose logs and ledgers cannot be in one store.
+
+A migration is different. Hubs have used its source alone, so what the target has is left from an earlier migration, and
+older.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, MetadataUnavailableError
 from hedwig.metadata.contract.named_records import NamedRecords
 from hedwig.metadata.logs.format import raise_format
 from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.store import MetadataStore
 
-__all__ = ["LogConflictError", "bring_logs", "has_logs", "logs_to_bring", "read_logs"]
+__all__ = ["LogConflictError", "bring_logs", "check_target", "has_logs", "logs_to_bring", "move_logs", "read_logs"]
+
+_AT_ONCE: Final = 64
+_ROUNDS: Final = 3
 
 
 class LogConflictError(HedwigError):
@@ -29,7 +37,11 @@ async def has_logs(records: NamedRecords) -> bool:
 async def read_logs(records: NamedRecords, numbers: Iterable[int]) -> list[LogRecord]:
     """Return the records of these logs that there are, in the order of their numbers. Raises: MetadataError."""
     logs = KeptLogRecords(records)
-    return [record for number in sorted(numbers) if (record := await logs.read(number)) is not None]
+    wanted = sorted(numbers)
+    read: list[LogRecord | None] = []
+    for start in range(0, len(wanted), _AT_ONCE):
+        read += await asyncio.gather(*map(logs.read, wanted[start : start + _AT_ONCE]))
+    return [each for each in read if each is not None]
 
 
 async def logs_to_bring(records: NamedRecords, logs: Sequence[LogRecord]) -> list[LogRecord]:
@@ -68,6 +80,60 @@ async def bring_logs(store: MetadataStore, logs: Sequence[LogRecord]) -> int:
             await logs_to_bring(store.named_records, [each])
     await raise_format(store)
     return len(lacking)
+
+
+async def check_target(source: NamedRecords, target: NamedRecords) -> None:
+    """Check that a migration may write the logs of `source` over those of `target`.
+
+    Raises: LogConflictError - the target has logs that are not left from an earlier migration; MetadataError.
+    """
+    await _check_target(await _all_logs(source), await KeptLogRecords(source).count(), target)
+
+
+async def move_logs(source: MetadataStore, target: MetadataStore) -> int:
+    """Make the logs of `target` equal to those of `source`, find them equal, and return how many there are.
+
+    No hub writes to either store meanwhile.
+
+    Raises: LogConflictError - the target has other logs; MetadataUnavailableError - somebody writes to a store;
+        MetadataError.
+    """
+    to = KeptLogRecords(target.named_records)
+    for _ in range(_ROUNDS):
+        logs, count = await _all_logs(source.named_records), await KeptLogRecords(source.named_records).count()
+        present = await _check_target(logs, count, target.named_records)
+        if logs:
+            await raise_format(target)
+        await to.count_at_least(count)
+        if logs == present:
+            return len(logs)
+        for each in present.values():
+            if each.number not in logs:
+                await to.delete(each)
+        for each in logs.values():
+            at_target = present.get(each.number)
+            if at_target is None:
+                await to.bring(each)
+            elif at_target != each:
+                await to.replace(at_target, each)
+    raise MetadataUnavailableError("something still changes the records of shared logs: stop the hubs, and try again")
+
+
+async def _all_logs(records: NamedRecords) -> dict[int, LogRecord]:
+    numbers = [number async for number in KeptLogRecords(records).numbers()]
+    return {each.number: each for each in await read_logs(records, numbers)}
+
+
+async def _check_target(logs: Mapping[int, LogRecord], count: int, target: NamedRecords) -> dict[int, LogRecord]:
+    """Return the logs of the target. Raises: LogConflictError; MetadataError."""
+    present = await _all_logs(target)
+    for number, each in present.items():
+        moved = logs.get(number)
+        if moved is not None and not moved.hub.is_same(each.hub):
+            raise _conflict(f"log {number} is {_of(moved)}, and in the target {_of(each)}")
+        if number >= count:
+            raise _conflict(f"the target has log {number}, and the source has given only {count} numbers")
+    return present
 
 
 def _of(log: LogRecord) -> str:

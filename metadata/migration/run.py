@@ -36,6 +36,8 @@ from hedwig.metadata.contract.named_records import replace_surely
 from hedwig.metadata.contract.operations import Delete, Operation, Read
 from hedwig.metadata.contract.scan import ScannedRecord
 from hedwig.metadata.freezing import FreezeState, read_freeze, replace_freeze
+from hedwig.metadata.logs.format import raise_format
+from hedwig.metadata.logs.transfer import LogConflictError, check_target, has_logs, move_logs
 from hedwig.metadata.migration.reconciling import Reconciler
 from hedwig.metadata.records.packing import damage_of
 from hedwig.metadata.records.stamps import make_token
@@ -132,6 +134,9 @@ class Migration:
         """
         await self.look()
         await self._save()
+        if await has_logs(self._source.named_records):
+            # Before the target has ranges in them.
+            await raise_format(self._target)
 
     async def look(self) -> None:
         """Read the state of this migration from the target, and write nothing. Raises as `begin`."""
@@ -158,6 +163,10 @@ class Migration:
         else:
             self.state = replace(earlier, id=earlier.id or self.state.id)
             self.is_resumed = True
+        try:
+            await check_target(self._source.named_records, self._target.named_records)
+        except LogConflictError as exc:
+            raise MigrationError(str(exc)) from exc
 
     async def copy(self, advance: Callable[[int], None]) -> None:
         """Copy the topics after the position, then save the next phase. `advance` receives how many more it copied."""
@@ -226,6 +235,17 @@ class Migration:
                 async for page in pages:
                     left += await self.reconciler.settle(ChangedRecord(item.kind, item.key) for item in page)
         return left
+
+    async def move_logs(self) -> int:
+        """Make the records of shared logs of the target equal to those of the source; return how many there are.
+
+        Raises: MigrationError - the target has those of another deployment; MetadataUnavailableError - the source still
+            changes.
+        """
+        try:
+            return await move_logs(self._source, self._target)
+        except LogConflictError as exc:
+            raise MigrationError(str(exc)) from exc
 
     async def prepare_target(self) -> None:
         """Give the target what its future hubs need besides the records of topics.

@@ -41,7 +41,7 @@ _MANY_BUCKETS: Final = BUCKETS // 8
 
 
 class MigrationRun:
-    """Runs `migration`. The report counts records: `caught_up`, `mended` and `compared`."""
+    """Runs `migration`. The report counts records: `caught_up`, `mended` and `compared`, and the shared `logs`."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class MigrationRun:
         self.caught_up = 0
         self.mended = 0
         self.compared = 0
+        self.logs = 0
 
     async def run(self, *, pauses: bool, catches_up: bool) -> float | None:
         """Copy, catch up, and pause; return how many seconds the pause took, None if there was none.
@@ -200,6 +201,7 @@ class MigrationRun:
             if self._hubs is not None:
                 await self._hubs.freeze()
             await self._bring_together(keeping)
+            self.logs = await self._migration.move_logs()
             await self._migration.prepare_target()
             await self._freeze.move()
         except BaseException as exc:

@@ -165,6 +165,7 @@ class _Migrating:
             "caught_up": run.caught_up,
             "compared_in_pause": run.compared,
             "changed_in_pause": run.mended,
+            "logs": run.logs,
             "verified": pause_s is not None,
             "pause_seconds": None if pause_s is None else round(pause_s, 3),
             "hubs": hubs.frozen,

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata, read_layout
 from hedwig.metadata.contract.layout import SHARED_LOGS_MAJOR
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.records import KeptLogRecords
-from hedwig.metadata.logs.transfer import LogConflictError, bring_logs, logs_to_bring
+from hedwig.metadata.logs.transfer import LogConflictError, bring_logs, logs_to_bring, move_logs
 from hedwig.model import HubInfo
 
 ONE = HubInfo(host="one", port=4080, epoch=1)
@@ -19,6 +20,14 @@ OTHER = HubInfo(host="other", port=4080, epoch=2)
 @pytest.fixture
 async def target(tmp_path: Path) -> AsyncIterator[MetadataStore]:
     url = f"sqlite://{tmp_path}/target.db"
+    await format_metadata(url)
+    async with await open_metadata(url) as store:
+        yield store
+
+
+@pytest.fixture
+async def source(tmp_path: Path) -> AsyncIterator[MetadataStore]:
+    url = f"sqlite://{tmp_path}/source.db"
     await format_metadata(url)
     async with await open_metadata(url) as store:
         yield store
@@ -77,3 +86,39 @@ async def test_a_hub_that_takes_the_number_of_a_brought_log_takes_another(target
     hubs_own._next_number = and_then_an_import  # type: ignore[method-assign]
     assert (await hubs_own.create(OTHER)).number == 1
     assert await records.read(0) == _log(0)
+
+
+@pytest.mark.parametrize("changes", [1, 1000])
+async def test_logs_that_change_while_they_are_moved_are_moved_again(
+    source: MetadataStore, target: MetadataStore, changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = KeptLogRecords(source.named_records)
+    for number in range(200):
+        await records.bring(_log(number, ledger=number))
+    bring_or_replace = KeptLogRecords.replace, KeptLogRecords.bring
+    left = changes
+
+    async def change_source() -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            present = await records.read(7)
+            assert present is not None
+            assert await bring_or_replace[0](records, present, present.changed())
+
+    async def replace(self: KeptLogRecords, present: LogRecord, wanted: LogRecord) -> bool:
+        await change_source()
+        return await bring_or_replace[0](self, present, wanted)
+
+    async def bring(self: KeptLogRecords, record: LogRecord) -> bool:
+        await change_source()
+        return await bring_or_replace[1](self, record)
+
+    monkeypatch.setattr(KeptLogRecords, "replace", replace)
+    monkeypatch.setattr(KeptLogRecords, "bring", bring)
+    if changes == 1:
+        assert await move_logs(source, target) == 200
+        assert await KeptLogRecords(target.named_records).read(7) == await records.read(7)
+    else:
+        with pytest.raises(MetadataUnavailableError, match="still changes"):
+            await move_logs(source, target)

@@ -9,7 +9,8 @@ from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, Topic
 from tests.cli.commands.hub.test_hubs_of_a_cluster import SESSION_S, Pair
-from tests.cli.support.admin import Admin
+from tests.cli.support.admin import Admin, wait_until
+from tests.cli.support.logs_of_stores import logs
 from tests.cli.support.store_contents import contents
 from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
@@ -21,9 +22,9 @@ NEWS = Topic(b"news")
 READER = SubscriberId(b"reader")
 
 
-@pytest.fixture
-def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
-    with Pair(servers, tmp_path) as pair:
+@pytest.fixture(params=["per-topic", "shared"])
+def pair(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
+    with Pair(servers, tmp_path, f"bookkeeper.ledgers={request.param}") as pair:
         yield pair
 
 
@@ -50,6 +51,8 @@ def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) 
     assert "restart each" in ran.err
     assert all(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
     assert contents(url) == contents(pair.cluster, owners=False)
+    assert logs(url) == logs(pair.cluster)
+    assert ran.json["logs"] == len(logs(url))
     for hub in pair.hubs:
         hub.kill()
     moved = RunningHub(
@@ -61,8 +64,13 @@ def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) 
     )
     moved.start()
     try:
-        received = admin.run("subscribe", "news", "reader", "--count", "2", "-o", "ndjson", HEDWIG_HUB=moved.address)
-        assert [row["body"] for row in received.rows] == ["one", "two"], received
+
+        def received() -> list[str]:
+            ran = admin.run("subscribe", "news", "reader", "--count", "2", "-o", "ndjson", HEDWIG_HUB=moved.address)
+            return [row["body"] for row in ran.rows]
+
+        # The shared log of a hub that was killed is closed once its session has ended.
+        assert wait_until(received, "the messages are there") == ["one", "two"]
         _publish(moved, b"three")
     finally:
         moved.kill()
