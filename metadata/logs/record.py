@@ -87,6 +87,16 @@ class LogRecord:
         of_segments = {ledger for each in self.segments for ledger in each.ledgers}
         return of_segments | {*self.listed, *(each.ledger for each in self.dropped)}
 
+    @property
+    def age(self) -> int:
+        """Return how often the hubs of a store have changed the log. Of two states of it the later one has more."""
+        return self.change - self.imports
+
+    def imported(self, over: "LogRecord | None" = None) -> "LogRecord":
+        """Return the record as an import writes it into another store, in place of `over` there."""
+        imports = 1 + max(self.imports, 0 if over is None else over.imports)
+        return replace(self, change=self.age + imports, imports=imports)
+
     def changed(self, **fields: Any) -> "LogRecord":
         """Return the record with other values in some fields, as the next change."""
         return replace(self, change=self.change + 1, **fields)

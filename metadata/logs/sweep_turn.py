@@ -118,7 +118,7 @@ class _Hold:
         logs = KeptLogRecords(self._records)
         async for number in logs.numbers():
             while (record := await logs.read(number)) is not None:
-                if await logs.replace(record, record.changed(imports=record.imports + 1)):
+                if await logs.replace(record, record.imported()):
                     break
 
     async def renew(self) -> None:

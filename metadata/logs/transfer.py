@@ -1,11 +1,8 @@
 """Records of logs that go to another store, with the owners and ranges that name them. The ledgers stay where they are.
 
-A log is written by one incarnation of a hub, so records of one number and one hub are states of one log. If a store has
-one, that is the truth: a state from elsewhere may be older, and name ledgers that were deleted since. Records of one
-number and of different hubs are of two deployments, whose logs and ledgers cannot be in one store.
-
-A migration is different. Hubs have used its source alone, so what the target has is left from an earlier migration, and
-older.
+A log is written by one incarnation of a hub, so records of one number and one hub are states of one log. The later one
+counts: an older one may name ledgers that were deleted since. Records of one number and of different hubs are of two
+deployments, whose logs and ledgers cannot be in one store.
 """
 
 import asyncio
@@ -44,42 +41,50 @@ async def read_logs(records: NamedRecords, numbers: Iterable[int]) -> list[LogRe
     return [each for each in read if each is not None]
 
 
-async def logs_to_bring(records: NamedRecords, logs: Sequence[LogRecord]) -> list[LogRecord]:
-    """Return those of `logs`, which come from another store, that this store lacks.
+async def logs_to_bring(records: NamedRecords, logs: Iterable[LogRecord]) -> list[LogRecord]:
+    """Return those of `logs`, which come from another store, that this store lacks or has in an older state.
 
     Raises: LogConflictError - it must not have them; MetadataError.
     """
-    kept = KeptLogRecords(records)
-    lacking = {each.number: each for each in logs}
-    log_of = {ledger: each.number for each in logs for ledger in each.ledgers}
-    async for number in kept.numbers():
-        present = await kept.read(number)
-        if present is None:
-            continue
-        wanted = lacking.pop(number, None)
-        if wanted is not None and not wanted.hub.is_same(present.hub):
-            raise _conflict(f"log {number} is {_of(wanted)}, and in the store {_of(present)}")
-        for ledger in sorted(present.ledgers):
-            if log_of.get(ledger, number) != number:
-                raise _conflict(f"ledger {ledger} is in log {log_of[ledger]}, and in the store in log {number}")
-    return list(lacking.values())
+    return [wanted for wanted, _ in await _to_bring(records, logs)]
 
 
 async def bring_logs(store: MetadataStore, logs: Sequence[LogRecord]) -> int:
-    """Make the records of `logs` that the store lacks, and return how many. Ranges that name them may follow.
+    """Write the records of `logs` that the store lacks, or has in an older state, and return how many.
 
-    The caller holds the sweep of logs, which would delete the ledgers of a log that no range names yet.
+    Ranges that name the logs may follow. The caller holds the sweep of logs, which would delete the ledgers of a log
+    that no range names yet.
 
-    Raises: LogConflictError - none was made, or other processes made records meanwhile; MetadataError - repeat it.
+    Raises: LogConflictError - none was written, unless another process wrote records meanwhile; MetadataError.
     """
     kept = KeptLogRecords(store.named_records)
-    lacking = await logs_to_bring(store.named_records, logs)
-    for each in lacking:
-        # As the next change, so that no two states of a log in one store have the same bytes.
-        if not await kept.bring(each.changed()):
-            await logs_to_bring(store.named_records, [each])
+    written, left = 0, list(logs)
+    while left:
+        again = []
+        for wanted, present in await _to_bring(store.named_records, left):
+            record = wanted.imported(over=present)
+            if await (kept.bring(record) if present is None else kept.replace(present, record)):
+                written += 1
+            else:
+                again.append(wanted)  # A hub, or another import, has written it meanwhile.
+        left = again
     await raise_format(store)
-    return len(lacking)
+    return written
+
+
+async def _to_bring(records: NamedRecords, logs: Iterable[LogRecord]) -> list[tuple[LogRecord, LogRecord | None]]:
+    """Return the logs to write, each with the record that it replaces."""
+    wanted = {each.number: each for each in logs}
+    log_of = {ledger: each.number for each in wanted.values() for ledger in each.ledgers}
+    present = await _all_logs(records)
+    for number, each in present.items():
+        if number in wanted and not wanted[number].hub.is_same(each.hub):
+            raise _conflict(f"log {number} is {_of(wanted[number])}, and in the store {_of(each)}")
+        for ledger in sorted(each.ledgers):
+            if log_of.get(ledger, number) != number:
+                raise _conflict(f"ledger {ledger} is in log {log_of[ledger]}, and in the store in log {number}")
+    pairs = [(each, present.get(number)) for number, each in wanted.items()]
+    return [(each, there) for each, there in pairs if there is None or there.age < each.age]
 
 
 async def check_target(source: NamedRecords, target: NamedRecords) -> None:

@@ -147,7 +147,7 @@ class _Import:
         self.counts: Counter[CopyResult] = Counter()
         self.owners_left_out = 0
         self.logs = 0
-        """How many logs the store lacked."""
+        """How many logs the store lacked, or had in an older state."""
         self._options = options
         self._verified = verified
         self._progress = progress
@@ -168,7 +168,7 @@ class _Import:
             "records": self.counts.total(),
             **counts,
             "owners_left_out": self.owners_left_out,
-            "logs_created": self.logs,
+            "logs_written": self.logs,
         }
 
     @property
@@ -237,7 +237,7 @@ def _tell_plan(settings: Settings, output: Output, options: _Options, verified: 
     output.record(
         _held(options.file, verified)
         | {"metadata": settings.url_to_show, **counts, "owners_left_out": looking.owners_left_out}
-        | {"would_create_logs": looking.logs}
+        | {"would_write_logs": looking.logs}
     )
     if refused := looking.counts[CopyResult.REFUSED]:
         raise OperationError(
