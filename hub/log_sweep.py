@@ -81,8 +81,8 @@ class LogSweep:
         if not await self._turn.take():
             return
         logs = await self._read_logs()
-        if not await self._turn.is_kept():
-            return
+        if not logs or not await self._turn.is_kept():
+            return  # Without logs, a reading of all topics would find nothing to judge.
         self._before = present = await read_references(self._metadata)
         if before is not None:
             for log in logs:

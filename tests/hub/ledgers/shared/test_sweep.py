@@ -34,12 +34,12 @@ class Deployment:
         self.dead: set[str] = set()
         self.stores: list[SharedLedgerStore] = []
 
-    async def _is_alive(self, hub: HubInfo) -> bool:
+    async def is_alive(self, hub: HubInfo) -> bool:
         return hub.host not in self.dead
 
     async def start(self, hub: HubInfo) -> SharedLedgerStore:
         store = await SharedLedgerStore.open(
-            self.below, self.records, hub, SystemClock(), OPTIONS, is_alive=self._is_alive
+            self.below, self.records, hub, SystemClock(), OPTIONS, is_alive=self.is_alive
         )
         self.stores.append(store)
         return store
@@ -155,6 +155,17 @@ async def test_a_record_that_cannot_be_read_could_name_anything(deployment: Depl
         with pytest.raises(CorruptRecordError):
             await sweeper.sweep()
     assert await deployment.record(one) == before
+
+
+async def test_topics_are_not_read_without_logs(deployment: Deployment, tmp_path: Path) -> None:
+    """Each hub of a cluster sweeps, also where all topics have ledgers of their own."""
+    store = SharedLedgerStore.without_log(
+        deployment.below, deployment.records, SystemClock(), OPTIONS, is_alive=deployment.is_alive
+    )
+    await deployment.name_ranges(b"damaged", [], 1)
+    with sqlite3.connect(tmp_path / "metadata.db") as tables:
+        assert tables.execute("UPDATE persistence SET record = x'c1'").rowcount == 1
+    await deployment.sweeper(store).sweep()
 
 
 async def test_a_log_whose_ledgers_are_gone_goes_all_the_same(deployment: Deployment) -> None:
