@@ -228,7 +228,7 @@ class ClusterMembership:
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
         try:
-            if self._options.bookkeeper.ledgers == "shared":
+            if self._options.bookkeeper.is_shared:
                 # The record of its log is the first that an incarnation writes.
                 await hub.look_for_freeze()
             shared = await self._with_logs(bookies, registration, metadata)

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata.contract.layout import FORMAT_MAJOR, SHARED_LOGS_MAJOR
 from hedwig.metadata.logs.format import lower_format, raise_format
@@ -12,6 +14,7 @@ from tests.cli.support.admin import Admin, Ran
 from tests.hub.support.running import RunningHub
 
 
+@pytest.mark.full
 async def test_older_release_refuses_a_store_with_shared_logs(
     kept_subject: Subject, clients: Clients, before_shared_logs: dict[str, str], tmp_path: Path
 ) -> None:

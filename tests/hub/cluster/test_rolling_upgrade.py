@@ -121,6 +121,7 @@ async def _read(hub: RunningHub, topic: bytes, count: int) -> list[tuple[int, by
         return [(each.seq_id.local, bytes(each.body)) for each in received]
 
 
+@pytest.mark.full
 async def test_hubs_are_upgraded_one_by_one_and_go_back(
     deployment: Deployment, older: Callable[[], RunningHub]
 ) -> None:
@@ -164,6 +165,7 @@ async def test_hubs_are_upgraded_one_by_one_and_go_back(
         assert stream.acknowledged.items() <= received.items()
 
 
+@pytest.mark.full
 async def test_older_hub_that_comes_between_loses_nothing(
     deployment: Deployment, older: Callable[[], RunningHub]
 ) -> None:
