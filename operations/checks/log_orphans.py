@@ -6,7 +6,7 @@ has merged. If it ends in between, the ledger stays. Whether the hub may still p
 - While the log is open, its hub may. So the ledger stays. Other hubs close the log once that hub has ended.
 - Ledgers join the record of a closed log only as merged segments, by the hub that sweeps. Before a ledger is deleted,
   the record is changed as an import does. What was merged before that is refused then, however long that hub slept.
-- A log without a record never has one again.
+- A log without a record has none again. Only an import may bring one back, with the ledgers that are still there.
 """
 
 from hedwig.metadata import MetadataStore

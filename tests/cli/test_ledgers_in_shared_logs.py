@@ -12,6 +12,7 @@ from hedwig.clock import SystemClock
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.metadata import NEW, MetadataStore
+from hedwig.metadata.logs.record import DroppedLedger, LogState, Segment
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.logs.virtual_ids import virtual_id
 from hedwig.model import HubInfo, SubscriberId, Topic
@@ -176,3 +177,62 @@ def test_what_a_log_does_not_have_is_told(pair: Pair, topic: str) -> None:
     finally:
         pair.admin.environment["HEDWIG_METADATA"] = pair.cluster
     assert (unknown.code, "--metadata URL" in unknown.err) == (ExitCode.USAGE, True)
+
+
+def test_logs_are_listed_with_their_hubs(pair: Pair, topic: str) -> None:
+    _publish(pair, topic, 1, 2)
+    owner = _owner(pair, topic)
+
+    async def plant(store: MetadataStore) -> int:
+        records = KeptLogRecords(store.named_records)
+        record = await records.create(HubInfo(host="dead", port=1, epoch=7))
+        lost = Segment(ledger=1 << 40, footer=1 << 40, lowest_slot=1, highest_slot=2, records=3, size=30)
+        state = LogState.CLOSED
+        assert await records.replace(
+            record, record.changed(state=state, segments=(lost,), dropped=(DroppedLedger(9, 0),))
+        )
+        return record.number
+
+    planted: int = in_store(pair.cluster, plant)
+    rows = {row["log"]: row for row in _rows(pair, "ledger", "logs", "--all")}
+    written = rows[owner.log]
+    assert (written["hub"], written["epoch"]) == (owner.name, owner.epoch)
+    assert (written["hub_state"], written["state"]) == ("alive", "open")
+    assert len(written["listed"]) == 2
+    assert rows[planted] == {
+        "log": planted,
+        "hub": "dead:1",
+        "epoch": 7,
+        "hub_state": "dead",
+        "state": "closed",
+        "segments": 1,
+        "messages": 3,
+        "message_bytes": 30,
+        "listed": [],
+        "dropped": [9],
+    }
+    first, second = pair.admin.done("ledger", "logs", "--limit", "1", "-o", "json").json.values()
+    assert [row["log"] for row in first] == [0]
+    (last,) = _rows(pair, "ledger", "logs", "--page-token", second, "--limit", "1")[:1]
+    assert last["log"] == 1
+    assert [row["log"] for row in _rows(pair, "ledger", "logs", "--start-after", str(planted - 1))] == [planted]
+    unknown = pair.admin.run("ledger", "logs", "-o", "ndjson", HEDWIG_CLUSTER="", HEDWIG_METADATA=pair.cluster)
+    assert {row["hub_state"] for row in unknown.rows} == {"alive", "dead"}, "a store in ZooKeeper is its own cluster"
+
+
+def test_what_no_topic_refers_to_is_shown_before_a_sweep_frees_it(pair: Pair, topic: str) -> None:
+    _publish(pair, topic, 1, 7)
+    pair.admin.done("topic", "release", topic)
+    ledgers = _rows(pair, "ledger", "list", topic)
+    (log,) = {row["log"] for row in ledgers}
+
+    def unreferenced() -> tuple[int, int]:
+        rows = [row for row in _rows(pair, "ledger", "unreferenced") if row["log"] == log and row["lost"] is None]
+        assert all(row["unreferenced_slots"] <= row["slots"] for row in rows)
+        return sum(row["unreferenced_slots"] for row in rows), sum(row["unreferenced_bytes"] for row in rows)
+
+    slots, size = unreferenced()
+    pair.admin.done("topic", "delete", topic, "--force", "--yes")
+    assert unreferenced() == (slots + 3, size + sum(row["stored_bytes"] for row in ledgers))
+    told = pair.admin.done("ledger", "unreferenced")
+    assert "no topic refers to " in told.err

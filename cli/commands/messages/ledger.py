@@ -11,6 +11,7 @@ import click
 
 from hedwig.cli.arguments.names import TOPIC, CheckedName
 from hedwig.cli.arguments.selection import Selection, list_options
+from hedwig.cli.commands.messages.logs import list_logs, show_unreferenced
 from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
 from hedwig.cli.commands.messages.orphans import delete_orphans
 from hedwig.cli.output.formats import Output, Row
@@ -57,7 +58,7 @@ _ID_MAX: Final = (1 << 63) - 1
 
 @click.group(cls=AdminGroup, example="hedwig-admin ledger list news")
 def ledger() -> None:
-    """Show the ledgers of a topic, and their content; delete ledgers that no topic refers to.
+    """Show the ledgers of a topic, their content, and the shared logs of hubs; delete what no topic refers to.
 
     The commands read ledgers while a hub writes them. They lock, fence and close nothing.
     """
@@ -146,7 +147,8 @@ def read_entries(
     asyncio.run(write(TopicPositions(())))
 
 
-ledger.add_command(delete_orphans)
+for command in (delete_orphans, list_logs, show_unreferenced):
+    ledger.add_command(command)
 
 
 async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
