@@ -14,14 +14,25 @@ _ROWS = {row.label: row for row in BACKENDS}
 
 
 @pytest.fixture
+def ledgers(request: pytest.FixtureRequest) -> str:
+    """Which ledgers the hubs make. They write shared logs unless the test says otherwise."""
+    kind: str = getattr(request, "param", "shared")
+    return kind
+
+
+@pytest.fixture
 async def deployment(
-    request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    servers: RunningServers,
+    ledgers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Deployment]:
     """A deployment without hubs. Its metadata are in ZooKeeper unless the test says otherwise."""
     backend = getattr(request, "param", "zookeeper")
     servers.address("bookkeeper")
     subject = _ROWS[backend].subject(Surroundings(servers, tmp_path))
     async with AsyncExitStack() as stack:
-        made = Deployment(servers.address("zookeeper"), backend, subject, tmp_path, monkeypatch, stack)
+        made = Deployment(servers.address("zookeeper"), backend, ledgers, subject, tmp_path, monkeypatch, stack)
         await made.open()
         yield made

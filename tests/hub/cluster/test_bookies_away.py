@@ -13,9 +13,7 @@ from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.hub import Hub
-from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.logs.durable_log import DurableLog
-from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Version
@@ -23,7 +21,8 @@ from hedwig.wire import Message, Publish
 from tests.chaos.support.starvation import waited_most_s, waits_s
 from tests.faults.support.sickbay import heal, tended
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.deployment import Deployment
+from tests.hub.cluster.support.both import on_both_ledgers, on_per_topic
+from tests.hub.cluster.support.deployment import Deployment, bookies_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.backends import BACKENDS, Surroundings
@@ -52,25 +51,22 @@ def ward(stack: DevServers) -> Iterator[DevServers]:
 
 @pytest.fixture
 async def deployment(
-    ward: DevServers, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ward: DevServers, servers: RunningServers, ledgers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Deployment]:
     """A deployment with its metadata and liveness in a ZooKeeper without faults."""
     subject = _ZOOKEEPER_ROW.subject(Surroundings(servers, tmp_path))
     async with AsyncExitStack() as stack:
-        made = Deployment(servers.address("zookeeper"), "zookeeper", subject, tmp_path, monkeypatch, stack)
+        made = Deployment(servers.address("zookeeper"), "zookeeper", ledgers, subject, tmp_path, monkeypatch, stack)
         made.bookkeeper = ward.address("zookeeper")
         await made.open()
         yield made
 
 
-def _on(deployment: Deployment, **options: float) -> BookieOptions:
-    return BookieOptions(zookeeper=f"zookeeper://{deployment.bookkeeper}{LEDGERS_ROOT}", **options)  # type: ignore[arg-type]
-
-
+@on_per_topic
 async def test_message_that_another_hub_recovered_is_delivered_where_its_publish_failed(
     ward: DevServers, deployment: Deployment
 ) -> None:
-    bookkeeper = _on(deployment, append_timeout_s=2.0)
+    bookkeeper = deployment.on_bookies(append_timeout_s=2.0)
     first, second = await deployment.start(bookkeeper=bookkeeper), await deployment.start(bookkeeper=bookkeeper)
     to_first, to_second = await deployment.connect(first), await deployment.connect(second)
     assert is_owner(await deployment.ask(to_first, b"t"))
@@ -108,6 +104,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     assert await to_first.delivered(4) == [1, 2, 3, 4]
 
 
+@on_both_ledgers
 async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_some(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -137,8 +134,7 @@ async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_som
 
 async def _disconnected(hub: Hub) -> None:
     """Wait until a hub knows that the connections to its bookies have ended."""
-    assert isinstance(hub.ledgers, BookkeeperLedgerStore)
-    links = hub.ledgers._links
+    links = bookies_of(hub)._links
     assert links is not None
     known = links._links
     await until(lambda: not any(link._connection for link in known.values()), "the end of connections to bookies")
@@ -161,10 +157,11 @@ async def _expect_quick_end(hub: Hub) -> None:
     assert time.monotonic() - began < 3 + waited_most_s(waits, waits_s([os.getpid()]))
 
 
+@on_both_ledgers
 async def test_publish_without_any_bookie_is_refused_within_a_second_and_the_topic_kept(
     ward: DevServers, deployment: Deployment
 ) -> None:
-    hub = await deployment.start()
+    hub = await deployment.start(shutdown_s=1.0)
     client = await deployment.connect(hub)
     await client.subscribed(b"t", b"ann")
     assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
@@ -189,13 +186,19 @@ async def test_publish_without_any_bookie_is_refused_within_a_second_and_the_top
     await _disconnected(hub)
     await _expect_refusals(client, 1)
     await _expect_quick_end(hub)
-    assert await deployment.owner(b"t") is None
-    after = await deployment.start()
-    assert is_owner(await deployment.ask(await deployment.connect(after), b"t")), (
-        "the ledger was closed without bookies"
-    )
+    if deployment.ledgers == "shared":
+        # Without bookies nobody can seal the log, so its hub keeps the topic until its end.
+        await asyncio.to_thread(heal, ward)
+    else:
+        assert await deployment.owner(b"t") is None
+    client = await deployment.connect(await deployment.start())
+    assert is_owner(await deployment.ask(client, b"t")), "the ledger was closed without bookies"
+    if deployment.ledgers == "shared":
+        await client.subscribed(b"t", b"bob")
+        assert await client.publish(b"t", b"e") == 5
 
 
+@on_per_topic
 async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
     ward: DevServers, deployment: Deployment
 ) -> None:
@@ -227,6 +230,7 @@ async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
     assert await client.publish(b"t", b"d") == 3
 
 
+@on_per_topic
 @pytest.mark.parametrize("how", ["killed", pytest.param("silent", marks=pytest.mark.full)])
 async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_bookies_is_away(
     ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, how: str
@@ -266,6 +270,7 @@ async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_b
     assert (await hub.ledgers.stats()).open_ledgers == 1
 
 
+@on_per_topic
 async def test_ledger_that_its_hub_could_not_seal_is_read_to_its_end_by_the_next_owner(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,10 +294,11 @@ async def test_ledger_that_its_hub_could_not_seal_is_read_to_its_end_by_the_next
     assert await client.delivered(7) == list(range(1, 8))
 
 
+@on_per_topic
 async def test_writers_of_topics_that_were_given_up_do_not_stay(
     ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub = await deployment.start(bookkeeper=_on(deployment, append_timeout_s=2.0), ledger_messages_max=1000)
+    hub = await deployment.start(bookkeeper=deployment.on_bookies(append_timeout_s=2.0), ledger_messages_max=1000)
     client = await deployment.connect(hub)
     names = [b"t%d" % number for number in range(10)]
 
@@ -327,16 +333,82 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")
     # The ledgers cannot be sealed when their topics are released.
-    assert isinstance(hub.ledgers, BookkeeperLedgerStore)
     with monkeypatch.context() as patch:
 
         async def write(*_: object) -> Version:
             raise LedgerStoreUnavailableError("the test refused it")
 
-        patch.setattr(hub.ledgers._cluster.metadata, "write", write)
+        patch.setattr(bookies_of(hub)._cluster.metadata, "write", write)
         for topic in list(hub.topics):
             await hub.topics.release(topic)
     assert not len(hub.topics)
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")
     assert await open_ledgers() == len(names)
+
+
+async def test_message_in_doubt_is_answered_so_and_the_log_goes_on_once_bookies_are_back(
+    ward: DevServers, deployment: Deployment
+) -> None:
+    bookkeeper = deployment.on_bookies(append_timeout_s=2.0)
+    hub, other = await deployment.start(bookkeeper=bookkeeper), await deployment.start()
+    client, subscriber = await deployment.connect(hub), await deployment.connect(hub)
+    for topic_name in (b"t", b"idle"):
+        assert is_owner(await deployment.ask(client, topic_name))
+        await subscriber.subscribed(topic_name, b"ann")  # So that nothing is deleted.
+        assert await client.publish_many(topic_name, b"a", b"b") == [1, 2]
+    idle = hub.topics.get(Topic(b"idle"))
+    for name in _BOOKIES:
+        await asyncio.to_thread(ward.pause, name)
+    # The append waits in the sockets of the bookies, which store it once they run again.
+    answer = await client.request(b"t", Publish(Message(b"c")))
+    assert answer.status is StatusCode.UNCERTAIN_STATE
+    for topic_name in (b"idle", b"t"):
+        assert (await client.request(topic_name, Publish(Message(b"refused")))).status is StatusCode.SERVICE_DOWN
+    assert hub.topics.get(Topic(b"idle")) is idle, "a topic without messages in doubt is kept"
+    await asyncio.to_thread(heal, ward)
+    async with tended(ward):
+
+        async def served() -> bool:
+            return (await client.request(b"t", Publish(Message(b"d")))).status is StatusCode.SUCCESS
+
+        await eventually(served, "the log goes on")
+    assert await client.publish(b"idle", b"c") == 3
+    bodies = await _bodies(hub, b"t")
+    assert bodies in ([b"a", b"b", b"c", b"d"], [b"a", b"b", b"d"]), "c became part of the topic, or did not"
+    topic = hub.topics.get(Topic(b"t"))
+    assert topic is not None
+    await hub.topics.release(topic)
+    assert is_owner(await deployment.ask(await deployment.connect(other), b"t"))
+    assert await _bodies(other, b"t") == bodies
+
+
+async def test_log_goes_on_while_its_segment_is_full_and_the_zookeeper_of_the_bookies_is_away(
+    ward: DevServers, deployment: Deployment
+) -> None:
+    deployment.write_logs(segment_bytes=2000)
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", bytes(500)) == 1
+    await deployment.begin_log(hub)
+    await asyncio.to_thread(ward.kill, "zookeeper-1")
+    try:
+        assert await client.publish_many(b"t", *[bytes(500)] * 40) == list(range(2, 42))
+    finally:
+        await asyncio.to_thread(heal, ward)
+
+    async def is_sealed() -> bool:
+        return sum(each.records for each in (await deployment.log_of(hub)).segments) == 41
+
+    await eventually(is_sealed, "the segments that were full are sealed")
+    assert await client.publish(b"t", b"more") == 42
+
+
+async def _bodies(hub: Hub, name: bytes) -> list[bytes | None]:
+    """Return the bodies of all messages of a topic, as its owner reads them."""
+    topic = hub.topics.get(Topic(name))
+    assert topic is not None
+    stored: list[bytes] = []
+    while len(stored) < topic.log.last_id:
+        stored += await topic.log.read(len(stored) + 1, messages_max=9, bytes_max=1 << 20)
+    return [Message.decode(each).body for each in stored]

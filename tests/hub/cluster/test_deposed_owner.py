@@ -12,14 +12,14 @@ from typing import Any, Final
 import pytest
 
 from hedwig.hub.hub import Hub
-from hedwig.model import SubscriberId, Topic
+from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
 from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
-from tests.hub.cluster.support.both import on_both, on_hbase, on_zookeeper_first
+from tests.hub.cluster.support.both import on_both, on_each_kind, on_hbase, on_per_topic, on_zookeeper_first
 from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_channel import WireChannel
@@ -56,6 +56,7 @@ class _Held:
         self.store, subject = await deployment.behind_proxy(self._plan)
         self.zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
         self.hub = await deployment.start(subject=subject, zookeeper=self.zookeeper.address, **changes)
+        await deployment.begin_log(self.hub)
 
     def _plan(self, exchange: Exchange) -> Step:
         if self._passes >= 0 and exchange.name == self._deployment.networked.write:
@@ -170,7 +171,7 @@ async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployme
     assert await to_other.publish(T, b"second") == 2
 
 
-@on_zookeeper_first
+@on_per_topic
 async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment, held: _Held) -> None:
     """The deposed owner had made a ledger for its first message. Its range was on the way to the record."""
     other = await deployment.start()
@@ -187,6 +188,33 @@ async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment
     await _check_unserved(publishing)
     assert await to_other.publish(T, b"first") == 1
     assert [each.message.body for each in await to_other.deliveries(1)] == [b"first"]
+
+
+@on_zookeeper_first
+async def test_late_first_range_in_the_log_of_a_deposed_owner_stays_empty(deployment: Deployment, held: _Held) -> None:
+    """The next owner wrote nothing, since it has shut the old owner out of its log. So the late range lands."""
+    other = await deployment.start()
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    assert is_owner(await deployment.ask(client, T))
+    held.hold()
+    publishing = asyncio.create_task(client.request(T, Publish(Message(b"late"))))
+    await held.lose_session(other)
+    await to_other.subscribed(T, b"ann")
+    await held.release()
+    record = await deployment.store.persistence.read(Topic(T))
+    assert record is not None
+    assert len(record.value.ranges) == 1, "it has landed"
+    await _check_unserved(publishing)
+
+    publisher = await deployment.connect(other)
+
+    async def published() -> bool:
+        return _serves(await publisher.request(T, Publish(Message(b"first"))))
+
+    await eventually(published, "the next owner reads the record again, and goes on")
+    await publisher.subscribed(T, b"ann")
+    (first,) = await publisher.deliveries(1)
+    assert (first.message.body, first.message.seq_id) == (b"first", MessageSeqId(1))
 
 
 async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: _Held) -> None:
@@ -216,6 +244,7 @@ async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(
 ) -> None:
     """The hub had claimed a topic, and was about to write the record of its ledgers."""
     client = WireClient(await WireChannel.open(held.hub.port))
+    writes = held.store.seen[deployment.networked.write]
     held.hold(passes=1)
     client.send(T, Publish(Message(b"x")))
     await until(lambda: held.store.done[Action.HOLD_REQUEST] == 1, "the second write is held")
@@ -224,7 +253,7 @@ async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(
     await client.closed_by_hub()
     await held.zookeeper.come_back()
     await until(lambda: held.hub.me != before and held.hub.shape.is_proven(), "it serves again")
-    assert held.store.seen[deployment.networked.write] == 2, "it has not tried to give the topic back before"
+    assert held.store.seen[deployment.networked.write] == writes + 2, "it has not tried to give the topic back before"
     await client.close()
     await held.release()
 
@@ -243,7 +272,7 @@ async def _check_refused(requests: Sequence[tuple[WireClient, int]]) -> None:
     assert [[each.status for each in replies] for replies in answers] == [[StatusCode.SERVICE_DOWN]] * len(requests)
 
 
-@on_both
+@on_each_kind
 async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing(deployment: Deployment) -> None:
     raw = deployment.raw()
     stopped = deployment.apart()

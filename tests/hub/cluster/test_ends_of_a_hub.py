@@ -4,11 +4,13 @@ import asyncio
 import os
 import time
 
+from hedwig.metadata.logs.record import LogState
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.status import StatusCode
 from tests.chaos.support.starvation import waited_most_s, waits_s
 from tests.faults.support.proxy import PASS, Action, Exchange, Step
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both, on_zookeeper_first
+from tests.hub.cluster.support.both import on_both_ledgers, on_each_kind
 from tests.hub.cluster.support.deployment import SESSION_S, Deployment, liveness_of
 from tests.hub.cluster.support.traffic import Traffic
 from tests.hub.cluster.test_one_owner import is_owner
@@ -17,7 +19,7 @@ from tests.hub.support.wire_client import eventually
 TOPICS = [b"topic-%d" % number for number in range(30)]
 
 
-@on_both
+@on_each_kind
 async def test_hub_that_is_stopped_leaves_its_topics_to_others_at_once(deployment: Deployment) -> None:
     raw = deployment.raw()
     other = await deployment.start()
@@ -38,6 +40,12 @@ async def test_hub_that_is_stopped_leaves_its_topics_to_others_at_once(deploymen
     assert not [name for name in raw.get_children(f"{deployment.prefix}/endpoints") if before.address in name]
     # All records are gone, so no hub has to find out whether the owner is alive.
     assert [await deployment.owner(topic) for topic in TOPICS] == [None] * len(TOPICS)
+    logs = KeptLogRecords(deployment.store.named_records)
+    numbers = [number async for number in logs.numbers()]
+    if deployment.ledgers == "shared":
+        (log,) = [await logs.read(number) for number in numbers]
+        assert log is not None
+        assert log.state is LogState.CLOSED, "nobody has to shut it out"
     for topic in TOPICS:
         assert await to_other.publish(topic, b"second") == 2
         await to_other.subscribed(topic, b"ann")
@@ -76,7 +84,7 @@ async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(d
     assert await deployment.owner(b"t") is None
 
 
-@on_zookeeper_first
+@on_both_ledgers
 async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_two_seconds(
     deployment: Deployment,
 ) -> None:
@@ -109,6 +117,7 @@ async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_tw
         assert await to_other.delivered(4) == [1, 2, 3, 4]
 
 
+@on_both_ledgers
 async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment) -> None:
     first = await deployment.start()
     stopped, killed = deployment.apart("cluster.placement=uniform"), deployment.apart("cluster.placement=uniform")
@@ -130,6 +139,7 @@ async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment)
         await traffic.settle()
 
 
+@on_both_ledgers
 async def test_hub_that_was_killed_starts_again_at_its_address_at_once(deployment: Deployment) -> None:
     """The session of the killed hub has not ended. On the same machine, the new hub can see that the process has."""
     raw = deployment.raw()

@@ -11,7 +11,7 @@ from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
 from tests.faults.support.proxy import PASS, Action, Exchange, Step
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both
+from tests.hub.cluster.support.both import on_both, on_each_kind
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
@@ -28,7 +28,7 @@ async def _know_each_other(*hubs: Hub) -> None:
     await until(lambda: all(len(liveness_of(hub).live) == len(hubs) for hub in hubs), "the hubs know each other")
 
 
-@on_both
+@on_each_kind
 async def test_topic_and_subscription_go_to_the_hub_that_is_named(deployment: Deployment) -> None:
     one, other, third = [await deployment.start() for _ in range(3)]
     to_one, to_other, to_third = [await deployment.connect(hub) for hub in (one, other, third)]

@@ -5,14 +5,17 @@ from typing import Final
 import pytest
 
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
+from tests.hub.cluster.support.both import on_both_ledgers
 from tests.hub.cluster.support.deployment import Deployment
 
 _MIB: Final = 1 << 20
 
 
+@on_both_ledgers
 async def test_message_that_no_bookie_takes_is_refused_and_its_topic_kept(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -23,17 +26,18 @@ async def test_message_that_no_bookie_takes_is_refused_and_its_topic_kept(
     topic = hub.topics.get(Topic(b"t"))
     assert topic is not None
     (stored,) = await topic.log.read(1, messages_max=1, bytes_max=1)
+    most = SharedLogOptions().record_bytes_max if deployment.ledgers == "shared" else PAYLOAD_BYTES_MAX
     # This is the largest message that is accepted.
-    body = bytes(PAYLOAD_BYTES_MAX - (len(stored) - 5_000_000))
+    body = bytes(most - (len(stored) - 5_000_000))
     assert await client.publish(b"t", body) == 2
     (stored,) = await topic.log.read(2, messages_max=1, bytes_max=1)
-    assert len(stored) == PAYLOAD_BYTES_MAX
+    assert len(stored) == most
     sent = [client.send(b"t", Publish(Message(each))) for each in (b"a", body + b"x", b"b", bytes(6 * _MIB), b"c")]
     first, *others = [await client.answer(number) for number in sent]
     assert client.published(first) == 3
     for refused in others[::2]:
         assert refused.status is StatusCode.MALFORMED_REQUEST
-        assert f"bookies take {PAYLOAD_BYTES_MAX}" in (refused.text or "")
+        assert f"bookies take {most}" in (refused.text or "")
     assert [client.published(each) for each in others[1::2]] == [4, 5]
     assert hub.topics.get(Topic(b"t")) is topic
 

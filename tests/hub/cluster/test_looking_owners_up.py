@@ -30,6 +30,7 @@ def seen(proxy: Proxy) -> Counter[str]:
 async def test_concurrent_look_ups_of_a_topic_cost_as_much_as_one(deployment: Deployment) -> None:
     proxy, subject = await deployment.behind_proxy()
     hub = await deployment.start(subject=subject)
+    await deployment.begin_log(hub)
     clients = [await deployment.connect(hub) for _ in range(5)]
     assert is_owner(await deployment.ask(clients[0], b"warm"))
     costs = []

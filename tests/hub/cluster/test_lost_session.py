@@ -10,7 +10,7 @@ from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
-from tests.hub.cluster.support.both import on_zookeeper_first
+from tests.hub.cluster.support.both import on_each_kind
 from tests.hub.cluster.support.deployment import SESSION_S, Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.admin_client import AdminClient
@@ -32,7 +32,7 @@ async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
             ids.append(client.published(answer))
 
 
-@on_zookeeper_first
+@on_each_kind
 async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_nothing(deployment: Deployment) -> None:
     raw = deployment.raw()
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)

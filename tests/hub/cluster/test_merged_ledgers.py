@@ -8,6 +8,7 @@ from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.hub import Hub
 from hedwig.model import Topic
 from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_per_topic
 from tests.hub.cluster.support.deployment import Deployment
 
 T: Final = Topic(b"t")
@@ -25,6 +26,7 @@ async def _release(hub: Hub) -> None:
     await hub.topics.release(topic)
 
 
+@on_per_topic
 async def test_ledgers_of_idle_releases_are_merged_and_read_by_the_next_owner(deployment: Deployment) -> None:
     one, other = [await deployment.start() for _ in range(2)]
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)

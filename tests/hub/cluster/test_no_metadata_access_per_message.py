@@ -17,7 +17,7 @@ from hedwig.model import Topic
 from tests.faults.support.proxy import Proxy
 from tests.faults.support.waiting import until
 from tests.faults.support.wires import ZooKeeperWire
-from tests.hub.cluster.support.both import on_both, on_hbase
+from tests.hub.cluster.support.both import on_both, on_both_ledgers, on_hbase, on_per_topic
 from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_looking_owners_up import seen
 from tests.hub.cluster.test_one_owner import is_owner
@@ -43,6 +43,7 @@ async def test_publishes_and_deliveries_do_not_ask_the_metadata_store(deployment
     assert before.total() > 0
 
 
+@on_both_ledgers
 async def test_idle_topics_have_no_ledger(deployment: Deployment) -> None:
     hub = await deployment.start()
     client = await deployment.connect(hub)
@@ -58,6 +59,7 @@ async def test_idle_topics_have_no_ledger(deployment: Deployment) -> None:
         assert len(record.value.ranges) == (1 if number == 7 else 0)
 
 
+@on_both_ledgers
 async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployment: Deployment) -> None:
     one, other = [await deployment.start() for _ in range(2)]
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
@@ -72,6 +74,7 @@ async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployme
     assert len(record.value.ranges) == 1
 
 
+@on_per_topic
 async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
     hub = await deployment.start()
     client = await deployment.connect(hub)

@@ -22,7 +22,7 @@ from hedwig.wire import (
 )
 from tests.faults.support.proxy import PASS, Action, Exchange, Step
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both
+from tests.hub.cluster.support.both import on_both, on_each_kind
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.support.lagging import Behind, BehindWire, Lag, LaggingWire
 
@@ -85,7 +85,7 @@ async def test_released_topic_is_whose_who_is_asked_next(deployment: Deployment)
         assert await deployment.owner(b"t") is None
 
 
-@on_both
+@on_each_kind
 async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: Deployment) -> None:
     """The record names an ended incarnation: another one at the address of a live hub, or one at an unused address."""
     one, other = [await deployment.start() for _ in range(2)]

@@ -10,10 +10,10 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.main import main
-from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both_ledgers
 from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.admin_client import AdminClient
@@ -142,6 +142,7 @@ async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) ->
     assert is_owner(await deployment.ask(await deployment.connect(first), b"t"))
 
 
+@on_both_ledgers
 async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deployment: Deployment) -> None:
     """This happens after the loss of a machine room. Topics, subscriptions and redirects need no bookie."""
     raw = deployment.raw()
@@ -150,7 +151,7 @@ async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deplo
     layout, _ = raw.get(f"{LEDGERS_ROOT}/LAYOUT")
     raw.create(f"{root}/LAYOUT", layout)
     hub = await deployment.start(
-        bookkeeper=BookieOptions(zookeeper=f"zookeeper://{deployment.zookeeper}{root}"), admin_port=0
+        bookkeeper=deployment.on_bookies(zookeeper=f"zookeeper://{deployment.zookeeper}{root}"), admin_port=0
     )
     admin = AdminClient(f"127.0.0.1:{hub.admin_port}")
     readiness = await asyncio.to_thread(admin.ask, "GET", "/ready")

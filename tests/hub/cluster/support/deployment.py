@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +16,17 @@ from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.hub.cluster import ClusterMembership
 from hedwig.hub.hub import Hub
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.shared.options import SharedLogOptions
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
 from hedwig.hub.liveness import ClusterLiveness
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
 from hedwig.metadata import MetadataStore, StoreOptions
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
@@ -30,9 +36,9 @@ from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Plan, Proxy
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
-from tests.hub.support.wire_client import WireClient
+from tests.hub.support.wire_client import WireClient, eventually
 
-__all__ = ["SESSION_S", "Deployment", "liveness_of"]
+__all__ = ["SESSION_S", "Deployment", "bookies_of", "liveness_of"]
 
 SESSION_S: Final = 4.0
 """The session of hubs that lose it: the shortest that a server with ticks of two seconds grants."""
@@ -43,12 +49,13 @@ _NETWORKED: Final = {row.label: row for row in NETWORKED}
 
 
 class Deployment:
-    """The servers and paths of the hubs of one test; `backend` holds their metadata."""
+    """The servers and paths of the hubs of one test. `backend` holds their metadata; they make `ledgers`."""
 
     def __init__(
         self,
         zookeeper: str,
         backend: str,
+        ledgers: str,
         subject: Subject,
         directory: Path,
         patch: pytest.MonkeyPatch,
@@ -57,6 +64,7 @@ class Deployment:
         self.zookeeper = zookeeper
         self.bookkeeper = zookeeper
         """The ZooKeeper of the bookies."""
+        self.ledgers = ledgers
         self.prefix = f"/hedwig/{uuid.uuid4().hex}"
         self.networked: Networked = _NETWORKED[backend]
         # The hub opens its store in the same way.
@@ -88,9 +96,37 @@ class Deployment:
             "admin_port": -1,
             "retention_interval_s": 3600.0,
             "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
-            "bookkeeper": BookieOptions(zookeeper=f"zookeeper://{self.bookkeeper}{LEDGERS_ROOT}"),
+            "bookkeeper": self.on_bookies(),
         }
         return HubOptions(**{**made, **changes})
+
+    def on_bookies(self, **changes: Any) -> BookieOptions:
+        """Return the options of a hub for the bookies."""
+        given = {"zookeeper": f"zookeeper://{self.bookkeeper}{LEDGERS_ROOT}", "ledgers": self.ledgers}
+        return BookieOptions(**{**given, **changes})
+
+    def write_logs(self, **changes: Any) -> None:
+        """Let hubs of this process that start from now on write their shared logs with other options."""
+        self._patch.setattr("hedwig.hub.cluster.SharedLogOptions", partial(SharedLogOptions, **changes))
+
+    async def begin_log(self, hub: Hub) -> None:
+        """Let a hub in this process begin its log, if it writes one, and wait until that has its first two ledgers."""
+        if self.ledgers == "shared":
+            assert isinstance(hub.ledgers, SharedLedgerStore)
+            await hub.ledgers.begin_log()
+
+            async def has_ledgers() -> bool:
+                return len((await self.log_of(hub)).listed) == 2
+
+            await eventually(has_ledgers, "the log has its first two ledgers")
+
+    async def log_of(self, hub: Hub) -> LogRecord:
+        """Return the record of the log that a hub in this process writes."""
+        assert isinstance(hub.ledgers, SharedLedgerStore)
+        assert hub.ledgers.log is not None, "it has begun its log"
+        record = await KeptLogRecords(self.store.named_records).read(hub.ledgers.log)
+        assert record is not None
+        return record
 
     async def start(self, *, subject: Subject | None = None, **changes: Any) -> Hub:
         """Start a hub in this process, with its metadata in `subject`. It is closed at the end of the test."""
@@ -122,6 +158,7 @@ class Deployment:
             f"cluster.session_timeout_s={SESSION_S:g}",
             "cluster.rebalance_interval_s=0",
             f"bookkeeper.zookeeper=zookeeper://{self.bookkeeper}{LEDGERS_ROOT}",
+            f"bookkeeper.ledgers={self.ledgers}",
         )
 
     async def connect(self, hub: Hub | RunningHub) -> WireClient:
@@ -175,9 +212,9 @@ class Deployment:
         return await client.answer(sent)
 
     async def owner(self, topic: bytes) -> HubInfo | None:
-        """Return the hub that the owner record of a topic names."""
+        """Return the hub that the owner record of a topic names, as it is registered."""
         record = await self.store.ownership.read(Topic(topic))
-        return None if record is None else record.value
+        return None if record is None else replace(record.value, log=None)
 
     def epoch_of(self, raw: KazooClient, address: str) -> int | None:
         """Return the epoch of the hub that is registered at host:port:sslport, None if there is none."""
@@ -206,3 +243,10 @@ def liveness_of(hub: Hub) -> ClusterLiveness:
     """Return the liveness of a hub in this process."""
     assert isinstance(hub.shape, ClusterMembership)
     return hub.shape.liveness
+
+
+def bookies_of(hub: Hub) -> BookkeeperLedgerStore:
+    """Return the store on bookies of a hub in this process, below that of shared logs."""
+    assert isinstance(hub.shape, ClusterMembership)
+    assert hub.shape._bookies is not None, "it serves"
+    return hub.shape._bookies
