@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -28,6 +28,7 @@ from hedwig.hub.options.patterns import topic_matcher
 from hedwig.hub.topics.balance import Balance
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.logs.format import raise_format
+from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
@@ -125,8 +126,7 @@ class ClusterMembership:
         """Register as one of the hubs.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
-            ConfigurationError - a BookKeeper that is not known here is set up; MetadataError - no shared log can be
-            begun, since the metadata store does not answer or is frozen.
+            ConfigurationError - a BookKeeper that is not known here is set up.
         """
         hosts, prefix = hosts_and_path("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster
@@ -227,17 +227,10 @@ class ClusterMembership:
         bookies = await BookkeeperLedgerStore.open(
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
-        try:
-            if self._options.bookkeeper.is_shared:
-                # The record of its log is the first that an incarnation writes.
-                await hub.look_for_freeze()
-            shared = await self._with_logs(bookies, registration, metadata)
-        except BaseException:
-            await bookies.aclose()
-            raise
+        shared = self._with_logs(bookies, registration, metadata)
         self._bookies, self._store = bookies, shared
         self._serving = registration
-        incarnation = hub.registered(replace(registration.hub, log=shared.log), registration, shared, shared)
+        incarnation = hub.registered(registration.hub, registration, shared, shared)
         self.balance.attach(incarnation.topics, incarnation.is_frozen)
         sweep = LogSweep(
             shared,
@@ -250,41 +243,46 @@ class ClusterMembership:
         )
         self._sweeping = self._tasks.start(sweep.run())
 
-    async def _with_logs(
+    def _with_logs(
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
     ) -> SharedLedgerStore:
-        """Return a store that reads shared logs, and writes one if the options say so and all hubs alive can read it.
+        """Return a store that reads shared logs, and writes one if the options say so."""
+        records = KeptLogRecords(metadata.named_records, metadata.write_gate)
+        options, is_alive, shares = SharedLogOptions(), registration.is_alive, self._shares()
+        if not self._options.bookkeeper.is_shared:
+            return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
 
-        This hub is registered. It looks for hubs that cannot read shared logs, then makes its log, then raises the
-        format of the metadata, and serves only then. Such a hub that starts later refuses the metadata. One that starts
-        in between may have read the format before it was raised, and registered after the look. It loses nothing:
+        begin = partial(self._begin_log, registration, records, metadata, is_alone=shares is None)
+        return SharedLedgerStore.with_log(
+            bookies,
+            records,
+            begin,
+            self._clock,
+            options,
+            is_alive=is_alive,
+            shares=shares,
+            on_over=lambda why: self._shut_out(registration, why),
+        )
+
+    async def _begin_log(
+        self, registration: Registration, records: KeptLogRecords, metadata: MetadataStore, *, is_alone: bool
+    ) -> LogRecord | None:
+        """Make a log, and return its record; None if a hub is alive that cannot read shared logs.
+
+        This hub is registered. It looks for such hubs, then makes its log, then raises the format of the metadata, and
+        claims its first topic only then. Such a hub that starts later refuses the metadata. One that starts in between
+        may have read the format before it was raised, and registered after the look. It loses nothing:
 
         - It can neither fence nor read ledgers in a log, since there are none of such ids. So it does not serve a topic
           whose last range is open in one, and a subscriber that comes to a closed one waits there.
         - It changes such ranges only when their messages are consumed, or the topic is deleted.
         - Whatever it publishes is in ledgers that all hubs read.
         """
-        records = KeptLogRecords(metadata.named_records, metadata.write_gate)
-        options = SharedLogOptions()
-        is_alive = registration.is_alive
-        if not self._options.bookkeeper.is_shared or await self._must_wait_for_others(registration):
-            return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
-        shared = await SharedLedgerStore.open(
-            bookies,
-            records,
-            registration.hub,
-            self._clock,
-            options,
-            is_alive=is_alive,
-            shares=self._shares(),
-            on_over=lambda why: self._shut_out(registration, why),
-        )
-        try:
-            await raise_format(metadata)
-        except BaseException:
-            await shared.aclose()
-            raise
-        return shared
+        if await self._must_wait_for_others(registration):
+            return None
+        record = await records.create(registration.hub, is_alone=is_alone)
+        await raise_format(metadata)
+        return record
 
     def _shares(self) -> Shares | None:
         own = self._options.bookkeeper.own_ledgers

@@ -260,11 +260,6 @@ class Hub:
 
     # ------------------------------------------------------------------------------ what the shape reports (Member)
 
-    async def look_for_freeze(self) -> None:
-        """Read, under a new registration, whether the store is frozen. Nothing is written while it is."""
-        self.freezing.registered()
-        await self.freezing.look()
-
     def registered(
         self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
     ) -> Incarnation:

@@ -18,13 +18,6 @@ __all__ = ["Member", "Membership"]
 class Member(Protocol):
     """The hub, as its shape sees it."""
 
-    async def look_for_freeze(self) -> None:
-        """Read, under a new registration, whether the store is frozen. Nothing is written while it is.
-
-        Raises: MetadataError - it is not known, and nothing is written until it is.
-        """
-        ...
-
     def registered(
         self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
     ) -> "Incarnation":

@@ -56,9 +56,8 @@ class Liveness(Protocol):
 class SharedLogs(Protocol):
     """The shared logs of this hub and of the others."""
 
-    @property
-    def log(self) -> int | None:
-        """The log that this hub writes, None for none."""
+    async def begin_log(self) -> int | None:
+        """Return the log of this hub, None if it writes none. It begins with the first call. Raises: MetadataError."""
         ...
 
     async def shut_out(self, log: int) -> bool:
@@ -171,7 +170,7 @@ class Ownership:
             if self._logs is None or chosen != me:
                 return chosen
             is_shut_out = former is not None and await self._shut_out(former)
-            return replace(me, log=self._logs.log)
+            return replace(me, log=await self._logs.begin_log())
 
         # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
         # Before this hub names another as owner, it reads the present owner.

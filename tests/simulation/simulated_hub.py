@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, cast
 
@@ -36,7 +35,6 @@ __all__ = ["PORT", "SimulatedHub", "VirtualClock"]
 
 PORT: Final = 4080
 _EPOCH_S: Final = 1_700_000_000
-_RETRY_S: Final = 0.2
 
 
 @cache
@@ -184,12 +182,9 @@ class SimulatedHub(Hub):
         self.clusters.append(cluster)
         bookies = BookkeeperLedgerStore(cluster, self._bookkeeper)
         self.bookies.append(bookies)
-        store = await self._with_logs(bookies, me)
+        store = self._with_logs(bookies, me)
         self.stores.append(store)
-        if self.is_down or self.is_closing:
-            await store.aclose()
-            return
-        incarnation = self.registered(replace(me, log=store.log), self.liveness, store, store)
+        incarnation = self.registered(me, self.liveness, store, store)
         if self._logs is not None:
             records, interval_s = KeptLogRecords(self.metadata.named_records), self._logs.sweep_interval_s
             # A zombie sweeps, too.
@@ -208,17 +203,14 @@ class SimulatedHub(Hub):
         self.topics.give_up = tell  # type: ignore[method-assign]
         self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing)
 
-    async def _with_logs(self, bookies: BookkeeperLedgerStore, me: HubInfo) -> SharedLedgerStore:
+    def _with_logs(self, bookies: BookkeeperLedgerStore, me: HubInfo) -> SharedLedgerStore:
         records, options = KeptLogRecords(self.metadata.named_records), self._logs
         is_alive = self.liveness.is_alive
-        while options is not None and not self.is_down and not self.is_closing:
-            try:
-                return await SharedLedgerStore.open(
-                    bookies, records, me, self.clock, options, is_alive=is_alive, on_over=self._on_over
-                )
-            except (HedwigError, TimeoutError):
-                await self.clock.sleep(_RETRY_S)
-        return SharedLedgerStore.without_log(bookies, records, self.clock, SharedLogOptions(), is_alive=is_alive)
+        if options is None:
+            return SharedLedgerStore.without_log(bookies, records, self.clock, SharedLogOptions(), is_alive=is_alive)
+        return SharedLedgerStore.with_log(
+            bookies, records, partial(records.create, me), self.clock, options, is_alive=is_alive, on_over=self._on_over
+        )
 
     def _on_over(self, error: HedwigError) -> None:
         """Register again, since another hub took this one for dead, and has shut it out of its log."""

@@ -13,7 +13,7 @@ class SharedLogOptions:
 
     A segment ends at `segment_bytes`, or `segment_s` seconds after its first record. A topic that closes its ledger may
     ask for an earlier end, but only once in `roll_pause_s` seconds. Up to `queue_bytes_max` bytes of records wait or
-    are under way; more are refused. `record_bytes_max` bounds one payload.
+    are under way; more are refused. `record_bytes_max` bounds one payload: it must fit into a frame of a bookie.
 
     Every `upkeep_interval_s` seconds the hub looks for segments that can go, or be merged. Merging reads up to
     `merge_bytes_per_s` bytes a second. The ledgers of merged segments stay for `grace_s` seconds.
@@ -24,7 +24,7 @@ class SharedLogOptions:
     segment_s: float = 600.0
     roll_pause_s: float = 1.0
     queue_bytes_max: int = 64 << 20
-    record_bytes_max: int = 4 << 20
+    record_bytes_max: int = (5 << 20) - 2048
     cache_bytes_max: int = 64 << 20
     upkeep_interval_s: float = 1.0
     grace_s: float = 60.0

@@ -34,13 +34,16 @@ from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of, virtual_id
 from hedwig.model import HubInfo
 
-__all__ = ["IsAlive", "SharedLedgerStore", "Shares"]
+__all__ = ["BeginLog", "IsAlive", "SharedLedgerStore", "Shares"]
 
 T = TypeVar("T")
 
 IsAlive: TypeAlias = Callable[[HubInfo], Awaitable[bool]]
 Shares: TypeAlias = Callable[[bytes | None], bool]
 """Says whether a topic has its new ledgers in the log of its hub."""
+
+BeginLog: TypeAlias = Callable[[], Awaitable[LogRecord | None]]
+"""Makes the record of a new log of this hub, and returns it; None if this hub writes no log."""
 
 _RECORDS_KEPT_MAX: Final = 4096
 """How many records of other logs the store keeps. One has 72 KB if its log has 100 GB."""
@@ -53,7 +56,7 @@ _CLOSED_KEPT_MAX: Final = 10_000
 
 
 class SharedLedgerStore:
-    """A LedgerStore whose new ledgers are virtual ones in the log of this hub. Use `open` to make one.
+    """A LedgerStore whose new ledgers are virtual ones in the log of this hub. Use `with_log` to make one.
 
     It makes no ledgers below itself but the segments of its log, and those of topics that do not share it. Ledgers of
     other kinds, and virtual ones in the logs of other hubs, are read, and deleted.
@@ -63,21 +66,27 @@ class SharedLedgerStore:
         self,
         ledgers: LedgerStore,
         records: LogRecords,
-        writer: LogWriter | None,
-        reader: SegmentReader,
+        begin: BeginLog | None,
         clock: Clock,
         options: SharedLogOptions,
         is_alive: IsAlive,
-        shares: Shares,
+        shares: Shares | None,
+        on_over: Callable[[HedwigError], object],
     ) -> None:
         self._ledgers = ledgers
         self._clock = clock
         self._options = options
         self._records = records
-        self._writer = writer
+        self._begin = begin
+        """Makes the record of the log; None if this store writes none."""
+        self._writer: LogWriter | None = None
+        """None until the log is begun."""
+        self._beginning = asyncio.Lock()
         self._is_alive = is_alive
         self._shares = shares
-        self._reader = reader
+        self._on_over = on_over
+        self._cache = BatchCache(options.cache_bytes_max)
+        self._reader = SegmentReader(ledgers, self._cache)
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
         self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
@@ -86,6 +95,27 @@ class SharedLedgerStore:
         """The slots that were closed last."""
         self._is_closed = False
         self._shutdown: asyncio.Future[None] | None = None
+
+    @classmethod
+    def with_log(
+        cls,
+        ledgers: LedgerStore,
+        records: LogRecords,
+        begin: BeginLog,
+        clock: Clock,
+        options: SharedLogOptions,
+        *,
+        is_alive: IsAlive,
+        shares: Shares | None = None,
+        on_over: Callable[[HedwigError], object] = lambda _: None,
+    ) -> Self:
+        """Return a store that writes a log, from the first `begin_log` on. It closes `ledgers` as it closes.
+
+        Args: begin - makes the record of the log; is_alive - says whether an incarnation is alive, and raises
+            ServiceDownError if nobody can tell; shares - says whether a topic has its ledgers in the log, None: each
+            has; on_over - called once if another hub shuts this log out.
+        """
+        return cls(ledgers, records, begin, clock, options, is_alive, shares, on_over)
 
     @classmethod
     async def open(
@@ -100,32 +130,49 @@ class SharedLedgerStore:
         shares: Shares | None = None,
         on_over: Callable[[HedwigError], object] = lambda _: None,
     ) -> Self:
-        """Begin a log of the incarnation `hub`. The store closes `ledgers` as it closes.
-
-        Args: is_alive - says whether an incarnation is alive, and raises ServiceDownError if nobody can tell; shares -
-            says whether a topic has its ledgers in the log, None: each has; on_over - called once if another hub shuts
-            this log out.
-
-        Raises: MetadataError; LedgerError.
-        """
-        cache = BatchCache(options.cache_bytes_max)
-        reader = SegmentReader(ledgers, cache)
-        is_alone = shares is None
-        writer = await LogWriter.begin(ledgers, records, hub, cache, reader, clock, options, on_over, is_alone=is_alone)
-        return cls(ledgers, records, writer, reader, clock, options, is_alive, shares or (lambda _: True))
+        """Return a store that writes a log of the incarnation `hub`, begun already. Raises: MetadataError."""
+        begin = partial(records.create, hub, is_alone=shares is None)
+        store = cls.with_log(ledgers, records, begin, clock, options, is_alive=is_alive, shares=shares, on_over=on_over)
+        await store.begin_log()
+        return store
 
     @classmethod
     def without_log(
         cls, ledgers: LedgerStore, records: LogRecords, clock: Clock, options: SharedLogOptions, *, is_alive: IsAlive
     ) -> Self:
         """Return a store that writes no log, but reads those of other hubs. All its new ledgers are in `ledgers`."""
-        reader = SegmentReader(ledgers, BatchCache(options.cache_bytes_max))
-        return cls(ledgers, records, None, reader, clock, options, is_alive, lambda _: False)
+        return cls(ledgers, records, None, clock, options, is_alive, None, lambda _: None)
 
     @property
     def log(self) -> int | None:
-        """The number of the log that this store writes, None for none."""
+        """The number of the log that this store writes; None if it writes none, or has not begun it."""
         return None if self._writer is None else self._writer.record.number
+
+    async def begin_log(self) -> int | None:
+        """Begin the log, unless it is begun, and return its number; None if this store writes none.
+
+        Its ledgers follow by themselves. So a hub can name its log in an owner record while no bookie is there, and a
+        hub that claims nothing writes nothing. Raises: MetadataError; ServiceDownError.
+        """
+        async with self._beginning:
+            self._check_open()
+            if self._begin is not None and self._writer is None:
+                # If this fails or is cancelled, a record without ledgers may be left. It goes once this hub is dead.
+                record = await self._begin()
+                self._check_open()
+                if record is None:
+                    self._begin = None
+                else:
+                    self._writer = LogWriter(
+                        self._ledgers,
+                        HeldRecord(self._records, record),
+                        self._cache,
+                        self._reader,
+                        self._clock,
+                        self._options,
+                        self._on_over,
+                    )
+        return self.log
 
     async def shut_out(self, log: int) -> bool:
         """Shut the writer of another log out, for good, before any topic of it is claimed. See `recovery.shut_out`.
@@ -193,8 +240,10 @@ class SharedLedgerStore:
 
     async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
         self._check_open()
-        if self._writer is None or not self._shares((about or {}).get("topic")):
+        is_shared = self._shares is None or self._shares((about or {}).get("topic"))
+        if not is_shared or await self.begin_log() is None:
             return await self._ledgers.create(about, in_doubt)
+        assert self._writer is not None, "its log has begun"
         return virtual_id(self._writer.record.number, self._writer.create())
 
     async def undo(self, ledger_id: int, token: int) -> None:

@@ -10,6 +10,8 @@ safe:
   segment has one.
 - If a ledger fails, it fences that ledger itself, and learns which batches are stored. It acknowledges these, and sends
   the others into the next ledger, which the record lists already. No topic learns of it.
+- While it cannot go on, for lack of bookies or of a listed ledger, it refuses what it has not sent. What it has sent
+  is in doubt then: it answers so, and finds out later.
 - It ends for good only if the record says that another hub shuts it out.
 """
 
@@ -19,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.concurrency.tasks import Tasks
@@ -45,10 +47,8 @@ from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
-from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.slot_set import SlotSet
 from hedwig.metadata.logs.virtual_ids import FIRST_SLOT, SLOT_MAX
-from hedwig.model import HubInfo
 
 __all__ = ["LogWriter", "UnsealedSegment"]
 
@@ -59,6 +59,8 @@ _UNDER_WAY_MAX: Final = 4
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 5.0
 _CLOSE_LOOK_S: Final = 0.01
+_CLOSE_MAX_S: Final = 5.0
+"""How long closing may take. Other hubs recover a log that is not closed by then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +111,7 @@ class _UnderWay:
 
 
 class LogWriter:
-    """Writes one log, from the making of its record to its end. Use `begin` to make one.
+    """Writes one log, whose record is new and lists no ledgers yet.
 
     `on_over` is called once if another hub has shut this writer out.
     """
@@ -124,7 +126,6 @@ class LogWriter:
         options: SharedLogOptions,
         on_over: Callable[[HedwigError], object],
     ) -> None:
-        current, following = held.present.listed
         self._ledgers = ledgers
         self.held = held
         self._cache = cache
@@ -137,17 +138,19 @@ class LogWriter:
         self._segments = 0
         """How many segments have ended."""
         self._next_slot = FIRST_SLOT
-        self._current: UnsealedSegment | None = UnsealedSegment(current)
+        self._current: UnsealedSegment | None = None
         """The segment that takes batches; None while no ledger is listed for it."""
-        self._next: int | None = following
+        self._next: int | None = None
         """The ledger of the segment after it, which the record lists; None while there is none."""
         self._to_seal: deque[UnsealedSegment] = deque()
         self._waiting = Waiting()
         self._under_way: deque[_UnderWay] = deque()
         self._bytes_under_way = 0
         self._is_pump_due = False
-        self._is_held = False
-        """Whether no batch is sent, since the current ledger ends or has failed."""
+        self._is_held = True
+        """Whether no batch is sent, since there is no current ledger, or it ends or has failed."""
+        self._why_stuck: HedwigError | None = None
+        """Why nothing can be sent now, and nobody knows until when; None if it can."""
         self._is_roll_due = False
         """Whether the current segment ends as soon as it can."""
         self._again: deque[Sending] = deque()
@@ -164,37 +167,7 @@ class LogWriter:
         self._is_closing = False
         self._upkeep = LogUpkeep(ledgers, reader, self.held, clock, options, lambda slot: slot not in self._deleted)
         self._tasks.start(self._keep_space())
-
-    @classmethod
-    async def begin(
-        cls,
-        ledgers: LedgerStore,
-        records: LogRecords,
-        hub: HubInfo,
-        cache: BatchCache,
-        reader: SegmentReader,
-        clock: Clock,
-        options: SharedLogOptions,
-        on_over: Callable[[HedwigError], object],
-        *,
-        is_alone: bool = True,
-    ) -> Self:
-        """Make a log with its first two ledgers, and return its writer. `hub` is this incarnation.
-
-        Raises: MetadataError; LedgerError - a record without ledgers may be left, which a sweep removes.
-        """
-        held = HeldRecord(records, await records.create(hub, is_alone=is_alone))
-        made: list[int] = []
-        try:
-            for _ in range(2):
-                made.append(await new_ledger(ledgers, held.present.number))
-            await held.change(partial(_with_first, made=tuple(made)))
-        except BaseException:
-            # A record that was written all the same lists ledgers that do not exist. Nobody appended to them.
-            for ledger in made:
-                await asyncio.shield(discard(ledgers, ledger))
-            raise
-        return cls(ledgers, held, cache, reader, clock, options, on_over)
+        self._keep()
 
     @property
     def record(self) -> LogRecord:
@@ -271,11 +244,13 @@ class LogWriter:
             return LedgerFencedError(str(self._why_over))
         if held is None or held.is_ended:
             return LedgerFencedError(f"slot {slot} of log {self.record.number} is not open for append")
+        if self._why_stuck is not None:
+            return LedgerStoreUnavailableError(str(self._why_stuck))
         if entry_id != held.next:
             return EntryOrderError(f"entry {entry_id} of slot {slot} is out of turn: {held.next} is next")
         if size > self._options.record_bytes_max:
             return InvalidArgumentError(
-                f"a message of {size} bytes is too large: {self._options.record_bytes_max} bytes are the most"
+                f"a message of {size} bytes is too large: bookies take {self._options.record_bytes_max}"
             )
         queued = self._waiting.size + self._bytes_under_way
         if queued and queued + size > self._options.queue_bytes_max:
@@ -288,12 +263,16 @@ class LogWriter:
         """Refuse further appends to the slot, wait for those under way, and return its last entry id, -1 for none.
 
         Return None if the slot is not open for append.
+
+        Raises: LedgerStoreUnavailableError - it is not known what becomes of those, so repeat it.
         """
         held = self._slots.get(slot)
         if held is None:
             return None
         held.is_ended = True
         while held.acknowledged < held.next - 1:
+            if self._why_stuck is not None:
+                raise LedgerStoreUnavailableError(str(self._why_stuck))
             if held.idle is None:
                 held.idle = self._loop.create_future()
             # Several callers may wait, and a cancelled one must not cancel it for the others.
@@ -312,9 +291,7 @@ class LogWriter:
         """Wake those who wait for the appends under way, and forget a slot that was let go, once there are none."""
         if held.acknowledged < held.next - 1:
             return
-        if held.idle is not None:
-            held.idle.set_result(None)
-            held.idle = None
+        _wake(held)
         if held.is_let_go:
             self._slots.pop(slot, None)
 
@@ -358,8 +335,9 @@ class LogWriter:
         outcome.add_done_callback(self._on_outcome)
 
     def _on_outcome(self, outcome: "asyncio.Future[None]") -> None:
-        if not outcome.cancelled():
-            outcome.exception()  # If this writer is over meanwhile, nobody else looks at it.
+        # Even if this writer is over meanwhile, somebody must look at it.
+        if not outcome.cancelled() and outcome.exception() is not None and self._mending is None:
+            self._refuse_last()
         while self._under_way and self._mending is None and (first := self._under_way[0]).outcome.done():
             if first.outcome.cancelled() or first.outcome.exception() is not None:
                 self._is_held = True
@@ -434,6 +412,8 @@ class LogWriter:
         self._is_roll_due = False
         self._rolled_at = self._clock.monotonic()
         self._is_held = self._current is None
+        if self._current is not None:
+            self._why_stuck = None
         if self._timer is not None:
             self._timer.cancel()
         self._keep()
@@ -458,7 +438,9 @@ class LogWriter:
                     await self._go_on_in_record()
                     pause_s = _FIRST_PAUSE_S
                 except (HedwigError, TimeoutError) as exc:
-                    _log.warning("log %d goes on in its present ledger, and tries again: %s", self.record.number, exc)
+                    _log.warning("log %d has no next ledger yet, and tries again: %s", self.record.number, exc)
+                    if self._current is None and not self._is_over:
+                        self._be_stuck(exc)
                     await self._clock.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LAST_PAUSE_S)
         finally:
@@ -514,11 +496,9 @@ class LogWriter:
         """Find out what became of the batches under way, the first of which failed."""
         try:
             await asyncio.wait([each.outcome for each in self._under_way])
-            failed = list(self._under_way)
-            if all(map(_is_refused, failed)):
-                self._refuse(failed)
-            else:
-                await self._mend_by_fencing(failed)
+            self._refuse_last()
+            if self._under_way:
+                await self._mend_by_fencing(list(self._under_way))
         finally:
             self._mending = None
         if self._is_over:
@@ -531,19 +511,32 @@ class LogWriter:
         else:
             self._switch()
 
-    def _refuse(self, failed: list[_UnderWay]) -> None:
-        """Refuse all records that are not stored, each of which its caller may append again."""
+    def _refuse_last(self) -> None:
+        """Refuse the last batches under way if they are surely not stored, and what waits behind them.
+
+        The caller of each record may append it again.
+        """
+        refused: deque[_UnderWay] = deque()
+        while self._under_way and _is_refused(self._under_way[-1]):
+            refused.appendleft(self._under_way.pop())
+        if not refused:
+            return
         assert self._current is not None
-        self._current.next_entry = failed[0].entry
-        self._under_way.clear()
-        error = failed[0].outcome.exception()
-        assert isinstance(error, HedwigError)
-        self._bytes_under_way -= sum(each.data_bytes for each in failed)
+        self._current.next_entry = refused[0].entry
+        self._bytes_under_way -= sum(each.data_bytes for each in refused)
+        error = refused[0].outcome.exception()
+        if not isinstance(error, HedwigError) or isinstance(error, EntryOrderError):
+            error = LedgerStoreUnavailableError("a batch before it was refused; try again")
+        self._refuse([each.sending for each in refused], error)
+
+    def _refuse(self, sendings: Iterable[Sending], error: HedwigError) -> None:
+        """Refuse records that are not stored: those of `sendings`, and behind them all that wait."""
         refused = [
             (slot, entry_id, future)
-            for each in failed
-            for (slot, entry_id, _), future in zip(each.sending.records, each.sending.futures, strict=True)
+            for sending in (*sendings, *self._again)
+            for (slot, entry_id, _), future in zip(sending.records, sending.futures, strict=True)
         ]
+        self._again.clear()
         for slot, entry_id, future in (*refused, *self._waiting.drop()):
             held = self._slots.get(slot)
             if held is not None and entry_id < held.next:
@@ -552,6 +545,17 @@ class LogWriter:
                     self._look_for_idle(slot, held)
             if not future.done():
                 future.set_exception(type(error)(*error.args))
+
+    def _be_stuck(self, why: HedwigError | TimeoutError) -> None:
+        """Refuse what is not sent, until this writer can send again, and say of the rest that it is in doubt."""
+        self._why_stuck = LedgerStoreUnavailableError(f"log {self.record.number} cannot go on now: {why}")
+        self._refuse((), self._why_stuck)
+        for each in self._under_way:
+            for future in each.sending.futures:
+                if not future.done():
+                    future.set_exception(LedgerWriteError(f"not known whether it is stored: {why}"))
+        for held in self._slots.values():
+            _wake(held)
 
     async def _mend_by_fencing(self, failed: list[_UnderWay]) -> None:
         """Acknowledge what the failed ledger holds, and have the rest sent again into the next one."""
@@ -562,6 +566,7 @@ class LogWriter:
             return
         segment.is_fenced = True
         segment.next_entry = last + 1
+        self._why_stuck = None
         self._under_way.clear()
         for each in failed:
             if each.entry <= last:
@@ -582,6 +587,7 @@ class LogWriter:
                 break
             except (HedwigError, TimeoutError) as exc:
                 _log.warning("log %d waits for ledger %d, which failed: %s", self.record.number, segment.ledger, exc)
+                self._be_stuck(exc)
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_PAUSE_S)
                 continue
@@ -619,9 +625,7 @@ class LogWriter:
         self._again.clear()
         for held in self._slots.values():
             held.next = held.acknowledged + 1
-            if held.idle is not None:
-                held.idle.set_result(None)
-                held.idle = None
+            _wake(held)
         for segment in self.unsealed():
             segment.sealed.set()
         self._on_over(error)
@@ -629,18 +633,24 @@ class LogWriter:
     async def aclose(self) -> None:
         """Finish the appends under way, seal what is written, and close the log. May be called once.
 
-        If that fails, the next owners of the topics recover the log.
+        If that fails, or takes too long, the next owners of the topics recover the log.
         """
         self._is_closing = True
-        while (self._waiting or self._again or self._under_way or self._mending) and not self._is_over:
-            await self._clock.sleep(_CLOSE_LOOK_S)
-        await self._tasks.cancel()
-        if self._is_over:
-            return
         try:
-            await self._close_record()
+            async with asyncio.timeout(_CLOSE_MAX_S):
+                while self._waiting or self._again or self._under_way or self._mending:
+                    if self._is_over or self._why_stuck is not None:
+                        break
+                    await self._clock.sleep(_CLOSE_LOOK_S)
+                await self._tasks.cancel()
+                if self._why_stuck is not None:
+                    raise self._why_stuck
+                if not self._is_over:
+                    await self._close_record()
         except (HedwigError, TimeoutError) as exc:
-            _log.warning("log %d is left open, and is recovered by other hubs: %s", self.record.number, exc)
+            why = exc if str(exc) else "closing it takes too long"
+            _log.warning("log %d is left open, and is recovered by other hubs: %s", self.record.number, why)
+            await self.abandon()
 
     async def _close_record(self) -> None:
         sealed: list[Segment] = []
@@ -674,8 +684,11 @@ class LogWriter:
         await self._tasks.cancel()
 
 
-def _with_first(record: LogRecord, made: tuple[int, ...]) -> LogRecord | None:
-    return None if record.listed == made else record.changed(listed=made)
+def _wake(held: _Slot) -> None:
+    """Wake those who wait for the appends to a slot."""
+    if held.idle is not None:
+        held.idle.set_result(None)
+        held.idle = None
 
 
 def _with_next(record: LogRecord, made: int, sealing: UnsealedSegment | None) -> LogRecord | None:
@@ -694,6 +707,7 @@ def _as_closed(record: LogRecord, sealed: list[Segment]) -> LogRecord:
 
 def _is_refused(batch: _UnderWay) -> bool:
     """Say whether a batch is surely not stored, though its ledger takes more."""
-    error = None if batch.outcome.cancelled() else batch.outcome.exception()
+    outcome = batch.outcome
+    error = outcome.exception() if outcome.done() and not outcome.cancelled() else None
     is_one = isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError | EntryOrderError)
     return is_one and not isinstance(error, LedgerStoreClosedError) and getattr(error, "definite", False)
