@@ -12,6 +12,8 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 __all__ = ["NamedRecords", "replace_surely"]
 
 _TRIES: Final = 16
+_DOUBTS_MAX: Final = 2
+"""After so many outcomes that are not known, each a whole operation timeout later, the store is silent."""
 
 
 class NamedRecords(Protocol):
@@ -59,16 +61,18 @@ async def replace_surely(records: NamedRecords, name: str, expected: bytes | Non
 
     Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known after many tries.
     """
-    in_doubt = False
+    doubts = 0
     for _ in range(_TRIES):
         try:
             done = await records.replace(name, expected, value)
             stored = value if done else await records.read(name)
         except UncertainStateError:
-            in_doubt = True
+            doubts += 1
+            if doubts == _DOUBTS_MAX:
+                raise
             continue
         except MetadataUnavailableError as exc:
-            if in_doubt:
+            if doubts:
                 raise UncertainStateError(f"the record {name!r} of the store: sent, but {exc}") from exc
             raise
         if stored == value:

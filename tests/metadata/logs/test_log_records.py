@@ -61,6 +61,24 @@ async def test_no_two_logs_have_one_number(metadata: MetadataStore, answers_are_
         assert await records.read(record.number) == record
 
 
+async def test_silent_store_is_given_up_after_two_operation_timeouts(
+    metadata: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = KeptLogRecords(metadata.named_records)
+    record = await records.create(HubInfo(host="here", port=4080, epoch=9))
+    tried = 0
+
+    async def replace(*_: object) -> bool:
+        nonlocal tried
+        tried += 1
+        raise UncertainStateError("no answer within the operation timeout")
+
+    monkeypatch.setattr(type(metadata.named_records), "replace", replace)
+    with pytest.raises(UncertainStateError):
+        await records.replace(record, record.changed(listed=(1, 2)))
+    assert tried == 2
+
+
 async def test_record_goes_from_change_to_change(metadata: MetadataStore) -> None:
     records, others = KeptLogRecords(metadata.named_records), KeptLogRecords(metadata.named_records)
     first = await records.create(HubInfo(host="here", port=4080, epoch=9))
