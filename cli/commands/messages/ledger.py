@@ -14,6 +14,7 @@ from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.messages.logs import list_logs, show_unreferenced
 from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
 from hedwig.cli.commands.messages.orphans import delete_orphans
+from hedwig.cli.commands.messages.unshare import unshare_topics
 from hedwig.cli.output.formats import Output, Row
 from hedwig.cli.output.message_fields import message_fields
 from hedwig.cli.program import AdminGroup
@@ -60,7 +61,7 @@ _ID_MAX: Final = (1 << 63) - 1
 def ledger() -> None:
     """Show the ledgers of a topic, their content, and the shared logs of hubs; delete what no topic refers to.
 
-    The commands read ledgers while a hub writes them. They lock, fence and close nothing.
+    The commands that show ledgers read them while a hub writes. They lock, fence and close nothing.
     """
 
 
@@ -147,7 +148,7 @@ def read_entries(
     asyncio.run(write(TopicPositions(())))
 
 
-for command in (delete_orphans, list_logs, show_unreferenced):
+for command in (delete_orphans, list_logs, show_unreferenced, unshare_topics):
     ledger.add_command(command)
 
 

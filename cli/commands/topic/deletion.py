@@ -27,7 +27,6 @@ import click
 
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import TOPIC, VERSION
-from hedwig.cli.commands.topic.ownership import ReleaseResult, release
 from hedwig.cli.output.fields import version_text
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options, offline_option
@@ -45,6 +44,7 @@ from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.store import with_store, with_store_to_load
 from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.operations.errors import missing_topic
+from hedwig.operations.topics.releases import ReleaseResult, release
 from hedwig.versions import Version, Versioned
 
 __all__ = ["LastRecord", "StoredTopic", "check_there", "delete_one", "delete_topic", "read_topic"]
@@ -180,7 +180,7 @@ def _is_released(settings: Settings, topic: Topic, deployment: Deployment) -> bo
     """
     owner = OwnerFinder(deployment).find(topic)
     _check_known(owner)
-    return owner.state is OwnerState.ALIVE and release(settings, owner) is ReleaseResult.RELEASED
+    return owner.state is OwnerState.ALIVE and release(settings.deployment, owner) is ReleaseResult.RELEASED
 
 
 def _released(settings: Settings, topic: Topic) -> StoredTopic:

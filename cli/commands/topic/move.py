@@ -25,10 +25,11 @@ from hedwig.names import name_fields, show_name
 from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError, named
 from hedwig.operations.deployment.cluster import find_hub
 from hedwig.operations.deployment.deployment import Deployment
-from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.operations.deployment.topic_owner import OwnerFinder, TopicOwner
+from hedwig.operations.topics.releases import is_to_be_asked
 from hedwig.versions import Version
 
-__all__ = ["check_version", "expected_version_option", "is_to_be_asked", "move_topic"]
+__all__ = ["check_version", "expected_version_option", "move_topic"]
 
 _LOST: Final = frozenset({"owned", "version"})
 """The reasons of a hub's refusal that mean that others were faster."""
@@ -203,17 +204,6 @@ def _claim(
             "serve it once it can, and any other hub can when that hub ends",
             exc.code,
         ) from exc
-
-
-def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
-    """Say whether there is a living owner. Raises OperationError if it is not known whether the owner is alive."""
-    if owner.state is OwnerState.UNKNOWN:
-        raise OperationError(
-            f"{command} failed on topic '{show_name(owner.topic)}': it is not known whether its owner {owner.hub} is "
-            f"alive: {owner.why}",
-            ExitCode.UNAVAILABLE,
-        )
-    return owner.state is OwnerState.ALIVE
 
 
 def check_version(owner: TopicOwner, expected: Version | None) -> None:

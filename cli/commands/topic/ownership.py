@@ -1,29 +1,26 @@
 """The commands about the owners of topics, except move: owner, release."""
 
 from collections.abc import Sequence
-from enum import StrEnum
-from http import HTTPStatus
 from typing import Any, Final
 
 import click
 
 from hedwig.cli.arguments.names import TOPIC
-from hedwig.cli.commands.topic.move import check_version, expected_version_option, is_to_be_asked
+from hedwig.cli.commands.topic.move import check_version, expected_version_option
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
-from hedwig.model import HubInfo, Topic
+from hedwig.model import Topic
 from hedwig.names import name_fields, show_name
-from hedwig.operations.deployment.admin_endpoint import RefusedError, named
 from hedwig.operations.deployment.deployment import Deployment
-from hedwig.operations.deployment.store import with_store
-from hedwig.operations.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner
-from hedwig.versions import Version, Versioned
+from hedwig.operations.deployment.topic_owner import OwnerFinder, TopicOwner
+from hedwig.operations.topics.releases import ReleaseResult, is_to_be_asked, release, without_owner
+from hedwig.versions import Version
 
-__all__ = ["ReleaseResult", "release", "release_topic", "show_owners"]
+__all__ = ["release_topic", "show_owners"]
 
 _COLUMNS: Final = ("topic", "owner", "state", "why", "admin", "epoch", "version")
 _SHOWN: Final = ("topic", "owner", "state", "why")
@@ -54,16 +51,6 @@ def show_owners(settings: Settings, /, names: Sequence[Topic], deployment: Deplo
         )
 
 
-class ReleaseResult(StrEnum):
-    """The result of a release."""
-
-    RELEASED = "released"
-    NOT_OWNED = "not owned"
-    """No hub owned the topic."""
-    OWNER_GONE = "owner gone"
-    """The record names a hub that serves no client. There was no hub to ask, and the record stays."""
-
-
 @click.command("release", cls=AdminCommand, example="hedwig-admin topic release news")
 @click.argument("name", type=TOPIC, shell_complete=complete_topic)
 @expected_version_option
@@ -88,12 +75,12 @@ def release_topic(
     owner = OwnerFinder(deployment).find_existing(name)
     check_version(owner, expected_version)
     if not dry_run:
-        result = str(release(settings, owner))
+        result = str(release(settings.deployment, owner))
     elif is_to_be_asked(settings.command, owner):
         owner.asked(settings.command).get("/health")
         result = "would release"
     else:
-        result = str(_without_owner(owner))
+        result = str(without_owner(owner))
     if result == ReleaseResult.OWNER_GONE:
         click.echo(
             f"its owner {owner.hub} is gone ({owner.why}). Its record stays until a hub is asked for the topic. "
@@ -122,34 +109,3 @@ def _owner_row(owner: TopicOwner) -> dict[str, Any]:
         "epoch": None if record is None else record.value.epoch,
         "version": None if record is None else str(record.version),
     }
-
-
-def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
-    """Have the owner release the topic.
-
-    Raises: OperationError - the owner refuses, does not answer, or may be alive and cannot be asked.
-    """
-    if not is_to_be_asked(settings.command, owner):
-        return _without_owner(owner)
-    assert owner.record is not None, "who is alive is on record"
-    endpoint, version = owner.asked(settings.command), str(owner.record.version)
-    path = named("/release", topic=owner.topic, version=version)
-    try:
-        endpoint.post(path)
-    except RefusedError as exc:
-        if exc.http_status != HTTPStatus.NOT_FOUND:
-            raise
-        if _record_of(settings, owner.topic) != owner.record:
-            return ReleaseResult.NOT_OWNED  # The owner released the topic by itself meanwhile.
-        # The owner on record does not serve the topic. It has to acquire the topic before it can release it.
-        claimed = endpoint.post(named("/claim", topic=owner.topic, version=version))
-        endpoint.post(named("/release", topic=owner.topic, version=claimed["owner_version"]))
-    return ReleaseResult.RELEASED
-
-
-def _without_owner(owner: TopicOwner) -> ReleaseResult:
-    return ReleaseResult.OWNER_GONE if owner.state is OwnerState.GONE else ReleaseResult.NOT_OWNED
-
-
-def _record_of(settings: Settings, topic: Topic) -> Versioned[HubInfo] | None:
-    return with_store(settings.deployment, lambda store: store.ownership.read(topic))
