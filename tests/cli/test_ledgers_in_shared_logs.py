@@ -232,7 +232,8 @@ def test_what_no_topic_refers_to_is_shown_before_a_sweep_frees_it(pair: Pair, to
         return sum(row["unreferenced_slots"] for row in rows), sum(row["unreferenced_bytes"] for row in rows)
 
     slots, size = unreferenced()
-    pair.admin.done("topic", "delete", topic, "--force", "--yes")
+    deleted = pair.admin.done("topic", "delete", topic, "--force", "--yes", "-o", "json")
+    assert (deleted.json["ledgers"], deleted.json["ledgers_left"], deleted.err) == (3, 0, ""), "hubs sweep them"
     assert unreferenced() == (slots + 3, size + sum(row["stored_bytes"] for row in ledgers))
     told = pair.admin.done("ledger", "unreferenced")
     assert "no topic refers to " in told.err

@@ -36,6 +36,7 @@ from hedwig.errors import BadVersionError, NoRecordError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.metadata import Delete, MetadataStore, RecordKey
+from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import name_fields, show_name
@@ -69,6 +70,12 @@ class StoredTopic:
     @property
     def ledgers(self) -> int:
         return 0 if self.persistence is None else len(self.persistence.value.ranges)
+
+    @property
+    def own_ledgers(self) -> int:
+        """How many ledgers are in no shared log. Hubs sweep what is in one."""
+        ranges = () if self.persistence is None else self.persistence.value.ranges
+        return sum(not is_virtual(each.ledger_id) for each in ranges)
 
     def obstacles(self, owner: str) -> str:
         """Name what others would lose by a deletion: subscriptions, and the owner as spelt; empty if nothing."""
@@ -139,14 +146,14 @@ def delete_one(
         )
         losses["ledgers"] = records.ledgers
         endpoint = last.endpoint
-    losses["ledgers_left"] = 0 if endpoint is not None else records.ledgers
+    losses["ledgers_left"] = 0 if endpoint is not None else records.own_ledgers
     version = None if records.persistence is None else records.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
     if losses["ledgers_left"]:
-        does = "would stay" if dry_run else "stays" if records.ledgers == 1 else "stay"
+        does = "would stay" if dry_run else "stays" if records.own_ledgers == 1 else "stay"
         click.echo(
-            f"{counted(records.ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to "
+            f"{counted(records.own_ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to "
             "them: hedwig-admin ledger delete-orphans deletes such ledgers",
             err=True,
         )
