@@ -227,7 +227,11 @@ class ClusterMembership:
         bookies = await BookkeeperLedgerStore.open(
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
-        shared = self._with_logs(bookies, registration, metadata)
+        try:
+            shared = await self._with_logs(bookies, registration, metadata)
+        except BaseException:
+            await bookies.aclose()
+            raise
         self._bookies, self._store = bookies, shared
         self._serving = registration
         incarnation = hub.registered(registration.hub, registration, shared, shared)
@@ -243,13 +247,13 @@ class ClusterMembership:
         )
         self._sweeping = self._tasks.start(sweep.run())
 
-    def _with_logs(
+    async def _with_logs(
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
     ) -> SharedLedgerStore:
-        """Return a store that reads shared logs, and writes one if the options say so."""
+        """Return a store that reads shared logs, and writes one if the options say so and all hubs can read it."""
         records = KeptLogRecords(metadata.named_records, metadata.write_gate)
         options, is_alive, shares = SharedLogOptions(), registration.is_alive, self._shares()
-        if not self._options.bookkeeper.is_shared:
+        if not self._options.bookkeeper.is_shared or await self._must_wait_for_others(registration):
             return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
 
         begin = partial(self._begin_log, registration, records, metadata, is_alone=shares is None)
@@ -269,9 +273,10 @@ class ClusterMembership:
     ) -> LogRecord | None:
         """Make a log, and return its record; None if a hub is alive that cannot read shared logs.
 
-        This hub is registered. It looks for such hubs, then makes its log, then raises the format of the metadata, and
-        claims its first topic only then. Such a hub that starts later refuses the metadata. One that starts in between
-        may have read the format before it was raised, and registered after the look. It loses nothing:
+        This hub is registered. It looks for such hubs once more, then makes its log, then raises the format of the
+        metadata, and claims its first topic only then. Such a hub that starts later refuses the metadata. One that
+        starts in between may have read the format before it was raised, and registered after the look. It loses
+        nothing:
 
         - It can neither fence nor read ledgers in a log, since there are none of such ids. So it does not serve a topic
           whose last range is open in one, and a subscriber that comes to a closed one waits there.

@@ -2,12 +2,8 @@
 
 from random import Random
 
-import pytest
-
 from hedwig.clock import SystemClock
-from hedwig.errors import MetadataUnavailableError
 from hedwig.hub.hub import Hub
-from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.metadata.freezing import StoreFreeze
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
@@ -71,23 +67,23 @@ async def test_frozen_hub_stays_so_under_its_next_registration(deployment: Deplo
 
 
 async def test_no_log_begins_in_a_freeze(deployment: Deployment) -> None:
-    """The record of a log is written before a hub serves, and so before it could be asked to freeze."""
     raw, names = deployment.raw(), deployment.store.named_records
-    shared = BookieOptions(zookeeper=deployment.options().bookkeeper.zookeeper, ledgers="shared")
-    hub = await deployment.start(bookkeeper=shared)
+    hub = await deployment.start()
     client = await deployment.connect(hub)
     assert await client.publish(b"t", b"a") == 1
     freeze = _freeze_of(hub)
     await freeze.begin()
     frozen = [(name, await names.read(name)) for name in (*await names.names("log"), "sweep-of-logs")]
-    with pytest.raises(MetadataUnavailableError, match="frozen"):
-        await deployment.start(bookkeeper=shared)
     before = hub.me
     raw.delete(f"{deployment.prefix}/hosts/{before.address}")
     await client.closed_by_hub()
-    await until(lambda: hub.freezing.why is not None, "it has seen the freeze under its next registration")
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it is registered again")
+    for each in (hub, await deployment.start()):
+        answer = await (await deployment.connect(each)).request(b"new", Publish(Message(b"x")), should_claim=True)
+        assert answer.status is StatusCode.SERVICE_DOWN
+        assert each.freezing.why is not None
     assert [(name, await names.read(name)) for name in (*await names.names("log"), "sweep-of-logs")] == frozen
     await freeze.lift()
-    await until(lambda: hub.me != before and hub.shape.is_proven(), "it goes on by itself")
+    await until(lambda: hub.freezing.why is None, "it goes on by itself")
     client = await deployment.connect(hub)
     assert await client.publish(b"t", b"b") == 2

@@ -31,6 +31,7 @@ _OTHERS_ROOTS: Final = ("/hbase", "/bookkeeper", "/zookeeper")
 async def test_publishes_and_deliveries_do_not_ask_the_metadata_store(deployment: Deployment) -> None:
     proxy, subject = await deployment.behind_proxy()
     hub = await deployment.start(subject=subject)
+    await deployment.begin_log(hub)
     publisher, subscriber = await deployment.connect(hub), await deployment.connect(hub)
     await subscriber.subscribed(b"t", b"ann")
     assert await publisher.publish(b"t", b"opens the ledger") == 1

@@ -13,7 +13,7 @@ from hedwig.hub.main import main
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both_ledgers
+from tests.hub.cluster.support.both import on_both_ledgers, on_per_topic
 from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.admin_client import AdminClient
@@ -119,6 +119,7 @@ def _take_bookies(raw: KazooClient, root: str) -> None:
             raw.create(f"{root}/available/{name}", data, makepath=True)
 
 
+@on_per_topic  # Shared logs need a longer timeout.
 @pytest.mark.parametrize("key", ["cluster.zookeeper", "bookkeeper.zookeeper", "metadata"])
 async def test_hub_without_zookeeper_ends_as_one_whose_store_is_not_available(deployment: Deployment, key: str) -> None:
     hub = deployment.apart(f"{key}=zookeeper://{_NOBODY}/hedwig/x", *_IMPATIENT)
@@ -128,6 +129,7 @@ async def test_hub_without_zookeeper_ends_as_one_whose_store_is_not_available(de
     assert _NOBODY in line
 
 
+@on_per_topic
 async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) -> None:
     """A wrong `advertised_host` causes this: the port itself is free on this machine."""
     raw = deployment.raw()

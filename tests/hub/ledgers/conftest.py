@@ -1,5 +1,6 @@
 """Stores for the tests, each closed at the end of its test."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -80,6 +81,8 @@ async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) 
                 below, records, hub, SystemClock(), options, is_alive=_nobody_is_alive
             )
             stack.push_async_callback(shared.aclose)
+            while (await shared.stats()).segments != 2:  # noqa: ASYNC110 (its first ledgers follow by themselves)
+                await asyncio.sleep(0.01)
             return shared
 
         yield open_it
