@@ -59,5 +59,7 @@ class Importer:
             history.act(f"the ranges of {topic.decode()} are taken out")
             await self._metadata.persistence.delete(topic, stored.version)
             await asyncio.sleep(self._random.choice((0.1, 1.0, 4.0)) * self._random.random())
-            await self._metadata.persistence.write(topic, stored.value, NEW)
+            # A hub that crashed may have asked for the topic to be made, and its request may arrive only now.
+            made = await self._metadata.persistence.read(topic)
+            await self._metadata.persistence.write(topic, stored.value, made.version if made else NEW)
         history.act(f"the ranges of {topic.decode()} are imported again")
