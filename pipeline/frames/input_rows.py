@@ -115,9 +115,8 @@ def _topics(_: _Columns, rows: int) -> list[_Made]:
 
 def _owners(columns: _Columns, rows: int) -> list[_Made]:
     nothing: list[_Json] = [None] * rows
-    leaves = [
-        columns[name].to_pylist() if name in columns else nothing for name in ("host", "port", "ssl_port", "epoch")
-    ]
+    names = ("host", "port", "ssl_port", "epoch", "log")
+    leaves = [columns[name].to_pylist() if name in columns else nothing for name in names]
     # A few hubs own all topics.
     return _distinct(list(zip(*leaves, strict=True)), _owner_record)
 
@@ -195,12 +194,13 @@ def _optional_number(value: _Json) -> int | None:
     return None if value is None else int(value)
 
 
-def _owner_record(host: _Json, port: _Json, ssl_port: _Json, epoch: _Json) -> HubInfo:
+def _owner_record(host: _Json, port: _Json, ssl_port: _Json, epoch: _Json, log: _Json) -> HubInfo:
     return HubInfo(
         host=_there("host", host),
         port=_there("port", port),
         ssl_port=ssl_port,
         epoch=_number("epoch", epoch),
+        log=_optional_number(log),
     )
 
 

@@ -105,7 +105,7 @@ def _owners(parts: Sequence[PackedValues]) -> dict[str, pa.Array]:
     records = [part_codec(Table.OWNERS.kind).unpack((raw,)) for raw in hubs]
     _check_known(records)
     columns = {}
-    for name in ("host", "port", "ssl_port", "epoch"):
+    for name in ("host", "port", "ssl_port", "epoch", "log"):
         field = native_schema(Table.OWNERS, [name]).field(name)
         values = pa.array([value_of(Table.OWNERS, name)(record) for record in records], field.type)
         columns[name] = values if which is None else values.take(which)

@@ -39,6 +39,7 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import Versioned
 
 __all__ = [
+    "ADDED_COLUMNS",
     "UNKNOWN_FIELDS",
     "UNREADABLE",
     "all_columns",
@@ -56,6 +57,8 @@ UNKNOWN_FIELDS: Final = pa.field("unknown_fields", pa.bool_(), nullable=False)
 """A column of every table, read only on request: whether the record has fields that have no column."""
 UNREADABLE: Final = pa.field("unreadable", pa.string())
 """Another column on request: why the record cannot be read; null if it can."""
+ADDED_COLUMNS: Final = ("log",)
+"""Columns of `owners` that earlier releases did not have. In their files it is null."""
 _ON_REQUEST: Final = {field.name: field for field in (UNKNOWN_FIELDS, UNREADABLE)}
 
 _Json: TypeAlias = Any
@@ -102,6 +105,7 @@ def _values(table: Table, number: pa.DataType) -> list[pa.Field]:
                 _needed("port", pa.int32()),
                 pa.field("ssl_port", pa.int32()),
                 _needed("epoch", number),
+                pa.field("log", number),
             ]
         case Table.LEDGERS:
             return [_needed("ranges", _list_of(_range(number)))]
@@ -128,7 +132,8 @@ def provenance_columns() -> tuple[str, ...]:
 
 def optional_columns(table: Table) -> frozenset[str]:
     """Return the names of the columns that a frame to write may lack. A frame that is read has all of them."""
-    return frozenset((*provenance_columns(), *(("ledgers",) if table is Table.TOPICS else ())))
+    more = {Table.TOPICS: ("ledgers",), Table.OWNERS: ADDED_COLUMNS}.get(table, ())
+    return frozenset((*provenance_columns(), *more))
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -236,6 +241,7 @@ _COLUMNS: Final[Mapping[Table, Mapping[str, Callable[[Any], _Json]]]] = {
         "port": lambda hub: hub.port,
         "ssl_port": lambda hub: hub.ssl_port,
         "epoch": lambda hub: hub.epoch,
+        "log": lambda hub: hub.log,
     },
     Table.LEDGERS: {"ranges": lambda record: [_range_fields(item) for item in record.ranges]},
     Table.SUBSCRIPTIONS: {

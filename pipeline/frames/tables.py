@@ -11,6 +11,7 @@ __all__ = [
     "ROWS_PER_PARTITION",
     "ROWS_PER_PARTITION_MAX",
     "TIMEOUT_MAX_S",
+    "TIMEOUT_S",
     "OnCorrupt",
     "Table",
 ]
@@ -22,6 +23,7 @@ ROWS_PER_PARTITION: Final = 250_000
 """About how many rows a task reads: a few seconds of work, so that the cost of the task itself is small beside it."""
 ROWS_PER_PARTITION_MAX: Final = 10_000_000
 TIMEOUT_MAX_S: Final = 3_600
+TIMEOUT_S: Final = 30.0
 
 
 class Table(enum.StrEnum):

@@ -131,6 +131,7 @@ class _Made:
             F.lit(4080).alias("port"),
             F.lit(None).cast("int").alias("ssl_port"),
             (hub * 1000 + F.when(is_stale, F.lit(1)).otherwise(F.lit(2))).cast(UINT64).alias("epoch"),
+            F.lit(None).cast(UINT64).alias("log"),
         )
 
     def subscriptions(self, frame: DataFrame) -> DataFrame:

@@ -42,5 +42,5 @@ def subscriptions(spark: SparkSession, consumed: dict[tuple[bytes, bytes], int])
 
 def owners(spark: SparkSession, hubs: dict[bytes, tuple[str, int]]) -> DataFrame:
     """Return owner records: topic to host and epoch, port 4080 without TLS."""
-    rows = [(topic, host, 4080, None, Decimal(epoch)) for topic, (host, epoch) in hubs.items()]
+    rows = [(topic, host, 4080, None, Decimal(epoch), None) for topic, (host, epoch) in hubs.items()]
     return table_of(spark, Table.OWNERS, rows)
