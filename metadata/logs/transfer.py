@@ -6,7 +6,8 @@ deployments, whose logs and ledgers cannot be in one store.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from hedwig.errors import HedwigError, MetadataUnavailableError
@@ -14,9 +15,19 @@ from hedwig.metadata.contract.named_records import NamedRecords
 from hedwig.metadata.logs.format import raise_format
 from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
+from hedwig.metadata.logs.sweep_turn import sweep_held
 from hedwig.metadata.store import MetadataStore
 
-__all__ = ["LogConflictError", "bring_logs", "check_target", "has_logs", "logs_to_bring", "move_logs", "read_logs"]
+__all__ = [
+    "LogConflictError",
+    "bring_logs",
+    "check_target",
+    "has_logs",
+    "logs_brought",
+    "logs_to_bring",
+    "move_logs",
+    "read_logs",
+]
 
 _AT_ONCE: Final = 64
 _ROUNDS: Final = 3
@@ -47,6 +58,23 @@ async def logs_to_bring(records: NamedRecords, logs: Iterable[LogRecord]) -> lis
     Raises: LogConflictError - it must not have them; MetadataError.
     """
     return [wanted for wanted, _ in await _to_bring(records, logs)]
+
+
+@asynccontextmanager
+async def logs_brought(
+    store: MetadataStore,
+    logs: Sequence[LogRecord],
+    carry_out: Callable[[Callable[[], Awaitable[int]]], Awaitable[int]],
+) -> AsyncIterator[int]:
+    """Write `logs`, as `bring_logs`, and hold the sweep for the body, which writes the ranges that name them.
+
+    Yield how many logs were written. `carry_out` is that of a FreezeWatch.
+
+    Raises: as `bring_logs`, `sweep_held` and `carry_out`; LogConflictError - nothing was written at all.
+    """
+    await logs_to_bring(store.named_records, logs)
+    async with sweep_held(store.named_records):
+        yield await carry_out(lambda: bring_logs(store, logs))
 
 
 async def bring_logs(store: MetadataStore, logs: Sequence[LogRecord]) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.metadata.records.ranges import RangeFault, range_defects
-from hedwig.pipeline.frames.columns import UINT64
+from hedwig.pipeline.frames.columns import UINT64, is_virtual
 from hedwig.pipeline.frames.input_rows import rows_of
 from hedwig.pipeline.frames.tables import Table
 
@@ -87,11 +87,13 @@ def shared_ledgers(ledgers: DataFrame) -> DataFrame:
 def missing_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     """Return a finding for each ledger on record that may hold messages and is not among the `existing`.
 
+    Ledgers in shared logs are none of the ledgers that exist by themselves. `metadata check` looks for what they lack.
+
     The findings include ledgers that were deleted after the records were read. Audit again before acting on one.
 
     Args: existing - column ledger_id, a row for each ledger that exists, or existed in the first of two listings.
     """
-    held = _named_ledgers(ledgers).where(~_is_emptied(F.col("range")))
+    held = _named_ledgers(ledgers).where(~_is_emptied(F.col("range")) & ~is_virtual(F.col("ledger_id")))
     missing = held.join(existing.select(F.col("ledger_id").cast(UINT64)), on="ledger_id", how="left_anti")
     what = F.concat(F.lit("ledger "), F.col("ledger_id").cast("string"), F.lit(" is on record, and does not exist"))
     return _findings(missing, FindingKind.MISSING_LEDGER, what, ledger_id=F.col("ledger_id"))

@@ -25,6 +25,7 @@ from hedwig.hub.ledgers.inspection import LedgerInspector
 from hedwig.operations.deployment.ledgers import LedgerLocation
 from hedwig.outcomes import NotAppliedError
 from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.columns import is_virtual
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.frames.spark_types import spark_field
 
@@ -66,6 +67,9 @@ def ask_open_ledgers(spark: SparkSession, ledgers: DataFrame, location: LedgerLo
     Raises: ConfigurationError - there are no ledgers, or an extra is missing; JobError - no ledger can be asked for.
     """
     wanted, schema = open_ledgers(ledgers), StructType([spark_field(field) for field in _SCHEMA])
+    if location.metadata is None:
+        # Only the store has the records of shared logs, which say where the entries of these ledgers are.
+        wanted = wanted.where(~is_virtual(F.col("ledger_id")))
     if location.is_shared:
         wanted.mapInArrow(partial(_answers_of_bookies, location), schema).write.parquet(path)
     else:

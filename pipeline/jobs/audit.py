@@ -1,6 +1,7 @@
 """The job `audit`: report what is wrong with the metadata of a store, and the lag, backlog and load of its parts."""
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,11 @@ def command(
         read_registered_cluster(deployment)  # Report a mistyped name at once. `_living` asks which hubs are alive.
     location, owner = LedgerLocation.given(deployment), LedgerOwner(deployment.cluster)
     if location is not None:
+        location = replace(location, metadata=without_making(source) if is_store(source) else None)
         check_ledgers(location)
     with job.session() as spark:
+        if location is not None and location.metadata is not None:
+            location = replace(location, metadata=session_url(spark, location.metadata))
         folder = Folder(spark, directory)
         folder.check_empty()
         with folder.deleted_on_failure():

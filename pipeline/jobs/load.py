@@ -10,10 +10,11 @@ from hedwig.pipeline.jobs.options import folder_name, timeout_option, write_opti
 from hedwig.pipeline.source.job_options import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from hedwig.metadata.logs.record import LogRecord
     from hedwig.pipeline.frames.tables import Table
 
 __all__ = ["command"]
@@ -69,9 +70,9 @@ def command(
     write = write.within(timeout_s)
     with job.session() as spark:
         target = session_url(spark, url)
-        rows = None
+        rows = logs = None
         if directory is not None:
-            frames, rows = _given(job, spark, directory, _Options(target, write.policy, with_owners))
+            frames, rows, logs = _given(job, spark, directory, _Options(target, write.policy, with_owners))
         else:
             frames = {}
             named = topics_of(spark, topics) if topics else None
@@ -79,7 +80,7 @@ def command(
             frames[Table.TOPICS] = topics_needed(named, pairs)
             if pairs is not None:
                 frames[Table.SUBSCRIPTIONS] = pairs
-        written = write_tables(job, spark, frames, url, write, rows)
+        written = write_tables(job, spark, frames, url, write, rows, logs)
     job.write({"store": url, **written.figures()})
     written.check()
 
@@ -95,15 +96,15 @@ class _Options:
 
 def _given(
     job: Job, spark: "SparkSession", directory: str, options: _Options
-) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
-    """Return the tables in a folder, and the row count of each if the folder has a manifest."""
+) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None, Sequence[LogRecord] | None]":
+    """Return the tables in a folder, and if it has a manifest the row count of each, and the shared logs."""
     from hedwig.pipeline.errors import JobError
     from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.snapshots.provenance import check_origin
     from hedwig.pipeline.snapshots.snapshot import is_snapshot, read_snapshot
     from hedwig.pipeline.source.store_tables import read_tables_of
 
-    rows = None
+    rows = logs = None
     if is_snapshot(spark, directory):
         snapshot = read_snapshot(spark, directory)
         beside = [table for table in Table if table not in snapshot.frames and (snapshot.folder / table).exists()]
@@ -120,10 +121,11 @@ def _given(
         with job.progress(spark, "checking the snapshot"):
             snapshot.verify(list(frames))
         rows = {table: snapshot.manifest.tables[table].rows for table in frames}
+        logs = snapshot.logs
     else:
         frames = read_tables_of(spark, directory)
         if not options.with_owners:
             frames.pop(Table.OWNERS, None)
     if options.with_owners and Table.OWNERS not in frames:
         raise click.UsageError(f"{directory} has no owners: leave out --with-owners")
-    return frames, rows
+    return frames, rows, logs

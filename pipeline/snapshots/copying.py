@@ -6,6 +6,7 @@ again.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 from hedwig.errors import ConfigurationError
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata.logs.record import LogRecord
 from hedwig.names import show_name
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.errors import JobError
@@ -21,6 +23,7 @@ from hedwig.pipeline.frames.checksum import checksum_of
 from hedwig.pipeline.frames.policies import Policy, WriteResult
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots.diff import diff
+from hedwig.pipeline.snapshots.logs import bringing_logs, logs_named_in
 from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.pipeline.source.apply import prepare
 from hedwig.pipeline.source.job_options import WriteOptions
@@ -44,6 +47,8 @@ class Written:
     verified: bool | None = None
     others: dict[Table, int] = field(default_factory=dict)
     """How many records the store holds beside those that were written."""
+    logs: int | None = None
+    """How many shared logs were written; None if the rows name none."""
 
     @property
     def is_whole(self) -> bool:
@@ -57,7 +62,8 @@ class Written:
         rate = round(rows / self.seconds) if self.seconds else None
         verified = {} if self.verified is None else {"verified": self.verified}
         others = {table.value: rows for table, rows in self.others.items() if rows}
-        return {"tables": tables, "rows": rows, "rows_per_second": rate, **verified} | (
+        logs = {} if self.logs is None else {"logs_written": self.logs}
+        return {"tables": tables, "rows": rows, "rows_per_second": rate, **logs, **verified} | (
             {"others_in_store": others} if others else {}
         )
 
@@ -93,8 +99,12 @@ def write_tables(
     url: str,
     write: WriteOptions,
     rows: Mapping[Table, int] | None = None,
+    logs: Sequence[LogRecord] | None = None,
 ) -> Written:
     """Write `frames`, one after the other; `rows` is how many each has, if known.
+
+    `logs` are those that come with the frames. Those that the frames name are written first, and no hub sweeps logs
+    until all frames are written. None: the frames name none.
 
     All frames are checked before the first is written. So a frame that is refused leaves the store as it was.
 
@@ -119,13 +129,19 @@ def write_tables(
             prepare(apply_config(session_url(spark, url), Table.LEDGERS, write.options))
         # The store was empty, so all records in it are from this job. It is not empty now, so it refuses OVERWRITE.
         job.again = f"run it again with --policy {Policy.CREATE}"
-    for table, frame in frames.items():
-        expected = None if rows is None else rows[table]
-        with job.progress(spark, str(table), expected, writes=True):
-            written.statistics[table] = statistics = write_table(frame, configs[table], expected)
-        job.tell(f"{table}: {statistics}")
-        if expected is not None and statistics.rows != expected:
-            raise JobError(f"of {expected:,} rows of {table}, {statistics.rows:,} are accounted for: {job.again}")
+    with ExitStack() as stack:
+        if logs is not None:
+            named = logs_named_in(frames)
+            wanted = [each for each in logs if each.number in named]
+            bringing = bringing_logs(session_url(spark, url), wanted, write.timeout_s)
+            written.logs = stack.enter_context(bringing)
+        for table, frame in frames.items():
+            expected = None if rows is None else rows[table]
+            with job.progress(spark, str(table), expected, writes=True):
+                written.statistics[table] = statistics = write_table(frame, configs[table], expected)
+            job.tell(f"{table}: {statistics}")
+            if expected is not None and statistics.rows != expected:
+                raise JobError(f"of {expected:,} rows of {table}, {statistics.rows:,} are accounted for: {job.again}")
     written.seconds = job.seconds - began
     return written
 
@@ -146,7 +162,7 @@ def restore(
     """
     frames = {table: snapshot.frames[table] for table in tables}
     rows = {table: snapshot.manifest.tables[table].rows for table in tables}
-    written = write_tables(job, spark, frames, url, write, rows)
+    written = write_tables(job, spark, frames, url, write, rows, snapshot.logs)
     if verify and written.is_whole:
         prefix = show_name(bytes.fromhex(snapshot.manifest.prefix))
         options = write.reading | ({"prefix": prefix} if prefix else {})

@@ -12,11 +12,14 @@ from typing import Any, Final, Self
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.checksum import Checksum
 from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.logs import LogsFile
 
 __all__ = ["FORMAT", "Manifest"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the format: the tables and columns, how checksums are made, and the fields of the manifest."""
+_WITHOUT_LOGS: Final = 1
+"""That of a snapshot without shared logs, which earlier releases read."""
 _KIND: Final = "hedwig metadata snapshot"
 
 
@@ -38,6 +41,8 @@ class Manifest:
     """How many records had fields of a newer release, which the snapshot lacks; only tables with such records."""
     unreadable: Mapping[Table, int] = field(default_factory=dict)
     """How many records could not be read and were passed over; only tables with such records."""
+    logs: LogsFile | None = None
+    """The file with the shared logs that the records name; None if they name none."""
 
     @property
     def rows(self) -> int:
@@ -48,7 +53,8 @@ class Manifest:
         """Return what a job reports of a snapshot that it took in `seconds`."""
         rate = round(self.rows / seconds) if seconds else None
         counts = {table.value: each.rows for table, each in self.tables.items()}
-        return {"tables": counts, "rows": self.rows, "rows_per_second": rate, **self.losses}
+        logs = {} if self.logs is None else {"logs": self.logs.logs}
+        return {"tables": counts, "rows": self.rows, "rows_per_second": rate, **logs, **self.losses}
 
     @property
     def losses(self) -> dict[str, Any]:
@@ -77,7 +83,7 @@ class Manifest:
         tables = {table.value: {"rows": each.rows, "checksum": each.text} for table, each in self.tables.items()}
         content = {
             "kind": _KIND,
-            "format": FORMAT,
+            "format": _WITHOUT_LOGS if self.logs is None else FORMAT,
             "source": self.source,
             "began": self.began,
             "ended": self.ended,
@@ -85,6 +91,7 @@ class Manifest:
             "tables": tables,
             "unknown_fields": _named(self.unknown_fields),
             "unreadable": _named(self.unreadable),
+            **({} if self.logs is None else {"logs": {"logs": self.logs.logs, "sha256": self.logs.sha256}}),
         }
         return json.dumps(content, indent=2) + "\n"
 
@@ -118,6 +125,7 @@ class Manifest:
                     tables=_tables(tables, path),
                     unknown_fields=_counts(content, "unknown_fields", path),
                     unreadable=_counts(content, "unreadable", path),
+                    logs=_logs(content, path),
                 )
             case _:
                 raise JobError(f"{path} is no manifest of a snapshot, or damaged: use another copy")
@@ -140,6 +148,16 @@ def _counts(content: Mapping[str, Any], name: str, path: str) -> dict[Table, int
             return {Table(each): number for each, number in said.items()}
         case _:
             raise JobError(f"{path} says nothing readable of {name!r}: use another copy of the snapshot")
+
+
+def _logs(content: Mapping[str, Any], path: str) -> LogsFile | None:
+    match content:
+        case {"format": int(version)} if version == _WITHOUT_LOGS:
+            return None
+        case {"logs": {"logs": int(number), "sha256": str(digest)}}:
+            return LogsFile(number, digest)
+        case _:
+            raise JobError(f"{path} says nothing readable of the shared logs: use another copy of the snapshot")
 
 
 def _named(counts: Mapping[Table, int]) -> dict[str, int]:

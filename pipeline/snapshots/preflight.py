@@ -14,10 +14,10 @@ from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import backend_schemes
 from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.tables import TIMEOUT_S
 
 __all__ = ["check_folder", "check_reachable", "check_readable", "check_source", "is_store"]
 
-_TIMEOUT_S: Final = 30.0
 _PATTERN: Final = frozenset("{}[]*?\\")
 """Spark takes a path with one of these for a pattern when it reads, and for a name when it writes."""
 _FILE_SYSTEMS: Final = frozenset(
@@ -59,7 +59,7 @@ def check_source(source: str, settings: Mapping[str, str]) -> None:
         )
 
 
-def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
+def check_readable(url: str, timeout_s: float = TIMEOUT_S) -> None:
     """Open the store at `url`, which has to exist, and close it again.
 
     Raises: as `check_reachable`; JobError, NOT_FOUND - there is no store; LayoutMissingError - a table of the store is
@@ -74,7 +74,7 @@ def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
         raise LayoutMissingError(str(exc).replace(there, url)) from exc
 
 
-def check_reachable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
+def check_reachable(url: str, timeout_s: float = TIMEOUT_S) -> None:
     """Open the store at `url` and close it again. If the first write would make the store, do not make it here.
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`.

@@ -3,6 +3,7 @@
     DIR/ledgers/*.parquet        a row for each topic, with its ledger ranges
     DIR/owners/*.parquet
     DIR/subscriptions/*.parquet
+    DIR/logs.jsonl               the shared logs that ranges and owners name, if they name any
     DIR/manifest.json            counts, checksums, format, when the store was read
 
 A topic exists while it has a persistence record, and `ledgers` shows these records. So there is no folder for `topics`.
@@ -10,7 +11,7 @@ The checksums are of the files as they are read back. The number of rows in the 
 were written. So a manifest vouches for what can be read, not for what was meant to be written.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,12 +23,14 @@ from pyspark.sql import functions as F
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata.logs.record import LogRecord
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError, from_spark
 from hedwig.pipeline.frames.checksum import Checksum, checksum_of
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.frames.schemas import UNKNOWN_FIELDS, UNREADABLE
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.logs import LogsFile
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.side_by_side import side_by_side
 
@@ -40,11 +43,13 @@ _MANIFEST: Final = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot whose manifest could be read. Only `verify` reads its files."""
+    """A snapshot whose manifest and logs could be read. Only `verify` reads its other files."""
 
     folder: Folder
     manifest: Manifest
     frames: Mapping[Table, DataFrame]
+    logs: Sequence[LogRecord] | None
+    """The shared logs that its records name; None if they name none."""
 
     def verify(self, tables: Sequence[Table] | None = None) -> None:
         """Read all files of `tables` (default: of all). Raises JobError - they differ from the manifest."""
@@ -73,6 +78,7 @@ def write_snapshot(
     prefix: bytes = b"",
     clock: Clock | None = None,
     began: float | None = None,
+    logs_of: Callable[[Mapping[Table, DataFrame]], Sequence[LogRecord] | None] = lambda _: None,
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
@@ -82,7 +88,8 @@ def write_snapshot(
     nor are the rows of unreadable records. If this function raises, it deletes what it has written, as far as possible.
     Files that stay are no snapshot, since they have no manifest.
 
-    Args: began - when the reading of the frames' source began (wall clock), if that was before this call.
+    Args: began - when the reading of the frames' source began (wall clock), if that was before this call; logs_of -
+        returns the shared logs that the written tables name, None if they name none.
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
     folder = Folder(spark, path)
@@ -91,6 +98,7 @@ def write_snapshot(
         began = clock.wall() if began is None else began
         works = [partial(_copied, table, frame, f"{path}/{table}", clock) for table, frame in frames.items()]
         copied = dict(zip(frames, side_by_side(spark, works), strict=True))
+        logs = logs_of(_frames(spark, path, frames))
         manifest = Manifest(
             source=source,
             began=_time_text(began),
@@ -99,6 +107,7 @@ def write_snapshot(
             tables={table: each.checksum for table, each in copied.items()},
             unknown_fields={table: each.unknown_fields for table, each in copied.items() if each.unknown_fields},
             unreadable={table: each.unreadable for table, each in copied.items() if each.unreadable},
+            logs=None if logs is None else LogsFile.write(folder, logs),
         )
         folder.write_text(_MANIFEST, manifest.encode())
     return manifest
@@ -124,8 +133,12 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
             ExitCode.NOT_FOUND,
         )
     manifest = Manifest.decode(folder.read_text(_MANIFEST), f"{path}/{_MANIFEST}")
-    frames = {table: spark.read.schema(spark_schema(table)).parquet(f"{path}/{table}") for table in manifest.tables}
-    return Snapshot(folder, manifest, frames)
+    logs = None if manifest.logs is None else manifest.logs.read(folder)
+    return Snapshot(folder, manifest, _frames(spark, path, manifest.tables), logs)
+
+
+def _frames(spark: SparkSession, path: str, tables: Iterable[Table]) -> dict[Table, DataFrame]:
+    return {table: spark.read.schema(spark_schema(table)).parquet(f"{path}/{table}") for table in tables}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Taking the snapshot of a store in a job: plan, read and write, with progress."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -8,6 +9,7 @@ from hedwig.clock import Clock, SystemClock
 from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.logs import read_logs_named_in
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.snapshot import write_snapshot
 from hedwig.pipeline.source.job_options import ScanOptions
@@ -39,4 +41,7 @@ def take_snapshot(
     rows = sum(each.rows for each in to_copy.values()) or None
     with job.progress(spark, what, rows, copies=True):
         frames = {table: each.frame for table, each in to_copy.items()}
-        return write_snapshot(spark, frames, path, source=url, prefix=scan.prefix, clock=clock, began=began)
+        logs_of = partial(read_logs_named_in, url, timeout_s=scan.timeout_s)
+        return write_snapshot(
+            spark, frames, path, source=url, prefix=scan.prefix, clock=clock, began=began, logs_of=logs_of
+        )

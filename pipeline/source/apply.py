@@ -25,7 +25,7 @@ from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.pipeline.collector import few_collections
 from hedwig.pipeline.frames.input_rows import InputRow, rows_of
 from hedwig.pipeline.frames.policies import Policy, WriteResult, condition, judge
-from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.frames.tables import TIMEOUT_S, Table
 from hedwig.pipeline.source.shared_stores import check_shared
 from hedwig.pipeline.source.statistics import PROBLEMS, Statistics
 from hedwig.versions import NEW
@@ -56,7 +56,7 @@ class ApplyConfig:
     batch_rows: int = 512
     connections: int = 4
     hubs_stopped: bool = False
-    operation_timeout_s: float = 30.0
+    operation_timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         check_shared(self.url)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from hedwig.names import parse_name
+from hedwig.pipeline.frames.tables import TIMEOUT_S
 
 __all__ = ["ScanOptions", "WriteOptions"]
 
@@ -18,6 +19,11 @@ class ScanOptions:
     def within(self, timeout_s: int) -> Self:
         """Return the same options, with `timeout_s` for each request."""
         return type(self)({**self.options, "timeoutSeconds": str(timeout_s)})
+
+    @property
+    def timeout_s(self) -> float:
+        """Return how long the store may take for one request."""
+        return float(self.options.get("timeoutSeconds", TIMEOUT_S))
 
     @property
     def prefix(self) -> bytes:
@@ -35,6 +41,11 @@ class WriteOptions:
     def policy(self) -> str:
         """Return the policy: what becomes of a record that exists already."""
         return str(self.options["policy"])
+
+    @property
+    def timeout_s(self) -> float:
+        """Return how long the store may take for one request."""
+        return float(self.options.get("operation_timeout_s", TIMEOUT_S))
 
     @property
     def reading(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Final
 from hedwig.errors import ConfigurationError, InvalidArgumentError, NoMetadataError
 from hedwig.metadata import KeyRange, StoreOptions, open_metadata, read_layout
 from hedwig.model import Topic
-from hedwig.pipeline.frames.tables import ROWS_PER_PARTITION, OnCorrupt, Table
+from hedwig.pipeline.frames.tables import ROWS_PER_PARTITION, TIMEOUT_S, OnCorrupt, Table
 from hedwig.pipeline.source.shared_stores import check_shared
 
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
@@ -65,7 +65,7 @@ class ScanConfig:
     fetch_rows: int = 8_192
     batch_rows: int = 8_192
     on_corrupt: OnCorrupt = OnCorrupt.FAIL
-    operation_timeout_s: float = 30.0
+    operation_timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         check_shared(self.url)

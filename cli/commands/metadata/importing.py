@@ -25,8 +25,7 @@ from hedwig.metadata.bulk.copying import CopyConflictError, CopyResult, Existing
 from hedwig.metadata.bulk.export_file import ExportReader, PlainRecord, Verified, verify
 from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
-from hedwig.metadata.logs.sweep_turn import sweep_held
-from hedwig.metadata.logs.transfer import bring_logs, logs_to_bring
+from hedwig.metadata.logs.transfer import logs_brought, logs_to_bring
 from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.names import show_name
 from hedwig.operations.deployment.store import watching, with_store_to_load
@@ -185,10 +184,7 @@ class _Import:
         if not self._verified.header.may_have_logs:
             await self._run(store, watch)
             return
-        await logs_to_bring(store.named_records, self._verified.logs)
-        self.has_begun = True
-        async with sweep_held(store.named_records):
-            self.logs = await watch.carry_out(lambda: bring_logs(store, self._verified.logs))
+        async with logs_brought(store, self._verified.logs, watch.carry_out) as self.logs:
             await self._run(store, watch)
 
     async def look(self, store: MetadataStore, watch: FreezeWatch) -> None:

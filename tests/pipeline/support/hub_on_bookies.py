@@ -80,19 +80,20 @@ class HubOnBookies:
 
 @contextmanager
 def hub_on_bookies(
-    servers: RunningServers, directory: Path, messages: Mapping[bytes, int], *, reader: bytes
+    servers: RunningServers, directory: Path, messages: Mapping[bytes, int], *settings: str, reader: bytes
 ) -> Iterator[HubOnBookies]:
     """Run a hub with N `messages` published to each topic, and one subscriber, on the topic `reader`."""
     servers.address("bookkeeper")
     zookeeper = servers.address("zookeeper")
     made = HubOnBookies(f"zookeeper://{zookeeper}/hedwig/{uuid.uuid4().hex}", zookeeper)
     asyncio.run(format_metadata(made.url))
-    settings = (
+    given = (
         f"metadata={made.url}",
         f"cluster.zookeeper={made.url}",
         f"bookkeeper.zookeeper={made.bookkeeper}",
+        *settings,
     )
-    with RunningHub(directory, *settings) as hub:
+    with RunningHub(directory, *given) as hub:
         with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
             client.subscribe(Topic(reader), SubscriberId(b"reader")).close()
             for topic, number in messages.items():
