@@ -67,6 +67,7 @@
     ├── ChangesUnsupportedError                 the store cannot report changes
     ├── CopyConflictError                       the store holds another record than the one to be copied
     ├── FreezeLostError                         another process has changed the freeze of the store
+    ├── LogConflictError                        the store has shared logs of another deployment
     ├── MigrationError                          a migration cannot begin or go on
     ├── StoreFrozenError                        the store is frozen, or its records were moved
     ├── SweepHoldLostError                      hubs swept the shared logs while ranges were brought in
