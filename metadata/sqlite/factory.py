@@ -28,7 +28,7 @@ from hedwig.metadata.sqlite.sqlite_thread import MEMORY, SqliteThread, connect, 
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
 from hedwig.model import Topic
 
-__all__ = ["FACTORY", "SqliteFactory"]
+__all__ = ["FACTORY", "SqliteFactory", "lay_out"]
 
 R = TypeVar("R")
 
@@ -65,7 +65,7 @@ class SqliteFactory:
         return await self._open(url, path, options, _lay_out_if_empty)
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
-        backend = await self._open(url, _path(url), options, _complete)
+        backend = await self._open(url, _path(url), options, lay_out)
         try:
             if wipe:
                 await backend.writer.run(f"wipe {url.text}", _wipe)
@@ -249,7 +249,7 @@ def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layou
     Raises: LayoutMismatchError - it is not ours; LayoutMissingError - a table of it is gone.
     """
     if not _table_names(connection):
-        return _complete(connection, url)
+        return lay_out(connection, url)
     layout = _layout(connection, url)
     missing = {kind.name for kind in KINDS} - _table_names(connection)
     if missing:
@@ -260,7 +260,7 @@ def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layou
     return layout
 
 
-def _complete(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
+def lay_out(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
     """Return the layout of the store; make what is missing of it first."""
     stored = _read_layout(connection, url)
     layout = Layout(kind=_KIND, store_id=uuid.uuid4().hex)

@@ -12,17 +12,15 @@ from typing import Any, Final, TypeVar, cast
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions
-from hedwig.metadata.contract.kinds import KINDS
 from hedwig.metadata.contract.layout import Layout
-from hedwig.metadata.sqlite.factory import SqliteBackend
+from hedwig.metadata.sqlite.factory import SqliteBackend, lay_out
 from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
-from hedwig.metadata.sqlite.tables import table_schema
 
 __all__ = ["ModelWay", "open_model", "open_tables"]
 
 T = TypeVar("T")
 
-_URL: Final = "sqlite://"
+_URL: Final = MetadataUrl.parse("sqlite://")
 _LATE_S: Final = (0.0, 0.0, 0.05, 0.5, 2.0, 6.0)
 
 
@@ -36,8 +34,7 @@ class _Tables(sqlite3.Connection):
 def open_tables() -> sqlite3.Connection:
     """Return new tables without records."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=_Tables)
-    for kind in KINDS:
-        connection.execute(table_schema(kind))
+    lay_out(connection, _URL)
     return connection
 
 
@@ -109,5 +106,4 @@ def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
     """Return the metadata store that is reached over `way`."""
     thread = cast(SqliteThread, way)
     layout = Layout(kind="sqlite", store_id="model")
-    url = MetadataUrl.parse(_URL)
-    return MetadataStore(url, SqliteBackend(url, layout, thread, thread, options), options)
+    return MetadataStore(_URL, SqliteBackend(_URL, layout, thread, thread, options), options)
