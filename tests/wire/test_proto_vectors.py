@@ -235,7 +235,7 @@ SHAPES = [
     Shape(pb.LedgerRange, "q ledgerId 1, o endSeqIdIncluded 2, o startSeqIdIncluded 3"),
     Shape(pb.LedgerRanges, "r ranges 1, o writeStamp 1000"),
     Shape(pb.ManagerMeta, "q managerImpl 2, q managerVersion 3"),
-    Shape(pb.HubInfoData, "q hostname 2, q czxid 3"),
+    Shape(pb.HubInfoData, "q hostname 2, q czxid 3, o log 1000"),
     Shape(pb.HubLoadData, "q numTopics 2"),
     Shape(pb.WriteStamp, "o token 1, o previousToken 2"),
 ]
