@@ -49,6 +49,7 @@ async def test_concurrent_look_ups_of_a_topic_cost_as_much_as_one(deployment: De
 async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(deployment: Deployment) -> None:
     proxy, subject = await deployment.behind_proxy()
     asked = await deployment.start(subject=subject)
+    await deployment.begin_log(asked)
     owner = await deployment.start()
     await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -73,6 +74,7 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
 async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) -> None:
     proxy, subject = await deployment.behind_proxy()
     asked = await deployment.start(subject=subject, cluster={"owners_kept_s": 3600.0})
+    await deployment.begin_log(asked)
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
@@ -95,6 +97,7 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     """The hub redirects each client to the dead owner. The client finds no hub there, and returns as redirected."""
     proxy, subject = await deployment.behind_proxy()
     asked = await deployment.start(subject=subject)
+    await deployment.begin_log(asked)
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
