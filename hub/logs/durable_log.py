@@ -443,9 +443,7 @@ class DurableLog:
     async def _read_of(self, each: LedgerRange, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
         store, ledger_id, start = self._store, each.ledger_id, each.start or 0
         for is_at_hand in (each.end is None, True):
-            entries = await store.within(
-                store.ledgers.read(ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
-            )
+            entries = await store.read(ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
             if entries:
                 return entries
             if not is_at_hand:

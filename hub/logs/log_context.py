@@ -1,9 +1,10 @@
 """What the logs of all topics share: the stores of messages and ranges, and the background tasks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from hedwig.concurrency.keyed_lock import KeyedLock
@@ -15,6 +16,7 @@ from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.logs.small_ranges import LargeLedgers
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
+from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.model import Topic
 
 __all__ = ["LogContext"]
@@ -48,10 +50,12 @@ class LogContext:
     """The ledgers that are made and not on record yet."""
     _turns: asyncio.Semaphore = field(init=False)
     _copies: asyncio.Semaphore = field(init=False)
+    _reads: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_turns", asyncio.Semaphore(self.options.ledger_changes_max))
         object.__setattr__(self, "_copies", asyncio.Semaphore(_COPIES_MAX))
+        object.__setattr__(self, "_reads", asyncio.Semaphore(self.options.reads_max))
 
     def ledger_turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context that waits for a turn to make a ledger.
@@ -108,6 +112,20 @@ class LogContext:
         if self._creating:
             await asyncio.wait(list(self._creating))
         return frozenset(self._making)
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> Sequence[bytes]:
+        """Read as LedgerStore.read does, once fewer than `reads_max` reads are running, and with the deadline.
+
+        Reads of a shared log wait together, however many there are, because they share the batches that they wait for.
+        They need no deadline: a pass over a segment ends, and each of its steps ends by a deadline of the bookies.
+
+        Raises: LedgerError; TimeoutError.
+        """
+        reading = partial(self.ledgers.read, ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max)
+        if is_virtual(ledger_id):
+            return await reading()
+        async with self._reads:
+            return await self.within(reading())
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

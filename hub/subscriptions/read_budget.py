@@ -1,6 +1,5 @@
 """The read budget: the limits and counters that all cursors of a hub share."""
 
-import asyncio
 from collections.abc import Sequence
 
 from hedwig.clock import Clock
@@ -12,7 +11,7 @@ __all__ = ["ReadBudget"]
 
 
 class ReadBudget:
-    """Bounds the reads of all cursors together. `tasks` are the reads of cursors."""
+    """Bounds the reads of cursors. `tasks` are the reads of cursors."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self.default_window = options.message_window
@@ -22,14 +21,12 @@ class ReadBudget:
         self.lost_messages = 0
         self._options = options
         self._clock = clock
-        self._reads = asyncio.Semaphore(options.reads_max)
         self.tasks = Tasks()
 
     async def read(self, log: TopicLog, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
-        """Read as TopicLog.read does, once fewer than `reads_max` reads are running."""
-        async with self._reads:
-            bytes_max = min(bytes_max, self._options.read_bytes_max)
-            entries = await log.read(local, messages_max=messages_max, bytes_max=bytes_max)
+        """Read as TopicLog.read does, at most `read_bytes_max` bytes."""
+        bytes_max = min(bytes_max, self._options.read_bytes_max)
+        entries = await log.read(local, messages_max=messages_max, bytes_max=bytes_max)
         self.read_messages += len(entries)
         return entries
 

@@ -58,11 +58,11 @@ class UnreferencedSlots:
 
     async def segments(self, inspector: "LedgerInspector") -> AsyncIterator[SegmentUse]:
         """Yield what is used of each segment, log by log. Raises: LedgerStoreUnavailableError."""
-        from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+        from hedwig.hub.ledgers.shared.entry_cache import batch_cache
         from hedwig.hub.ledgers.shared.inspector import InspectedLedgers
         from hedwig.hub.ledgers.shared.reading import SegmentReader
 
-        reader = SegmentReader(InspectedLedgers(inspector), BatchCache(0))
+        reader = SegmentReader(InspectedLedgers(inspector), batch_cache(0))
         for log in self.logs:
             for segment in log.segments:
                 yield await self._use(reader, log.number, segment)

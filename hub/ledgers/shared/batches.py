@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, Self
 
-from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, column, column_at, stored
+from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
 
 __all__ = ["BATCH_BYTES_MAX", "RECORDS_MAX", "RECORD_BYTES", "Batch", "DamagedBatchError", "OpenBatch"]
 
@@ -27,7 +27,7 @@ BATCH_BYTES_MAX: Final = 256 * 1024
 """The largest batch. A record that is larger has one of its own."""
 
 
-class DamagedBatchError(Exception):
+class DamagedBatchError(DamagedEntryError):
     """The bytes are no batch. The text says why."""
 
 

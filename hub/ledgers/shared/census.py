@@ -11,9 +11,10 @@ from typing import Final
 
 from hedwig.errors import LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
-from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.entry_cache import batch_cache
+from hedwig.hub.ledgers.shared.entry_reads import SegmentLedgers
 from hedwig.hub.ledgers.shared.log_contents import LogContents
-from hedwig.hub.ledgers.shared.reading import SegmentLedgers, SegmentReader
+from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.virtual_ids import LOG_MAX, is_virtual, log_of, slot_of, virtual_id
@@ -41,7 +42,7 @@ class SharedLedgerCensus:
         """`ledgers`: the ledgers that `below` counts."""
         self._below = below
         self._records = records
-        self._contents = LogContents(SegmentReader(ledgers, BatchCache(0)))
+        self._contents = LogContents(SegmentReader(ledgers, batch_cache(0)))
         self._there: set[int] = set()
         """Ledgers of segments that were found to exist."""
 

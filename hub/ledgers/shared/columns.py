@@ -5,12 +5,16 @@ from array import array
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-__all__ = ["NUMBER_BYTES", "Column", "column", "column_at", "stored"]
+__all__ = ["NUMBER_BYTES", "Column", "DamagedEntryError", "column", "column_at", "stored"]
 
 Column: TypeAlias = "array[int]"
 
 NUMBER_BYTES: Final = 4
 _CODE: Final = "I" if array("I").itemsize == NUMBER_BYTES else "L"
+
+
+class DamagedEntryError(Exception):
+    """The bytes are not the entry of a segment that they should be. The text says why."""
 
 
 def column(numbers: Iterable[int] = ()) -> Column:

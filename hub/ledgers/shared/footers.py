@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, column, column_at, stored
+from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
 from hedwig.hub.ledgers.shared.runs import Run, Runs
 
 __all__ = ["BLOCK_RUNS_MAX", "DamagedFooterError", "Root", "decode_block", "encode_footer", "is_footer"]
@@ -34,7 +34,7 @@ _FAST: Final = 1
 """The level of zlib. Higher levels save little of such columns."""
 
 
-class DamagedFooterError(Exception):
+class DamagedFooterError(DamagedEntryError):
     """The bytes are no part of a footer. The text says why."""
 
 

@@ -14,7 +14,7 @@ from hedwig.clock import Clock
 from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.ledgers.inspection import LedgerFacts, LedgerInspector, LogShare
-from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.entry_cache import batch_cache
 from hedwig.hub.ledgers.shared.reading import SegmentReader, batches_of
 from hedwig.hub.ledgers.shared.runs import GrowingRuns, Run
 from hedwig.metadata.logs.record import LogRecord, LogState
@@ -74,7 +74,7 @@ class SharedLedgerInspector:
     def __init__(self, below: LedgerInspector, records: LogRecords, clock: Clock) -> None:
         self._below = below
         self._ledgers = InspectedLedgers(below)
-        self._reader = SegmentReader(self._ledgers, BatchCache(_CACHE_BYTES_MAX))
+        self._reader = SegmentReader(self._ledgers, batch_cache(_CACHE_BYTES_MAX))
         self._records = records
         self._clock = clock
         self._logs: OrderedDict[int, _Seen] = OrderedDict()
@@ -104,6 +104,7 @@ class SharedLedgerInspector:
         return await self._of_log(ledger_id, payloads)
 
     async def aclose(self) -> None:
+        await self._reader.aclose()
         await self._below.aclose()
 
     async def _facts(self, seen: _Seen | None, slot: int) -> LedgerFacts:
@@ -126,9 +127,12 @@ class SharedLedgerInspector:
             return
         following = first
         for segment in seen.record.segments:
-            for run in await self._reader.runs(segment, slot, following):
-                yield segment.ledger, run
-                following = run.last + 1
+            if not segment.lowest_slot <= slot <= segment.highest_slot:
+                continue
+            while found := await self._reader.runs(segment, slot, following):
+                for run in found:
+                    yield segment.ledger, run
+                    following = run.last + 1
         for each in seen.unsealed:
             for run in each.runs.following(slot, following):
                 if run.first > following:

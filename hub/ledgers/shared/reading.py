@@ -1,41 +1,27 @@
 """Reading from sealed segments: which batches have the records of a slot, and these records."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerError
-from hedwig.hub.ledgers.shared.batch_cache import BatchCache
 from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
+from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES
+from hedwig.hub.ledgers.shared.entry_cache import BatchCache, EntryCache
+from hedwig.hub.ledgers.shared.entry_reads import EntryReads, SegmentLedgers
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block, is_footer
 from hedwig.hub.ledgers.shared.runs import Run, Runs
 from hedwig.metadata.logs.record import Segment
 
-__all__ = ["SegmentLedgers", "SegmentReader", "batches_of"]
-
-K = TypeVar("K")
-V = TypeVar("V")
+__all__ = ["SegmentReader", "batches_of"]
 
 _ROOTS_MAX: Final = 4096
 """A root has 2 KB for a segment of 64 MiB of small messages."""
-_READ_BYTES_MAX: Final = 1 << 20
-_BLOCKS_MAX: Final = 512
-"""A block has up to 20 KB."""
+_BLOCK_BYTES_MAX: Final = 16 << 20
 _SCAN_BYTES_MAX: Final = 4 << 20
 _SCAN_ENTRIES_MAX: Final = 1024
-
-
-class SegmentLedgers(Protocol):
-    """The ledgers of segments, to be read: a LedgerStore, or what looks at the ledgers of one from outside."""
-
-    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
-        """Return payloads; see LedgerStore."""
-        ...
-
-    async def last_entry_id(self, ledger_id: int) -> int:
-        """Return the last entry that can be read, -1 for none; see LedgerStore."""
-        ...
 
 
 class SegmentReader:
@@ -43,32 +29,29 @@ class SegmentReader:
 
     def __init__(self, ledgers: SegmentLedgers, cache: BatchCache) -> None:
         self._ledgers = ledgers
-        self._cache = cache
         self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
         """By the ledger of the footer: the entry of the root, and the root."""
-        self._blocks: OrderedDict[tuple[int, int], Runs] = OrderedDict()
+        self._reading_roots: dict[int, asyncio.Task[tuple[int, Root]]] = {}
+        self._blocks: EntryReads[Runs] = EntryReads(ledgers, EntryCache(_BLOCK_BYTES_MAX, _size_of_block), decode_block)
+        self.batches: EntryReads[Batch] = EntryReads(ledgers, cache, Batch.decode)
 
-    async def runs(self, segment: Segment, slot: int, entry_id: int) -> list[Run]:
-        """Return the runs of a slot in a segment, from the one on that has `entry_id` or is next behind it.
+    async def runs(self, segment: Segment, slot: int, entry_id: int) -> Sequence[Run]:
+        """Return some runs of a slot in a segment, from the one on that has `entry_id` or is next behind it.
 
-        It reads at most one block ahead of those that it needs. Raises: LedgerError.
+        It returns none only if there are none. Raises: LedgerError.
         """
-        if not segment.lowest_slot <= slot <= segment.highest_slot:
-            return []
         root_entry, root = await self._root(segment)
-        found: list[Run] = []
         for number in root.blocks_of(slot, entry_id):
-            block = await self._block(segment.footer, root_entry - root.blocks + number)
-            found += block.following(slot, entry_id)
-        return found
+            block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
+            if found := list(block.following(slot, entry_id)):
+                return found
+        return ()
 
     async def last_run(self, segment: Segment, slot: int) -> Run | None:
         """Return the last run of a slot in a segment, None if there is none. Raises: LedgerError."""
-        if not segment.lowest_slot <= slot <= segment.highest_slot:
-            return None
         root_entry, root = await self._root(segment)
         for number in reversed(root.blocks_of(slot)):
-            block = await self._block(segment.footer, root_entry - root.blocks + number)
+            block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
             if (run := block.last_of(slot)) is not None:
                 return run
         return None
@@ -78,7 +61,7 @@ class SegmentReader:
         root_entry, root = await self._root(segment)
         for entry in range(root_entry - root.blocks, root_entry):
             # Whoever wants all blocks wants each once, so they are not kept.
-            known = self._blocks.get((segment.footer, entry))
+            known = self._blocks.in_memory(segment.footer, entry)
             yield known or await self._read_block(segment.footer, entry)
             await asyncio.sleep(0)
 
@@ -89,83 +72,85 @@ class SegmentReader:
 
         `runs` are ledgers and runs, in order.
 
-        Raises: LedgerError; CorruptEntryError - the first entry is in a damaged batch.
+        It waits for the first batch, and for those right behind that. It uses later ones as far as they are in memory.
+        So a reader takes what a pass over the segment has at hand, and each batch that it waited for gives it records.
+
+        Raises: LedgerError - the first batch cannot be read; CorruptEntryError - the first entry is in a damaged one.
         """
+        if not runs:
+            return []
         payloads: list[bytes] = []
         size = 0
-        ahead: dict[tuple[int, int], Batch] = {}
-        wanted = list(_needed(runs, first, entries_max, bytes_max))
-        for number, (ledger, run) in enumerate(wanted):
-            try:
-                batch = await self._batch(ledger, run.batch, wanted[number:], ahead)
-            except CorruptEntryError:
-                if payloads:
-                    return payloads
-                raise
-            for entry_id, payload in batch.of(slot):
-                if entry_id != first + len(payloads):
-                    continue
-                size += len(payload)
-                if payloads and (size > bytes_max or len(payloads) == entries_max):
-                    return payloads
-                payloads.append(payload)
-        if runs and not payloads:
+        coming = deque(
+            self.batches.get(ledger, run.batch) for ledger, run in _adjacent(runs, first, entries_max, bytes_max)
+        )
+        try:
+            for ledger, run in runs:
+                if payloads and (len(payloads) >= entries_max or size + run.size > bytes_max):
+                    break
+                try:
+                    batch = await coming[0] if coming else self.batches.in_memory(ledger, run.batch)
+                except LedgerError:
+                    if payloads:
+                        break
+                    raise
+                if batch is None:
+                    break
+                if coming:
+                    coming.popleft()
+                for entry_id, payload in batch.of(slot):
+                    if entry_id != first + len(payloads):
+                        continue
+                    size += len(payload)
+                    if payloads and (size > bytes_max or len(payloads) == entries_max):
+                        return payloads
+                    payloads.append(payload)
+        finally:
+            for each in coming:
+                if not each.cancel() and not each.cancelled():
+                    each.exception()  # Nobody else looks at it.
+        if not payloads:
             # The batch was left out when the segment was sealed, since it was damaged.
-            ledger = runs[0][0]
-            raise CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {ledger}", runs[0][1].batch)
+            ledger, run = runs[0]
+            raise CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {ledger}", run.batch)
         return payloads
 
-    async def _batch(
-        self, ledger: int, entry: int, following: Sequence[tuple[int, Run]], ahead: dict[tuple[int, int], Batch]
-    ) -> Batch:
-        """Return a batch. What is read with it are batches of the same ledger that are needed next.
-
-        They wait in `ahead`, however little the cache holds. So each is read once.
-        """
-        batch = ahead.pop((ledger, entry), None) or self._cache.get(ledger, entry)
-        if batch is not None:
-            return batch
-        count = 0
-        for each, run in following:
-            if each != ledger or run.batch != entry + count or self._cache.get(each, run.batch) is not None:
-                break
-            count += 1
-        read = await self._ledgers.read(ledger, entry, entries_max=max(count, 1), bytes_max=_READ_BYTES_MAX)
-        if not read:
-            raise LedgerError(f"ledger {ledger} ends before batch {entry}")
-        for number, data in enumerate(read):
-            try:
-                batch = Batch.decode(data)
-            except DamagedBatchError as exc:
-                if number:
-                    break
-                raise CorruptEntryError(str(exc), f"ledger {ledger}", entry) from exc
-            self._cache.put(ledger, entry + number, batch)
-            ahead[ledger, entry + number] = batch
-        return ahead.pop((ledger, entry))
+    async def aclose(self) -> None:
+        """Read nothing any more."""
+        for reading in list(self._reading_roots.values()):
+            reading.cancel()
+        await self._blocks.aclose()
+        await self.batches.aclose()
 
     async def _root(self, segment: Segment) -> tuple[int, Root]:
         known = self._roots.get(segment.footer)
-        if known is None:
-            entry = await self._ledgers.last_entry_id(segment.footer)
-            (data,) = await self._ledgers.read(segment.footer, entry, entries_max=1, bytes_max=0)
-            try:
-                known = entry, Root.decode(data)
-            except DamagedFooterError as exc:
-                raise CorruptEntryError(str(exc), f"ledger {segment.footer}", entry) from exc
-            _keep(self._roots, segment.footer, known, _ROOTS_MAX)
-        else:
+        if known is not None:
             self._roots.move_to_end(segment.footer)
+            return known
+        reading = self._reading_roots.get(segment.footer)
+        if reading is None:
+            reading = asyncio.get_running_loop().create_task(self._read_root(segment.footer))
+            self._reading_roots[segment.footer] = reading
+            reading.add_done_callback(partial(self._root_is_read, segment.footer))
+        # It goes on for the others if this caller is cancelled.
+        return await asyncio.shield(reading)
+
+    async def _read_root(self, footer: int) -> tuple[int, Root]:
+        entry = await self._ledgers.last_entry_id(footer)
+        (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
+        try:
+            known = entry, Root.decode(data)
+        except DamagedFooterError as exc:
+            raise CorruptEntryError(str(exc), f"ledger {footer}", entry) from exc
+        self._roots[footer] = known
+        if len(self._roots) > _ROOTS_MAX:
+            self._roots.popitem(last=False)
         return known
 
-    async def _block(self, footer: int, entry: int) -> Runs:
-        known = self._blocks.get((footer, entry))
-        if known is None:
-            known = await self._read_block(footer, entry)
-            _keep(self._blocks, (footer, entry), known, _BLOCKS_MAX)
-        else:
-            self._blocks.move_to_end((footer, entry))
-        return known
+    def _root_is_read(self, footer: int, reading: "asyncio.Task[tuple[int, Root]]") -> None:
+        del self._reading_roots[footer]
+        if not reading.cancelled():
+            reading.exception()  # Those who wait have it, if any is left.
 
     async def _read_block(self, footer: int, entry: int) -> Runs:
         (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
@@ -216,19 +201,21 @@ async def batches_of(
         await asyncio.sleep(0)
 
 
-def _needed(runs: Iterable[tuple[int, Run]], first: int, entries_max: int, bytes_max: int) -> Iterator[tuple[int, Run]]:
-    """Yield the runs that may be needed for so many entries and bytes."""
+def _adjacent(
+    runs: Sequence[tuple[int, Run]], first: int, entries_max: int, bytes_max: int
+) -> Iterator[tuple[int, Run]]:
+    """Yield the first run, and those of the batches right behind it that are needed for so many entries and bytes."""
+    ledger, start = runs[0][0], runs[0][1].batch
     entries = size = 0
-    for ledger, run in runs:
-        yield ledger, run
-        entries += run.last - max(run.first, first) + 1
-        # Of the first run some entries may be before those that are asked for.
-        size += run.size if run.first >= first else 0
-        if entries >= entries_max or size > bytes_max:
+    for number, (each, run) in enumerate(runs):
+        if number and (
+            (each, run.batch) != (ledger, start + number) or entries >= entries_max or size + run.size > bytes_max
+        ):
             return
+        entries += run.last + 1 - max(run.first, first)
+        size += run.size
+        yield each, run
 
 
-def _keep(held: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    held[key] = value
-    if len(held) > most:
-        held.popitem(last=False)
+def _size_of_block(block: Runs) -> int:
+    return NUMBER_BYTES * len(Run._fields) * len(block)

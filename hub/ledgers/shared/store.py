@@ -7,6 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, Self, TypeAlias, TypeVar
 
 from hedwig.clock import Clock
@@ -20,7 +21,8 @@ from hedwig.errors import (
     NoSuchLedgerError,
     ServiceDownError,
 )
-from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.entry_cache import batch_cache
+from hedwig.hub.ledgers.shared.following_runs import RUNS_MAX, FollowingRuns
 from hedwig.hub.ledgers.shared.held_record import HeldRecord
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
@@ -85,8 +87,9 @@ class SharedLedgerStore:
         self._is_alive = is_alive
         self._shares = shares
         self._on_over = on_over
-        self._cache = BatchCache(options.cache_bytes_max)
+        self._cache = batch_cache(options.cache_bytes_max)
         self._reader = SegmentReader(ledgers, self._cache)
+        self._following = FollowingRuns()
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
         self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
@@ -314,11 +317,15 @@ class SharedLedgerStore:
         slot = slot_of(ledger_id)
 
         async def payloads(record: LogRecord) -> list[bytes]:
-            runs = await self._runs(record, slot, first_entry_id, entries_max, bytes_max)
+            runs = self._following.take(ledger_id, first_entry_id) or await self._runs(record, slot, first_entry_id)
             if not runs and self._may_lack_segments(record):
                 record = await self._record(ledger_id, is_fresh=True)
-                runs = await self._runs(record, slot, first_entry_id, entries_max, bytes_max)
-            return await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max) if runs else []
+                runs = await self._runs(record, slot, first_entry_id)
+            if not runs:
+                return []
+            payloads = await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max)
+            self._following.keep(ledger_id, runs, first_entry_id + len(payloads))
+            return payloads
 
         return await self._with_record(ledger_id, payloads)
 
@@ -387,6 +394,7 @@ class SharedLedgerStore:
             if self._writer is not None:
                 await self._writer.aclose()
         finally:
+            await self._reader.aclose()
             await self._ledgers.aclose()
 
     async def abandon(self) -> None:
@@ -395,6 +403,7 @@ class SharedLedgerStore:
         await self._stop_shutting_out()
         if self._writer is not None:
             await self._writer.abandon()
+        await self._reader.aclose()
 
     async def _stop_shutting_out(self) -> None:
         tasks = list(self._shutting_out.values())
@@ -517,28 +526,22 @@ class SharedLedgerStore:
         writer = self._writer
         return writer.unsealed() if writer is not None and record.number == writer.record.number else []
 
-    async def _runs(
-        self, record: LogRecord, slot: int, first: int, entries_max: int, bytes_max: int
-    ) -> Sequence[tuple[int, Run]]:
-        """Return runs from entry `first` on, with the ledgers of their batches, until they hold enough."""
-        runs: list[tuple[int, Run]] = []
-        entries = size = 0
+    async def _runs(self, record: LogRecord, slot: int, first: int) -> Sequence[tuple[int, Run]]:
+        """Return some runs of a slot from entry `first` on, with the ledger of their batches.
+
+        They are in one segment, the first that has any. It returns none only if there are none.
+        """
         unsealed = self._unsealed(record)  # Taken before any wait, together with the record.
         for segment in record.segments:
-            for run in await self._reader.runs(segment, slot, first + entries):
-                runs.append((segment.ledger, run))
-                entries = run.last + 1 - first
-                size += run.size
-            if entries >= entries_max or size > bytes_max:
-                return runs
+            if segment.lowest_slot <= slot <= segment.highest_slot:
+                runs = await self._reader.runs(segment, slot, first)
+                if runs:
+                    return [(segment.ledger, run) for run in runs]
         for each in unsealed:
-            for run in each.runs.following(slot, first + entries):
-                runs.append((each.ledger, run))
-                entries = run.last + 1 - first
-                size += run.size
-                if entries >= entries_max or size > bytes_max:
-                    return runs
-        return runs
+            runs = list(islice(each.runs.following(slot, first), RUNS_MAX))
+            if runs:
+                return [(each.ledger, run) for run in runs]
+        return []
 
     async def _last(self, ledger_id: int, record: LogRecord | None = None) -> int:
         slot = slot_of(ledger_id)
@@ -550,8 +553,10 @@ class SharedLedgerStore:
                 if (run := each.runs.last_of(slot)) is not None:
                     return run.last
             for segment in reversed(record.segments):
-                if (run := await self._reader.last_run(segment, slot)) is not None:
-                    return run.last
+                if segment.lowest_slot <= slot <= segment.highest_slot:
+                    run = await self._reader.last_run(segment, slot)
+                    if run is not None:
+                        return run.last
             return -1
 
         return await self._with_record(ledger_id, last, record)

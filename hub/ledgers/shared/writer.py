@@ -37,7 +37,7 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
-from hedwig.hub.ledgers.shared.batch_cache import BatchCache
+from hedwig.hub.ledgers.shared.entry_cache import BatchCache
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader

@@ -21,6 +21,13 @@ async def _none_lives(_: HubInfo) -> bool:
     return False
 
 
+async def _read(store: SharedLedgerStore, ledger: int, first: int, end: int) -> list[bytes]:
+    payloads: list[bytes] = []
+    while first + len(payloads) < end:
+        payloads += await store.read(ledger, first + len(payloads), entries_max=9, bytes_max=9999)
+    return payloads
+
+
 def _damage(folder: Path, found: bytes) -> None:
     """Change what a disk holds of some bytes, which occur once."""
     (path,) = [path for path in folder.glob("*.segment") if found in path.read_bytes()]
@@ -46,8 +53,8 @@ async def test_a_damaged_batch_keeps_no_topic_from_being_taken_over(open_store: 
     assert await other.shut_out(log_of(hit))
     assert await other.open_and_fence(hit) == await other.open_and_fence(sound) == 5
     assert await read_all(other, sound) == [payload(sound, entry) for entry in range(6)]
-    assert await other.read(hit, 0, entries_max=9, bytes_max=9999) == [payload(hit, entry) for entry in (0, 1)]
+    assert await _read(other, hit, 0, 2) == [payload(hit, entry) for entry in (0, 1)]
     with pytest.raises(CorruptEntryError, match="entry 2 of slot 1 is lost"):
         await other.read(hit, 2, entries_max=9, bytes_max=9999)
-    assert await other.read(hit, 3, entries_max=9, bytes_max=9999) == [payload(hit, entry) for entry in (3, 4, 5)]
+    assert await _read(other, hit, 3, 6) == [payload(hit, entry) for entry in (3, 4, 5)]
     await other.abandon()
