@@ -99,7 +99,9 @@ class HubOptions:
     cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
     read_messages_max: int = option(128, "messages of one read for a subscriber that catches up")
     read_bytes_max: int = option(1 * _MIB, "bytes of one read for a subscriber that catches up")
-    reads_max: int = option(64, "reads at once for subscribers that catch up")
+    reads_max: int = option(
+        64, "reads at once for subscribers that catch up. Those of shared logs are not counted: they read together"
+    )
     read_retry_s: float = option(1.0, "pause after a read that failed")
     damage_wait_s: float = option(
         60.0, "how long the hub reads a message again before it skips it, if all copies are damaged; 0: for ever"

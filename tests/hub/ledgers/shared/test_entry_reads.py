@@ -80,9 +80,8 @@ async def test_what_nobody_waits_for_any_more_is_not_read(store: GatedStore, rea
         each.cancel()
     store.gate.set()
     async with asyncio.timeout(TIMEOUT_S):
-        assert list(await asyncio.gather(begun, shared, reads.get(first, 11))) == [
-            _content(first, each) for each in (0, 12, 11)
-        ]
+        found = await asyncio.gather(begun, shared, reads.get(first, 11))
+    assert list(found) == [_content(first, entry) for entry in (0, 12, 11)]
     assert (first, 10) not in store.asked
 
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,6 +12,11 @@ from hedwig.clock import SystemClock
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
+from hedwig.hub.options.options import HubOptions
+from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import HubInfo
 from tests.hub.ledgers.shared.support.counted import CountedStore
 from tests.hub.ledgers.shared.support.records import RecordsInMemory
@@ -120,3 +126,22 @@ async def test_each_batch_of_a_read_gives_it_a_message(hubs: Hubs) -> None:
         assert 1 <= len(read) <= entries_max
         assert len(read) == 1 or sum(map(len, read)) <= bytes_max
         assert hubs.below.batches.total() <= len(read)
+
+
+async def test_those_who_are_behind_in_a_hub_read_together(hubs: Hubs) -> None:
+    """However few reads of ledgers the hub does at once. Each reader waits for another batch."""
+    writer = await hubs.open()
+    ledgers = [await writer.create() for _ in range(100)]
+    for ledger in ledgers:
+        await writer.append(ledger, 0, payload(ledger, 0))
+        await writer.close(ledger)
+    await writer.settle(ledgers)
+    store = await hubs.open()
+    deletions = LedgerDeletions(SystemClock(), 5.0, store)
+    persistence = cast(TopicPersistenceManager, None)
+    hub = LogContext(store, persistence, HubOptions(reads_max=1), RecentMessages(0), b"", deletions)
+    read = await asyncio.gather(*(hub.read(ledger, 0, entries_max=128, bytes_max=1 << 18) for ledger in ledgers))
+    assert read == [[payload(ledger, 0)] for ledger in ledgers]
+    assert len(hubs.below.batches) == len(ledgers)
+    assert hubs.below.calls < len(ledgers) // 4
+    await deletions.close()
