@@ -23,7 +23,7 @@ class Turmoil:
         faults = simulation.faults
         kinds: list[tuple[bool, list[Callable[[], None]]]] = [
             (faults.hubs, [self._crash, self._crash, self._lose_session, self._stop]),
-            (faults.zombies, [self._declare_dead, self._declare_dead]),
+            (faults.zombies, [self._declare_dead, self._declare_dead, self._take_over_twice]),
             (faults.network, [self._cut_client, self._cut_client, self._break_hub, self._cut_from_metadata]),
             (faults.metadata, [self._worsen_metadata, self._worsen_metadata, self._worsen_ledger_records]),
             (faults.bookies, [self._fail_bookie, self._cut_bookie, self._strand, self._slow, self._fail_all]),
@@ -69,9 +69,10 @@ class Turmoil:
         if hub is not None:
             self._begin(f"{hub.host} crashes", self._crash_and_come_back(hub))
 
-    async def _crash_and_come_back(self, hub: SimulatedHub) -> None:
+    async def _crash_and_come_back(self, hub: SimulatedHub, *, is_noticed: bool = False) -> None:
         await hub.inside(hub.crash())
-        await self._pause(0.0, 0.5, 2.0)
+        if not is_noticed:
+            await self._pause(0.0, 0.5, 2.0)
         hub.forget()
         await self._pause(0.0, 0.5, 2.0)
         self._note(f"{hub.host} starts again")
@@ -99,6 +100,45 @@ class Turmoil:
         if hub is not None:
             hub.declare_dead()
             self._begin(f"{hub.host} is declared dead, and goes on", self._notice_later(hub, 0.3, 2.0, 6.0))
+
+    def _take_over_twice(self) -> None:
+        owner = self._world.owner(self._random.choice(self._world.topics))
+        if owner is not None:
+            hub, topic = owner
+            self._begin(
+                f"{hub.host} gives {topic.name.decode()} up to two owners after each other",
+                self._depose_and_crash_the_next(hub, topic),
+            )
+
+    async def _depose_and_crash_the_next(self, former: SimulatedHub, topic: OwnedTopic) -> None:
+        """Depose the next owner of a topic amid its first publish, and crash the one after that amid its takeover.
+
+        The deposed hub goes on, and its range arrives late.
+        """
+        world, name = self._world, topic.name
+        for hub in world.serving():
+            hub.way.late_ranges = 0.5
+        await former.inside(former.topics.release(topic))
+        await self._until(lambda: world.owner(name) is not None, 4.0, 0.001)
+        owner = world.owner(name)
+        if owner is not None and len(world.serving()) > 1:
+            deposed = owner[0]
+            deposed.declare_dead()
+            self._note(f"{deposed.host} is declared dead amid its first publish")
+
+            def next_owner() -> SimulatedHub | None:
+                recorded = world.recorded_owner(name)
+                others = [hub for hub in world.serving() if hub is not deposed]
+                return next((hub for hub in others if recorded is not None and recorded.host == hub.host), None)
+
+            await self._until(lambda: next_owner() is not None, 4.0, 0.001)
+            following = next_owner()
+            if following is not None and not following.is_zombie:
+                self._note(f"{following.host} crashes amid a takeover")
+                await self._crash_and_come_back(following, is_noticed=True)
+            await self._notice_later(deposed, 0.3, 2.0, 6.0)
+        for hub in world.serving():
+            hub.way.late_ranges = 0.0
 
     async def _notice_later(self, hub: SimulatedHub, *pauses_s: float) -> None:
         await self._pause(*pauses_s)
@@ -291,11 +331,11 @@ class Turmoil:
     async def _pause(self, *seconds: float) -> None:
         await asyncio.sleep(self._random.choice(seconds) * self._random.random())
 
-    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+    async def _until(self, condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> None:
         """Wait for a condition, for at most `seconds`."""
         until = asyncio.get_running_loop().time() + seconds
         while not condition() and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (time is virtual)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause_s)
 
     def _note(self, text: str) -> None:
         self._world.history.act(text)

@@ -41,7 +41,8 @@ def open_tables() -> sqlite3.Connection:
 class ModelWay:
     """The way of one hub to the tables: requests take time, and may be refused, get lost, or arrive late.
 
-    It stands in for a SqliteThread. `refused`, `lost` and `slow` are chances; `is_cut` refuses everything.
+    It stands in for a SqliteThread. `refused`, `lost` and `slow` are chances, and `late_ranges` is that of a request
+    about ranges to be late; `is_cut` refuses everything.
     """
 
     def __init__(self, tables: sqlite3.Connection, random: Random, delay_s: float) -> None:
@@ -51,6 +52,7 @@ class ModelWay:
         self.refused = 0.0
         self.lost = 0.0
         self.slow = 0.0
+        self.late_ranges = 0.0
         self.is_cut = False
         self.on_answer: Callable[[], None] = lambda: None
         self._is_closed = False
@@ -64,6 +66,8 @@ class ModelWay:
             raise MetadataUnavailableError(f"{what}: the metadata store is closed")
         random = self._random
         await self._travel()
+        if "persistence" in what and random.random() < self.late_ranges:
+            await asyncio.sleep(random.uniform(1.0, 5.0))
         if self.is_cut or random.random() < self.refused:
             raise MetadataUnavailableError(f"{what}: nobody answers")
         if random.random() < self.lost:
@@ -82,7 +86,7 @@ class ModelWay:
         self._is_closed = True
 
     def heal(self) -> None:
-        self.refused = self.lost = self.slow = 0.0
+        self.refused = self.lost = self.slow = self.late_ranges = 0.0
         self.is_cut = False
 
     async def _travel(self) -> None:

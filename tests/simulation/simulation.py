@@ -14,7 +14,8 @@ from hedwig.client.options import HubAddress
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.hub.subscriptions.operator_actions import Edge, Sought
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.model import SubscriberId, Topic
+from hedwig.metadata.records.packing import unpack_hub_info
+from hedwig.model import HubInfo, SubscriberId, Topic
 from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata
 from tests.simulation.clients import Publisher, Subscriber, at
 from tests.simulation.faults import Turmoil
@@ -25,6 +26,7 @@ from tests.simulation.liveness_model import Register
 from tests.simulation.metadata_model import ModelWay, open_tables
 from tests.simulation.network import Network, NetworkedTime, SpinningError
 from tests.simulation.options import LEFT_OUT, Faults, bookkeeper_options, hub_options, log_options, preferences
+from tests.simulation.owners import ordered_owners
 from tests.simulation.simulated_hub import PORT, SimulatedHub, VirtualClock
 
 __all__ = ["Simulation", "SimulationFailed", "simulate"]
@@ -119,6 +121,11 @@ class Simulation:
                 return hub, owned
         return None
 
+    def recorded_owner(self, topic: Topic) -> HubInfo | None:
+        """Return the hub that the owner record of a topic names."""
+        found = self.tables.execute("SELECT record FROM ownership WHERE topic = ?", (topic,)).fetchone()
+        return None if found is None else unpack_hub_info(found[0])
+
     def break_client(self, machine: str) -> None:
         self.network.break_connections(machine)
 
@@ -188,7 +195,7 @@ class Simulation:
 
     async def run(self) -> None:
         """Run to the end. Raises SimulationFailed."""
-        with _logged_defects(self.history):
+        with _logged_defects(self.history), ordered_owners(self.history):
             asyncio.get_running_loop().set_exception_handler(
                 lambda _, context: self.history.broken("no defect", str(context.get("exception") or context["message"]))
             )
@@ -274,11 +281,18 @@ class Simulation:
         return subscribers
 
     async def _settle(self, publishers: list[Publisher]) -> None:
-        """Publish a few more messages, and wait until all subscribers have what they are owed."""
+        """Wait until all subscribers have what they are owed, and again after a few more messages.
+
+        A message that is delivered only if another follows counts as lost.
+        """
+        await self._deliver()
         for topic in self.topics:
             for _ in range(self.random.choice((1, 3, 8))):
                 while not await self.random.choice(publishers).publish(topic):  # noqa: ASYNC110 (time is virtual)
                     await asyncio.sleep(0.5)
+        await self._deliver()
+
+    async def _deliver(self) -> None:
         waiting_for = ""
         try:
             while waiting_for := self._owed():  # noqa: ASYNC110 (time is virtual)

@@ -1,30 +1,45 @@
-"""Fixes of defects, each taken out again: the simulation must find the defect again.
+"""Fixes of defects, and rules of shared logs, each taken out: the simulation must find what goes wrong then.
 
-The keys are the numbers of the findings. Each replacement does what the code did before, in as few lines as possible.
+The keys are the numbers of the findings, or say how a rule is broken. Each replacement does what the code did before,
+or would do without the rule, in as few lines as possible.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel as ClientChannel
 from hedwig.concurrency.keyed_lock import KeyedLock
+from hedwig.errors import BadVersionError
+from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.shared import recovery, store
+from hedwig.hub.ledgers.shared.sealing import new_ledger
+from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+from hedwig.hub.ledgers.shared.writer import LogWriter
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.range_record import IsOwned, RangeRecord
 from hedwig.hub.requests import _TRIES, Requests, _Attempt
 from hedwig.hub.subscriptions.cursor import Cursor
 from hedwig.hub.subscriptions.starts import Starts
+from hedwig.hub.topics.ownership import Claim, Ownership
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.model import LedgerRange, Topic
+from hedwig.metadata.logs.record import LogRecord
+from hedwig.metadata.logs.records import LogRecords
+from hedwig.model import HubInfo, LedgerRange, LedgerRanges, Topic
+from hedwig.versions import Version
 
 __all__ = ["TAKEN_OUT", "without_mend"]
 
 _create: Final = BookkeeperLedgerStore.create
+_claim: Final = Ownership.claim
+_shut_out: Final = Ownership._shut_out
+_put: Final = RangeRecord._put
 _ask: Final = ClientChannel.ask
 
 
@@ -128,7 +143,72 @@ def _over_unseen(self: Requests, channel: Any, request: Any) -> None:
     """Do nothing, so that no request waits for another."""
 
 
-TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
+async def _claim_before_fencing(self: Ownership, topic: Topic, **given: Any) -> Claim:
+    claim = await _claim(self, topic, **given)
+    is_shut_out = claim.former is not None and await _shut_out(self, claim.former)
+    return replace(claim, is_shut_out=is_shut_out)
+
+
+async def _fence_later(self: Ownership, former: HubInfo) -> bool:
+    return False
+
+
+async def _append_before_listing(self: LogWriter) -> None:
+    sealing = self._to_seal[0] if self._to_seal else None
+    if sealing is not None and sealing.segment is None and sealing.runs.records:
+        sealing.segment = await self._seal(sealing)
+    if self._made is None:
+        self._made = self._next = await new_ledger(self._ledgers, self.record.number)
+        if self._current is None:
+            self._switch()
+        elif self._is_roll_due:
+            self._roll()
+    await self._record_next(self._made, sealing)
+    self._made = None
+    if sealing is not None:
+        self._to_seal.popleft()
+        sealing.sealed.set()
+
+
+class _Unfenced:
+    """A ledger store that leaves some ledgers as they are, and takes them for empty."""
+
+    def __init__(self, ledgers: LedgerStore, unfenced: Collection[int]) -> None:
+        self._ledgers = ledgers
+        self._unfenced = unfenced
+
+    async def open_and_fence(self, ledger_id: int) -> int:
+        return -1 if ledger_id in self._unfenced else await self._ledgers.open_and_fence(ledger_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledgers, name)
+
+
+async def _fence_current_only(ledgers: LedgerStore, records: LogRecords, number: int) -> LogRecord | None:
+    record = await records.read(number)
+    unfenced = record.listed[1:] if record is not None else ()
+    return await recovery.shut_out(cast(LedgerStore, _Unfenced(ledgers, unfenced)), records, number)
+
+
+async def _put_again(self: RangeRecord, ranges: LedgerRanges) -> Version:
+    try:
+        return await _put(self, ranges)
+    except BadVersionError as exc:
+        if not self.is_as_found or exc.current is None:
+            raise
+        self._version = exc.current.version
+        return await _put(self, ranges)
+
+
+async def _settle_nothing(self: SharedLedgerStore, ledger_ids: Collection[int]) -> None:
+    """Leave the segment as it is."""
+
+
+def _always_settled(self: SharedLedgerStore, ledger_ids: Collection[int]) -> bool:
+    return True
+
+
+TAKEN_OUT: Final[Mapping[str, tuple[tuple[Any, str, object], ...]]] = {
     # Later fixes hide the defect: a log that ends drops its writers, and a reader recovers what it does not find.
     "1.3": (
         (BookkeeperLedgerStore, "create", _keep_failed_writers),
@@ -149,6 +229,18 @@ TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
         (Requests, "_begin_in_order", _begin_out_of_order),
         (Requests, "_over", _over_unseen),
     ),
+    # See docs/explanation/shared-logs.md for these rules.
+    "claims come before fencing": (
+        (Ownership, "claim", _claim_before_fencing),
+        (Ownership, "_shut_out", _fence_later),
+    ),
+    "a log goes on in a ledger before the record lists it": ((LogWriter, "_go_on_in_record", _append_before_listing),),
+    "a range is closed before its segment is sealed": (
+        (SharedLedgerStore, "settle", _settle_nothing),
+        (SharedLedgerStore, "is_settled", _always_settled),
+    ),
+    "the next ledger of a log is not fenced": ((store, "shut_out", _fence_current_only),),
+    "a refused first change of the ranges is repeated": ((RangeRecord, "_put", _put_again),),
 }
 
 

@@ -1,0 +1,77 @@
+"""The order of the owners of a topic: what a former owner acknowledges, a later one must have found.
+
+The clients cannot check that alone. A message of a former owner that the later one has not found is delivered at last,
+once the later one is refused a write, and looks again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from unittest.mock import patch
+
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log import TopicLog
+from hedwig.hub.topics.ownership import Claim
+from hedwig.hub.topics.topics import Topics
+from hedwig.metadata.records.stamps import Stamp
+from hedwig.model import Topic
+from tests.simulation.history import History
+
+__all__ = ["ordered_owners"]
+
+_TAG_BYTES: Final = 1
+"""A version of SQLite is a stamp behind a tag."""
+_RULE: Final = "a later owner finds what former ones acknowledge"
+
+
+class _Owners:
+    """The owners of each topic, each with the number of its owner record, which grows from one to the next."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._logs: dict[int, tuple[DurableLog, int]] = {}
+        """The logs that were opened, by their identities, with the numbers of their owners."""
+        self._found: dict[Topic, dict[int, int]] = defaultdict(dict)
+        """The last message that each owner has found."""
+        self._stored: dict[Topic, dict[int, int]] = defaultdict(dict)
+        """The last message that each owner has acknowledged."""
+
+    def opened(self, log: DurableLog, owner: int) -> None:
+        self._logs[id(log)] = log, owner
+        self._found[log.topic][owner] = log.last_id
+        for former, last_id in self._stored[log.topic].items():
+            if former < owner and log.last_id < last_id:
+                self._break(log.topic, owner, log.last_id, last_id)
+
+    def stored(self, log: DurableLog) -> None:
+        if id(log) not in self._logs:
+            return  # It is being opened, and the rule is checked then.
+        _, owner = self._logs[id(log)]
+        self._stored[log.topic][owner] = log.last_id
+        for later, found in self._found[log.topic].items():
+            if owner < later and found < log.last_id:
+                self._break(log.topic, later, found, log.last_id)
+
+    def _break(self, topic: Topic, owner: int, found: int, last_id: int) -> None:
+        self._history.broken(_RULE, f"owner {owner} of {topic!r} found {found}, and a former one has {last_id}")
+
+
+@contextmanager
+def ordered_owners(history: History) -> Iterator[None]:
+    """Check the rule until the block ends."""
+    owners = _Owners(history)
+    open_log, on_stored = Topics._open_log, DurableLog.on_stored
+
+    async def open_and_note(self: Topics, name: Topic, claim: Claim) -> TopicLog:
+        log = await open_log(self, name, claim)
+        if isinstance(log, DurableLog):
+            owners.opened(log, Stamp.decode(claim.version.raw[_TAG_BYTES:]).number)
+        return log
+
+    def store_and_note(self: DurableLog, stored: bytes) -> None:
+        on_stored(self, stored)
+        owners.stored(self)
+
+    with patch.object(Topics, "_open_log", open_and_note), patch.object(DurableLog, "on_stored", store_and_note):
+        yield
