@@ -12,6 +12,7 @@ from hedwig.hub.admin.load import LoadSampler
 from hedwig.hub.admin.metrics import CONTENT_TYPE_LATEST, Metrics
 from hedwig.hub.admin.orphans import OrphanDeletion
 from hedwig.hub.admin.parameters import flag_of, ledgers_of, limit_of, state_of
+from hedwig.hub.admin.pinned_topics import pinned_topics
 from hedwig.hub.admin.server import AdminServer, BadRequestError, ConflictError, Route, json_response
 from hedwig.hub.admin.topics import TopicRoutes
 from hedwig.hub.freezing import NotFrozenError, StillFrozenError
@@ -63,6 +64,7 @@ class AdminEndpoint:
             ("GET", "/options", self._options, nothing),
             ("GET", "/load", self._show_load, frozenset({"lag"})),
             ("GET", "/busy", self._show_busy, frozenset({"limit"})),
+            ("GET", "/pinned", self._show_pinned, nothing),
             *TopicRoutes(self._hub).routes(),
             ("GET", "/delete-orphans", self._orphans_gone, nothing),
             ("POST", "/delete-orphans", self._delete_orphans, frozenset({"ledgers"})),
@@ -145,6 +147,9 @@ class AdminEndpoint:
 
     async def _show_busy(self, request: web.Request) -> web.Response:
         return json_response(await self._busy.look(limit_of(request)))
+
+    async def _show_pinned(self, _: web.Request) -> web.Response:
+        return json_response(await pinned_topics(self._hub))
 
     async def _orphans_gone(self, _: web.Request) -> web.Response:
         return json_response(self._orphans.state())

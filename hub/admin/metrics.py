@@ -4,12 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from hedwig.hub.admin.load import LoadSampler
-from hedwig.hub.ledgers import LedgerStoreStats
+from hedwig.hub.ledgers import LedgerStoreStats, LogCounters
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
@@ -51,13 +57,36 @@ _LEVELS: Final[Mapping[str, str]] = {
 _LEDGERS: Final[Mapping[str, str]] = {
     "ledgers": "Ledgers in the local store.",
     "open_ledgers": "Ledgers that take appends.",
-    "segments": "Segment files of the local store.",
-    "stored_bytes": "Bytes of all segment files.",
-    "live_bytes": "Bytes that rewriting would keep.",
+    "segments": "Segments: files of the local store, or those of the hub's shared log.",
+    "stored_bytes": "Bytes of all segments: of the files, or of the messages in the shared log.",
+    "live_bytes": "Bytes among them that rewriting would keep.",
     "queued_bytes": "Bytes of appends that wait to be written.",
     "damaged_places": "Unreadable locations that the hub met in the local store.",
     "is_full": "1 while the disk is full, or there are too few bookies.",
 }
+_LOG: Final[Mapping[str, str]] = {
+    "batches": "Batches that the hub's shared log has acknowledged.",
+    "records": "Messages in these batches.",
+    "batch_bytes": "Bytes of these batches.",
+    "read_batches": "Batches of shared logs that were read for subscribers that catch up.",
+    "read_batch_bytes": "Bytes of the batches that were read.",
+    "merged_segments": "Segments of shared logs that were merged into others.",
+    "merged_bytes": "Bytes of messages that merging has written again.",
+    "dead_segments": "Segments of shared logs that were deleted, since no message in them was needed any more.",
+}
+_LOG_TIMES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "roll_seconds": (
+        "rolls",
+        "roll_s",
+        "Pauses of the hub's shared log, which goes on in its next segment then.",
+    ),
+    "recovery_seconds": (
+        "recoveries",
+        "recovery_s",
+        "Recoveries of the shared logs of hubs that have ended.",
+    ),
+}
+"""The fields of LogCounters that have the number and the sum, and what it is."""
 _FIELDS: Final[Mapping[str, str]] = {"damaged_places": "damage_count"}
 """The fields of LedgerStoreStats that have another name than their metric."""
 
@@ -96,3 +125,14 @@ class Metrics(Collector):
                 value = getattr(self._ledgers, _FIELDS.get(name, name))
                 if value is not None:
                     yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=float(value))
+            if self._ledgers.log is not None:
+                yield from _of_log(self._ledgers.log)
+
+
+def _of_log(log: LogCounters) -> Iterator[Metric]:
+    for name, what in _LOG.items():
+        yield CounterMetricFamily(f"{_NAMESPACE}_log_{name}", what, value=getattr(log, name))
+    for name, (count, seconds, what) in _LOG_TIMES.items():
+        yield SummaryMetricFamily(
+            f"{_NAMESPACE}_log_{name}", what, count_value=getattr(log, count), sum_value=getattr(log, seconds)
+        )

@@ -2,6 +2,6 @@
 
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
 from hedwig.hub.ledgers.local.store import LocalLedgerStore
-from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
+from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats, LogCounters
 
-__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats", "LocalLedgerOptions", "LocalLedgerStore"]
+__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats", "LocalLedgerOptions", "LocalLedgerStore", "LogCounters"]

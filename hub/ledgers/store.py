@@ -5,10 +5,31 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats"]
+__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats", "LogCounters"]
 
 InDoubt: TypeAlias = Callable[[int, int], None]
 """Receives the id of a ledger that may have been made, and the token of the attempt to make it."""
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """What a store has done with shared logs since it was opened. The numbers only grow.
+
+    A roll lasts from the moment in which the log sends no more batches until it goes on in its next segment.
+    """
+
+    batches: int = 0
+    records: int = 0
+    batch_bytes: int = 0
+    read_batches: int = 0
+    read_batch_bytes: int = 0
+    rolls: int = 0
+    roll_s: float = 0.0
+    recoveries: int = 0
+    recovery_s: float = 0.0
+    merged_segments: int = 0
+    merged_bytes: int = 0
+    dead_segments: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +37,8 @@ class LedgerStoreStats:
     """What a store holds at this moment.
 
     `live_bytes` is what a rewrite would keep, as last counted. `damage_count` counts the unreadable locations.
-    `is_full` says that no ledger can be made now. A value is None if the store would have to ask a server for it.
+    `is_full` says that no ledger can be made now. A value is None if the store would have to ask a server for it. `log`
+    is None if the store knows no shared logs.
     """
 
     ledgers: int | None
@@ -27,6 +49,7 @@ class LedgerStoreStats:
     queued_bytes: int
     damage_count: int | None
     is_full: bool
+    log: LogCounters | None = None
 
 
 class LedgerStore(Protocol):

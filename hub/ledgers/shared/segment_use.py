@@ -48,11 +48,24 @@ class SegmentUse:
 
     def drop(self, slot: int) -> bool:
         """Note that a slot which was live is not needed any more. Return whether it has records here."""
-        number = bisect_left(self._slots, slot)
-        if number == len(self._slots) or self._slots[number] != slot:
+        number = self._number_of(slot)
+        if number is None:
             return False
         if number == len(self._slots) - 1:
             self._is_last_live = False
         self.live_slots -= 1
         self.live_bytes -= self._sizes[number]
         return True
+
+    def size_of(self, slot: int) -> int:
+        """Return how many bytes the payloads of a slot have here, 0 if it has none."""
+        number = self._number_of(slot)
+        return 0 if number is None else self._sizes[number]
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Yield how many bytes each slot has here, and the slot, whether it is live or not."""
+        return zip(self._sizes, self._slots, strict=True)
+
+    def _number_of(self, slot: int) -> int | None:
+        number = bisect_left(self._slots, slot)
+        return number if number < len(self._slots) and self._slots[number] == slot else None

@@ -6,6 +6,7 @@ The id of a ledger says which of both it is. So one topic may have both kinds, a
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final, Self, TypeAlias, TypeVar
@@ -30,7 +31,7 @@ from hedwig.hub.ledgers.shared.recovery import shut_out
 from hedwig.hub.ledgers.shared.runs import Run
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.writer import LogWriter, UnsealedSegment
-from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
+from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats, LogCounters
 from hedwig.metadata.logs.record import LogRecord, LogState
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of, virtual_id
@@ -90,6 +91,7 @@ class SharedLedgerStore:
         self._cache = batch_cache(options.cache_bytes_max)
         self._reader = SegmentReader(ledgers, self._cache)
         self._following = FollowingRuns()
+        self._counters = LogCounters()
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
         self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
@@ -173,6 +175,7 @@ class SharedLedgerStore:
                         self._reader,
                         self._clock,
                         self._options,
+                        self._counters,
                         self._on_over,
                     )
         return self.log
@@ -195,11 +198,20 @@ class SharedLedgerStore:
             return known
         task = self._shutting_out.get(log)
         if task is None:
-            work = shut_out(self._ledgers, self._records, log)
-            task = self._shutting_out[log] = asyncio.get_running_loop().create_task(work)
+            task = self._shutting_out[log] = asyncio.get_running_loop().create_task(self._recover(log))
             task.add_done_callback(partial(self._is_shut_out, log))
         # It goes on for the others if this caller is cancelled.
         return await asyncio.shield(task)
+
+    async def _recover(self, log: int) -> LogRecord | None:
+        began = self._clock.monotonic()
+        record = await self._records.read(log)
+        if record is None or record.state is LogState.CLOSED:
+            return record
+        record = await shut_out(self._ledgers, self._records, log)
+        self._counters.recoveries += 1
+        self._counters.recovery_s += self._clock.monotonic() - began
+        return record
 
     async def closed_if_dead(self, record: LogRecord) -> LogRecord | None:
         """Return the record of a log, closed unless its hub is alive; None if it is gone. Raises: as `shut_out`."""
@@ -226,7 +238,8 @@ class SharedLedgerStore:
 
     def _upkeep(self, record: LogRecord, is_live: Callable[[int], bool]) -> tuple[LogUpkeep, HeldRecord]:
         held = HeldRecord(self._records, record, is_judged=True)
-        return LogUpkeep(self._ledgers, self._reader, held, self._clock, self._options, is_live), held
+        upkeep = LogUpkeep(self._ledgers, self._reader, held, self._clock, self._options, self._counters, is_live)
+        return upkeep, held
 
     async def _kept_up(self, upkeep: LogUpkeep, held: HeldRecord) -> LogRecord:
         while await upkeep.step():
@@ -365,20 +378,38 @@ class SharedLedgerStore:
                 yield virtual_id(record.number, slot)
 
     async def stats(self) -> LedgerStoreStats:
+        """Return what the store holds: the bytes are those of its log."""
         below = await self._ledgers.stats()
-        writer = self._writer
+        counters, batches, writer = self._counters, self._reader.batches, self._writer
+        counters.read_batches, counters.read_batch_bytes = batches.entries, batches.size
         if writer is None:
-            return below
+            return replace(below, log=counters)
         return LedgerStoreStats(
             ledgers=None,
             open_ledgers=len(writer.open_slots()) + max(0, below.open_ledgers - writer.open_ledgers),
             segments=len(writer.record.segments) + len(writer.record.listed),
-            stored_bytes=None,
-            live_bytes=None,
+            stored_bytes=writer.stored_bytes,
+            live_bytes=writer.live_bytes,
             queued_bytes=below.queued_bytes + writer.waiting_bytes,
             damage_count=None,
             is_full=below.is_full,
+            log=counters,
         )
+
+    async def largest(self, count: int) -> dict[int, int]:
+        """Return the ledgers in this hub's log with most bytes, and these bytes; see LogUpkeep."""
+        writer = self._writer
+        if writer is None:
+            return {}
+        log, slots = writer.record.number, await writer.largest(count)
+        return {virtual_id(log, slot): size for slot, size in slots.items()}
+
+    async def mean_bytes(self, log: int) -> float:
+        """Return how many bytes a message in a log has on average, maybe as some time ago. Raises: MetadataError."""
+        record = self._others.get(log) or await self._records.read(log)
+        segments = () if record is None else record.segments
+        records = sum(each.records for each in segments)
+        return sum(each.size for each in segments) / records if records else 0.0
 
     async def aclose(self) -> None:
         """Finish the appends under way, and close the log. May be called twice."""

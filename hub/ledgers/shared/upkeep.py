@@ -8,7 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from itertools import islice
+from heapq import nlargest
+from itertools import chain, islice
+from operator import itemgetter
 from typing import Final
 
 from hedwig.clock import Clock
@@ -19,7 +21,7 @@ from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.reading import SegmentReader
 from hedwig.hub.ledgers.shared.sealing import Noting, discard, new_ledger
 from hedwig.hub.ledgers.shared.segment_use import SegmentUse
-from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.hub.ledgers.store import LedgerStore, LogCounters
 from hedwig.metadata.logs.record import DroppedLedger, LogRecord, Segment
 
 __all__ = ["LogUpkeep"]
@@ -32,6 +34,8 @@ _SMALL_SHARE: Final = 4
 """A segment is small if its live records take at most this share of a whole one."""
 _SMALL_MIN: Final = 8
 """So many small segments are merged at once at least."""
+_LOOK_SLOTS: Final = 5000
+"""How many slots a look visits before other tasks run."""
 _PACE_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 60.0
 
@@ -46,6 +50,7 @@ class LogUpkeep:
         held: HeldRecord,
         clock: Clock,
         options: SharedLogOptions,
+        counters: LogCounters,
         is_live: Callable[[int], bool],
     ) -> None:
         self._ledgers = ledgers
@@ -53,6 +58,7 @@ class LogUpkeep:
         self._held = held
         self._clock = clock
         self._options = options
+        self._counters = counters
         self._is_live = is_live
         self._uses: dict[int, SegmentUse] = {}
         """By the ledger of the segment. Of a segment that is not sealed yet, it grows."""
@@ -62,6 +68,33 @@ class LogUpkeep:
         """A new segment that the record does not name yet, as far as is known, and those that it has merged."""
         self._owed_s = 0.0
         """How long merging has to pause for what it has read."""
+
+    @property
+    def live_bytes(self) -> int:
+        """How many bytes of messages in sealed segments are needed."""
+        return sum(use.live_bytes for use in self._sealed_uses())
+
+    async def largest(self, count: int) -> dict[int, int]:
+        """Return the slots that are live with most bytes in sealed segments, and these bytes; about `count`.
+
+        It looks for those that are large in a segment. One that is small in each could be missed.
+        """
+        found: set[int] = set()
+        for use in self._sealed_uses():
+            remaining, best = use.sizes(), list[tuple[int, int]]()
+            while chunk := list(islice(remaining, _LOOK_SLOTS)):
+                best = nlargest(count, chain(best, (each for each in chunk if self._is_live(each[1]))))
+                await asyncio.sleep(0)
+            found.update(slot for _, slot in best)
+        totals = {}
+        for slot in found:
+            totals[slot] = sum(use.size_of(slot) for use in self._sealed_uses())
+            await asyncio.sleep(0)
+        return dict(nlargest(count, totals.items(), key=itemgetter(1)))
+
+    def _sealed_uses(self) -> list[SegmentUse]:
+        uses = (self._uses.get(each.ledger) for each in self._held.present.segments)
+        return [each for each in uses if each is not None]
 
     def noting(self, ledger: int) -> Noting:
         """Return what notes the runs of a segment as its footer is written."""
@@ -146,9 +179,15 @@ class LogUpkeep:
         """Name `new` instead of `old` in the record, unless that has changed in these."""
         await self._held.change(partial(_with_replaced, old=old, new=new, due=due))
         kept = {each.ledger for each in self._held.present.segments}
-        for ledger in [each.ledger for each in old if each.ledger not in kept]:
+        gone = [each.ledger for each in old if each.ledger not in kept]
+        for ledger in gone:
             self._uses.pop(ledger, None)
             self._damaged.discard(ledger)
+        if new is None:
+            self._counters.dead_segments += len(gone)
+        elif new.ledger in kept:
+            self._counters.merged_segments += len(gone)
+            self._counters.merged_bytes += new.size
 
     # ------------------------------------------------------------------------------------------------- merging
 

@@ -45,7 +45,7 @@ from hedwig.hub.ledgers.shared.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.sealing import discard, new_ledger, seal_behind_batches, seal_in_own_ledger
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
-from hedwig.hub.ledgers.store import LedgerStore
+from hedwig.hub.ledgers.store import LedgerStore, LogCounters
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.slot_set import SlotSet
 from hedwig.metadata.logs.virtual_ids import FIRST_SLOT, SLOT_MAX
@@ -124,6 +124,7 @@ class LogWriter:
         reader: SegmentReader,
         clock: Clock,
         options: SharedLogOptions,
+        counters: LogCounters,
         on_over: Callable[[HedwigError], object],
     ) -> None:
         self._ledgers = ledgers
@@ -131,6 +132,7 @@ class LogWriter:
         self._cache = cache
         self._clock = clock
         self._options = options
+        self._counters = counters
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._slots: dict[int, _Slot] = {}
@@ -149,6 +151,8 @@ class LogWriter:
         self._is_pump_due = False
         self._is_held = True
         """Whether no batch is sent, since there is no current ledger, or it ends or has failed."""
+        self._held_at: float | None = None
+        """Since when, if there has been a current ledger."""
         self._why_stuck: HedwigError | None = None
         """Why nothing can be sent now, and nobody knows until when; None if it can."""
         self._is_roll_due = False
@@ -165,7 +169,9 @@ class LogWriter:
         self._mending: asyncio.Task[None] | None = None
         self._why_over: HedwigError | None = None
         self._is_closing = False
-        self._upkeep = LogUpkeep(ledgers, reader, self.held, clock, options, lambda slot: slot not in self._deleted)
+        self._upkeep = LogUpkeep(
+            ledgers, reader, self.held, clock, options, counters, lambda slot: slot not in self._deleted
+        )
         self._tasks.start(self._keep_space())
         self._keep()
 
@@ -215,6 +221,24 @@ class LogWriter:
         """Return how many ledgers of the store below the log has open for append, apart from footers of their own."""
         segments = sum(not each.is_fenced for each in self.unsealed())
         return segments + sum(ledger is not None for ledger in (self._next, self._made))
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all messages in the log."""
+        return sum(each.size for each in self.record.segments) + self._unsealed_bytes
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of those that are needed; what is not sealed is counted as a whole."""
+        return self._upkeep.live_bytes + self._unsealed_bytes
+
+    async def largest(self, count: int) -> dict[int, int]:
+        """Return the slots with most bytes; see LogUpkeep."""
+        return await self._upkeep.largest(count)
+
+    @property
+    def _unsealed_bytes(self) -> int:
+        return sum(each.runs.size for each in self.unsealed())
 
     @property
     def waiting_bytes(self) -> int:
@@ -340,7 +364,7 @@ class LogWriter:
             self._refuse_last()
         while self._under_way and self._mending is None and (first := self._under_way[0]).outcome.done():
             if first.outcome.cancelled() or first.outcome.exception() is not None:
-                self._is_held = True
+                self._hold()
                 self._mending = self._tasks.start(self._mend())
                 return
             self._under_way.popleft()
@@ -363,6 +387,10 @@ class LogWriter:
         segment.last_entry = batch.entry
         segment.size += batch.data_bytes
         segment.runs.add(batch.entry, batch.sending.records)
+        counters = self._counters
+        counters.batches += 1
+        counters.records += len(batch.sending.records)
+        counters.batch_bytes += batch.data_bytes
         slots = self._slots
         for (slot, entry_id, _), future in zip(batch.sending.records, batch.sending.futures, strict=True):
             held = slots.get(slot)
@@ -397,9 +425,15 @@ class LogWriter:
         """Go on in the next ledger, as soon as there is one and no batch is under way."""
         self._is_roll_due = True
         if self._mending is None and self._next is not None and not self._is_over:
-            self._is_held = True
+            self._hold()
             if not self._under_way:
                 self._switch()
+
+    def _hold(self) -> None:
+        """Send no more batches for now."""
+        if not self._is_held:
+            self._is_held = True
+            self._held_at = self._clock.monotonic()
 
     def _switch(self) -> None:
         """Go on in the next ledger; none is listed while `_current` is None afterwards."""
@@ -414,6 +448,10 @@ class LogWriter:
         self._is_held = self._current is None
         if self._current is not None:
             self._why_stuck = None
+            if self._held_at is not None:
+                self._counters.rolls += 1
+                self._counters.roll_s += self._rolled_at - self._held_at
+                self._held_at = None
         if self._timer is not None:
             self._timer.cancel()
         self._keep()
@@ -505,6 +543,7 @@ class LogWriter:
             return
         if self._current is not None and not self._current.is_fenced:
             self._is_held = False
+            self._held_at = None
             if self._is_roll_due:
                 self._roll()
             self._pump()

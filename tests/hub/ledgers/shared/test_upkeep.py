@@ -123,6 +123,54 @@ async def test_half_dead_segments_are_merged_and_their_readers_notice_nothing(
             assert len(await reader.read(each, 7, entries_max=3, bytes_max=1 << 20)) == 3
 
 
+async def test_what_a_log_has_done_and_holds_is_counted(open_log: OpenLog, records: RecordsInMemory) -> None:
+    store, other = await open_log(), await open_log(OTHER)
+    ledgers = await _fill_and_close(store, 50, 20)
+    kept, size = ledgers[::10], len(payload(ledgers[0], 0))
+    before, log = (await _record(records, store)).segments, store.log
+    assert log is not None
+    largest = await store.largest(3)
+    assert set(largest) <= set(ledgers)
+    assert list(largest.values()) == [20 * size] * 3
+    assert await store.mean_bytes(log) == await other.mean_bytes(log) == size
+    stats = await store.stats()
+    assert (stats.stored_bytes, stats.live_bytes) == (50 * 20 * size, 50 * 20 * size)
+    for each in set(ledgers) - set(kept):
+        await store.delete(each)
+
+    async def is_merged() -> bool:
+        return not set(before) & set((await _record(records, store)).segments)
+
+    await _until(is_merged)
+    stats = await store.stats()
+    assert (stats.stored_bytes, stats.live_bytes) == (5 * 20 * size, 5 * 20 * size)
+    assert set(await store.largest(50)) == set(kept)
+    counted = stats.log
+    assert counted is not None
+    assert (counted.records, counted.merged_segments) == (50 * 20, len(before))
+    assert counted.merged_bytes >= 5 * 20 * size
+    assert counted.rolls == len(before)
+    assert 0 < counted.batches <= 20 * len(ledgers)
+    assert counted.batch_bytes > 50 * 20 * size
+    assert 0 <= counted.roll_s < TIMEOUT_S
+    for each in kept:
+        await store.delete(each)
+
+    async def is_empty() -> bool:
+        return not (await _record(records, store)).segments
+
+    await _until(is_empty)
+    assert counted.dead_segments > 0
+    assert (await store.stats()).live_bytes == 0
+
+    assert await other.shut_out(log)
+    assert await other.shut_out(log), "again, which is no other recovery"
+    recovered = (await other.stats()).log
+    assert recovered is not None
+    assert recovered.recoveries == 1
+    assert 0 < recovered.recovery_s < TIMEOUT_S
+
+
 async def test_many_small_segments_become_few(open_log: OpenLog, records: RecordsInMemory) -> None:
     """Each topic that closes its ledger may end a segment."""
     store = await open_log(options=SharedLogOptions(roll_pause_s=0.0, upkeep_interval_s=0.01, grace_s=0.0))
