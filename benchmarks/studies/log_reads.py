@@ -2,9 +2,9 @@
 
     python -m hedwig.benchmarks.studies.log_reads [--topics 10000] [--messages 10] [--sizes 100 1024]
 
-The study starts a ZooKeeper and three bookies in a folder below --dir, and removes them. It appends messages to all
-topics in random order. Then another store, whose memory is empty, reads the topics: at first one of them, then all at
-once, each as a cursor does. Ledgers of topics are read as many at once as `reads_max` lets a hub do.
+For each size, the study starts a ZooKeeper and three bookies in a folder below --dir, and removes them. It appends
+messages to all topics in random order. Then another store, whose memory is empty, reads the topics: at first one of
+them, then all at once, each as a cursor does. Ledgers of topics are read as many at once as `reads_max` lets a hub do.
 
 Each line is one measurement. Entries are what the bookies were asked for, footers included.
 """
@@ -56,8 +56,17 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1024], help="bytes of a message")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="hedwig-bookies-", dir=arguments.dir))
+    try:
+        for size in arguments.sizes:
+            # A bookie has a file for each ledger, and may open some 20,000.
+            _measure_on_new_bookies(folder / str(size), arguments.topics, arguments.messages, size)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure_on_new_bookies(folder: Path, topics: int, messages: int, size: int) -> None:
     servers = DevServers(
-        folder / "servers",
+        folder,
         progress=lambda line: print(line, flush=True),
         heap_mb={"bookie": 1024},
         java_flags={"bookie": _BOTH_COMPILERS},
@@ -65,10 +74,9 @@ def main() -> None:
     try:
         servers.up(["bookkeeper"], bookies=_BOOKIES)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_measure(servers.address("zookeeper"), arguments.topics, arguments.messages, arguments.sizes))
+            runner.run(_measure(servers.address("zookeeper"), topics, messages, size))
     finally:
         servers.down()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _CountedStore(BookkeeperLedgerStore):
@@ -118,16 +126,15 @@ async def _is_alive(_: HubInfo) -> bool:
     return True
 
 
-async def _measure(zookeeper: str, topics: int, messages: int, sizes: Sequence[int]) -> None:
+async def _measure(zookeeper: str, topics: int, messages: int, size: int) -> None:
     async with await open_metadata("sqlite://") as metadata:
-        for size in sizes:
-            for is_shared in (False, True):
-                bookies = _Bookies(zookeeper, metadata, is_shared=is_shared)
-                ledgers = await _fill(bookies, topics, messages, size)
-                for read in (ledgers[:1], Random(1).sample(ledgers, topics)):
-                    async with bookies.store() as (store, below):
-                        kind = "shared log      " if is_shared else "ledgers of topics"
-                        await _read(f"{kind} {size:>5} bytes", store, below, read, messages, size)
+        for is_shared in (False, True):
+            bookies = _Bookies(zookeeper, metadata, is_shared=is_shared)
+            ledgers = await _fill(bookies, topics, messages, size)
+            for read in (ledgers[:1], Random(1).sample(ledgers, topics)):
+                async with bookies.store() as (store, below):
+                    kind = "shared log       " if is_shared else "ledgers of topics"
+                    await _read(f"{kind} {size:>5} bytes", store, below, read, messages, size)
 
 
 async def _fill(bookies: _Bookies, topics: int, messages: int, size: int) -> list[int]:

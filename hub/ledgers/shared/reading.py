@@ -79,6 +79,9 @@ class SegmentReader:
         """
         if not runs:
             return []
+        lost = CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {runs[0][0]}", runs[0][1].batch)
+        if runs[0][1].first > first:
+            raise lost  # Its batch was left out when the segment was sealed, since it was damaged.
         payloads: list[bytes] = []
         size = 0
         coming = deque(
@@ -86,7 +89,8 @@ class SegmentReader:
         )
         try:
             for ledger, run in runs:
-                if payloads and (len(payloads) >= entries_max or size + run.size > bytes_max):
+                following = first + len(payloads)
+                if payloads and (len(payloads) >= entries_max or size + run.size > bytes_max or run.first != following):
                     break
                 try:
                     batch = await coming[0] if coming else self.batches.in_memory(ledger, run.batch)
@@ -99,7 +103,7 @@ class SegmentReader:
                 if coming:
                     coming.popleft()
                 for entry_id, payload in batch.of(slot):
-                    if entry_id != first + len(payloads):
+                    if entry_id < following:
                         continue
                     size += len(payload)
                     if payloads and (size > bytes_max or len(payloads) == entries_max):
@@ -110,9 +114,7 @@ class SegmentReader:
                 if not each.cancel() and not each.cancelled():
                     each.exception()  # Nobody else looks at it.
         if not payloads:
-            # The batch was left out when the segment was sealed, since it was damaged.
-            ledger, run = runs[0]
-            raise CorruptEntryError(f"entry {first} of slot {slot} is lost", f"ledger {ledger}", run.batch)
+            raise lost
         return payloads
 
     async def aclose(self) -> None:
@@ -205,16 +207,17 @@ def _adjacent(
     runs: Sequence[tuple[int, Run]], first: int, entries_max: int, bytes_max: int
 ) -> Iterator[tuple[int, Run]]:
     """Yield the first run, and those of the batches right behind it that are needed for so many entries and bytes."""
-    ledger, start = runs[0][0], runs[0][1].batch
-    entries = size = 0
-    for number, (each, run) in enumerate(runs):
-        if number and (
-            (each, run.batch) != (ledger, start + number) or entries >= entries_max or size + run.size > bytes_max
-        ):
-            return
-        entries += run.last + 1 - max(run.first, first)
+    following = first
+    size = 0
+    for number, (ledger, run) in enumerate(runs):
+        if number:
+            before, last = runs[number - 1]
+            is_next = (ledger, run.batch, run.first) == (before, last.batch + 1, following)
+            if not is_next or following - first >= entries_max or size + run.size > bytes_max:
+                return
+        following = run.last + 1
         size += run.size
-        yield each, run
+        yield ledger, run
 
 
 def _size_of_block(block: Runs) -> int:
