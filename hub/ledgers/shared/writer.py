@@ -475,6 +475,8 @@ class LogWriter:
                 try:
                     await self._go_on_in_record()
                     pause_s = _FIRST_PAUSE_S
+                except LogTakenOverError:
+                    return
                 except (HedwigError, TimeoutError) as exc:
                     _log.warning("log %d has no next ledger yet, and tries again: %s", self.record.number, exc)
                     if self._current is None and not self._is_over:
@@ -515,7 +517,16 @@ class LogWriter:
             await self.held.change(partial(_with_next, made=made, sealing=sealing))
         except LogTakenOverError as exc:
             self._end(exc)
+            await asyncio.shield(self._discard_unnamed(made, sealing, exc.present))
             raise
+
+    async def _discard_unnamed(self, made: int, sealing: UnsealedSegment | None, present: LogRecord | None) -> None:
+        """Delete what was made here for the record, and is not in it, nor will be."""
+        footers = () if sealing is None or sealing.segment is None else (sealing.segment.footer,)
+        # Whoever closes the log deletes those that were listed and not needed.
+        named = self.record.ledgers if present is None else self.record.ledgers | present.ledgers
+        for ledger in {made, *footers} - named:
+            await discard(self._ledgers, ledger)
 
     async def _seal(self, sealing: UnsealedSegment) -> Segment:
         ledgers, ledger, runs, last = self._ledgers, sealing.ledger, sealing.runs, sealing.last_entry
