@@ -115,6 +115,7 @@ class Subscriber:
         random = self._world.random
         while not self._world.is_over:
             if self._world.is_calm and self.reader.is_in_doubt:
+                self._let_through()  # A request that is held up may delete the subscription much later.
                 await asyncio.sleep(self._world.late_s)
                 self.reader.is_in_doubt = False
                 self.reader.begin_anew()
@@ -123,9 +124,7 @@ class Subscriber:
             try:
                 subscription = await self._open(client)
             finally:
-                if self._held_up is not None:
-                    self._world.let_through(self._held_up)
-                    self._held_up = None
+                self._let_through()
             if subscription is not None:
                 if self.reader.finished is not None and random.random() < 0.15:
                     await self._skip(subscription, self.reader.finished)
@@ -137,6 +136,11 @@ class Subscriber:
             if not self._world.is_calm and random.random() < 0.1:
                 await self._unsubscribe(client)
             await asyncio.sleep(random.choice((0.0, 0.0, 0.01, 0.2, 1.0, 4.0)) if not self._world.is_calm else 0.1)
+
+    def _let_through(self) -> None:
+        if self._held_up is not None:
+            self._world.let_through(self._held_up)
+            self._held_up = None
 
     async def finish(self) -> None:
         """Close what was left open, and raise the error of any closing that failed."""

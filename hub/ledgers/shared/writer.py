@@ -517,15 +517,16 @@ class LogWriter:
             await self.held.change(partial(_with_next, made=made, sealing=sealing))
         except LogTakenOverError as exc:
             self._end(exc)
-            await asyncio.shield(self._discard_unnamed(made, sealing, exc.present))
+            sealed = () if sealing is None or sealing.segment is None else (sealing.segment,)
+            await asyncio.shield(self._discard_unnamed(made, sealed, exc.present))
             raise
 
-    async def _discard_unnamed(self, made: int, sealing: UnsealedSegment | None, present: LogRecord | None) -> None:
+    async def _discard_unnamed(self, made: int | None, sealed: Iterable[Segment], present: LogRecord | None) -> None:
         """Delete what was made here for the record, and is not in it, nor will be."""
-        footers = () if sealing is None or sealing.segment is None else (sealing.segment.footer,)
+        mine = {each.footer for each in sealed} | (set() if made is None else {made})
         # Whoever closes the log deletes those that were listed and not needed.
         named = self.record.ledgers if present is None else self.record.ledgers | present.ledgers
-        for ledger in {made, *footers} - named:
+        for ledger in mine - named:
             await discard(self._ledgers, ledger)
 
     async def _seal(self, sealing: UnsealedSegment) -> Segment:
@@ -714,8 +715,10 @@ class LogWriter:
         unused += [each for each in (self._next, self._made) if each is not None]
         try:
             await self.held.change(partial(_as_closed, sealed=sealed))
-        except LogTakenOverError:
-            return  # Other hubs recover it, with the same end.
+        except LogTakenOverError as exc:
+            # Other hubs recover it, with the same end.
+            await self._discard_unnamed(self._made, sealed, exc.present)
+            return
         for ledger in unused:
             await discard(self._ledgers, ledger)
 
