@@ -14,7 +14,7 @@ _PLACEMENTS: Final = ("load", "uniform")
 _COMPATIBLE: Final = ("", "4.3")
 _PER_TOPIC: Final = "per-topic"
 _SHARED: Final = "shared"
-_LEDGERS: Final = (_PER_TOPIC, _SHARED)
+_LEDGERS: Final = ("", _PER_TOPIC, _SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,12 @@ class BookieOptions:
     write_quorum: int = option(3, "bookies that get each message")
     ack_quorum: int = option(2, "bookies that must have a message before it is acknowledged")
     ledgers: str = option(
-        "per-topic", "`shared`: the topics of a hub share one log; `per-topic`: each has ledgers of its own"
+        "",
+        "`shared`: the topics of a hub share one log; `per-topic`: each has ledgers of its own; empty: shared, or "
+        "per-topic with `compat`",
     )
     own_ledgers: tuple[str, ...] = option(
-        (), "topics with ledgers of their own although `ledgers` is shared, as patterns (* and ?)"
+        (), "topics with ledgers of their own although others share a log, as patterns (* and ?)"
     )
     compat: str = option("", "`4.3`: write ledgers that the original hub can read; empty: those of today")
     append_timeout_s: float = option(30.0, "how long a message may wait for its bookies, changes of them included")
@@ -91,7 +93,7 @@ class BookieOptions:
                 f"{self.ack_quorum}; none may be larger than the one before it, nor less than 1"
             )
         if self.ledgers not in _LEDGERS:
-            raise ConfigurationError(f"bookkeeper: ledgers is {self.ledgers!r}; it must be shared or per-topic")
+            raise ConfigurationError(f"bookkeeper: ledgers is {self.ledgers!r}; it must be shared, per-topic or empty")
         if self.compat and self.is_shared:
             raise ConfigurationError("bookkeeper: original hubs cannot read shared logs: set ledgers to per-topic")
         if self.compat not in _COMPATIBLE:
@@ -102,7 +104,7 @@ class BookieOptions:
     @property
     def is_shared(self) -> bool:
         """Whether the topics of a hub share a log."""
-        return self.ledgers == _SHARED
+        return self.ledgers == _SHARED or not (self.ledgers or self.compat)
 
 
 def hosts_and_path(key: str, url: str) -> tuple[str, str]:
