@@ -102,14 +102,14 @@ class SharedLedgerCensus:
         return record, ()
 
     async def _gone(self, segments: Iterable[Segment]) -> list[tuple[Segment, str]]:
-        wanted = sorted({ledger for each in segments for ledger in each.ledgers} - self._there)
+        # The batches of a segment say what its footer says.
+        wanted = sorted({each.ledger for each in segments} - self._there)
         found = await self._below.find(wanted)
         self._there.update(ledger for ledger, entry in zip(wanted, found, strict=True) if entry is not None)
         return [
-            (each, f"ledger {ledger} of a segment does not exist")
+            (each, f"ledger {each.ledger} of a segment does not exist")
             for each in segments
-            for ledger in each.ledgers
-            if ledger not in self._there
+            if each.ledger not in self._there
         ]
 
     async def _entries(

@@ -1,25 +1,34 @@
-"""Reading from sealed segments: which batches have the records of a slot, and these records."""
+"""Reading from sealed segments: which batches have the records of a slot, and these records.
+
+A footer that is damaged or gone costs no messages: the batches say the same, once all of them are read.
+"""
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
+from itertools import dropwhile, islice
 from typing import Final
 
-from hedwig.errors import CorruptEntryError, LedgerError
+from hedwig.errors import CorruptEntryError, LedgerError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
 from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES
 from hedwig.hub.ledgers.shared.entry_cache import BatchCache, EntryCache
 from hedwig.hub.ledgers.shared.entry_reads import EntryReads, SegmentLedgers
-from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, decode_block, is_footer
-from hedwig.hub.ledgers.shared.runs import Run, Runs
+from hedwig.hub.ledgers.shared.footers import BLOCK_RUNS_MAX, DamagedFooterError, Root, decode_block, is_footer
+from hedwig.hub.ledgers.shared.runs import GrowingRuns, Run, Runs
 from hedwig.metadata.logs.record import Segment
 
-__all__ = ["SegmentReader", "batches_of"]
+__all__ = ["SegmentReader", "batches_of", "runs_of_ledger"]
+
+_log = logging.getLogger(__name__)
 
 _ROOTS_MAX: Final = 4096
 """A root has 2 KB for a segment of 64 MiB of small messages."""
 _BLOCK_BYTES_MAX: Final = 16 << 20
+_REBUILT_MAX: Final = 4
+"""The runs of a segment of small messages take some 12 MB."""
 _SCAN_BYTES_MAX: Final = 4 << 20
 _SCAN_ENTRIES_MAX: Final = 1024
 
@@ -32,6 +41,10 @@ class SegmentReader:
         self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
         """By the ledger of the footer: the entry of the root, and the root."""
         self._reading_roots: dict[int, asyncio.Task[tuple[int, Root]]] = {}
+        self._rebuilt: OrderedDict[int, GrowingRuns] = OrderedDict()
+        """By the ledger of the segment: the runs of those whose footers are damaged or gone."""
+        self._rebuilding: dict[int, asyncio.Task[GrowingRuns]] = {}
+        self._rebuilds = asyncio.Semaphore()
         self._blocks: EntryReads[Runs] = EntryReads(ledgers, EntryCache(_BLOCK_BYTES_MAX, _size_of_block), decode_block)
         self.batches: EntryReads[Batch] = EntryReads(ledgers, cache, Batch.decode)
 
@@ -40,29 +53,64 @@ class SegmentReader:
 
         It returns none only if there are none. Raises: LedgerError.
         """
-        root_entry, root = await self._root(segment)
-        for number in root.blocks_of(slot, entry_id):
-            block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
-            if found := list(block.following(slot, entry_id)):
-                return found
-        return ()
+        rebuilt = self._rebuilt.get(segment.ledger)
+        if rebuilt is None:
+            try:
+                root_entry, root = await self._root(segment)
+                for number in root.blocks_of(slot, entry_id):
+                    block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
+                    if found := list(block.following(slot, entry_id)):
+                        return found
+                return ()
+            except (CorruptEntryError, NoSuchLedgerError) as exc:
+                rebuilt = await self._rebuild(segment, exc)
+        return list(islice(rebuilt.following(slot, entry_id), BLOCK_RUNS_MAX))
 
     async def last_run(self, segment: Segment, slot: int) -> Run | None:
-        """Return the last run of a slot in a segment, None if there is none. Raises: LedgerError."""
-        root_entry, root = await self._root(segment)
-        for number in reversed(root.blocks_of(slot)):
-            block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
-            if (run := block.last_of(slot)) is not None:
-                return run
-        return None
+        """Return the last run of a slot in a segment, None if there is none.
+
+        Raises: LedgerError; CorruptEntryError - the footer is damaged, and a batch too.
+        """
+        rebuilt = self._rebuilt.get(segment.ledger)
+        if rebuilt is None:
+            try:
+                root_entry, root = await self._root(segment)
+                for number in reversed(root.blocks_of(slot)):
+                    block = await self._blocks.get(segment.footer, root_entry - root.blocks + number)
+                    if (run := block.last_of(slot)) is not None:
+                        return run
+                return None
+            except (CorruptEntryError, NoSuchLedgerError) as exc:
+                rebuilt = await self._rebuild(segment, exc)
+        # If its last messages were lost, others would get their ids, and subscribers skip those.
+        _check_whole(segment, rebuilt)
+        return rebuilt.last_of(slot)
 
     async def blocks(self, segment: Segment) -> AsyncIterator[Runs]:
-        """Yield all runs of a segment, in their order. Raises: LedgerError."""
-        root_entry, root = await self._root(segment)
-        for entry in range(root_entry - root.blocks, root_entry):
-            # Whoever wants all blocks wants each once, so they are not kept.
-            known = self._blocks.in_memory(segment.footer, entry)
-            yield known or await self._read_block(segment.footer, entry)
+        """Yield all runs of a segment, in their order.
+
+        Raises: LedgerError; CorruptEntryError - the footer is damaged, and a batch too.
+        """
+        rebuilt = self._rebuilt.get(segment.ledger)
+        last = (0, 0)
+        if rebuilt is None:
+            try:
+                root_entry, root = await self._root(segment)
+                for entry in range(root_entry - root.blocks, root_entry):
+                    # Whoever wants all blocks wants each once, so they are not kept.
+                    block = self._blocks.in_memory(segment.footer, entry) or await self._read_block(
+                        segment.footer, entry
+                    )
+                    yield block
+                    last = block.slots[-1], block.firsts[-1]
+                    await asyncio.sleep(0)
+                return
+            except (CorruptEntryError, NoSuchLedgerError) as exc:
+                rebuilt = await self._rebuild(segment, exc)
+        _check_whole(segment, rebuilt)
+        fields = dropwhile(lambda run: run[:2] <= last, rebuilt.in_order())
+        while part := list(islice(fields, BLOCK_RUNS_MAX)):
+            yield Runs.of(part)
             await asyncio.sleep(0)
 
     async def payloads(
@@ -119,7 +167,7 @@ class SegmentReader:
 
     async def aclose(self) -> None:
         """Read nothing any more."""
-        for reading in list(self._reading_roots.values()):
+        for reading in (*self._reading_roots.values(), *self._rebuilding.values()):
             reading.cancel()
         await self._blocks.aclose()
         await self.batches.aclose()
@@ -153,6 +201,35 @@ class SegmentReader:
         del self._reading_roots[footer]
         if not reading.cancelled():
             reading.exception()  # Those who wait have it, if any is left.
+
+    async def _rebuild(self, segment: Segment, damage: LedgerError) -> GrowingRuns:
+        """Return the runs of a segment from a look at all its batches. Raises: LedgerError."""
+        if isinstance(damage, NoSuchLedgerError) and segment.footer == segment.ledger:
+            raise damage
+        rebuilding = self._rebuilding.get(segment.ledger)
+        if rebuilding is None:
+            rebuilding = asyncio.get_running_loop().create_task(self._read_batches(segment, damage))
+            self._rebuilding[segment.ledger] = rebuilding
+            rebuilding.add_done_callback(partial(self._is_rebuilt, segment.ledger))
+        # It goes on for the others if this caller is cancelled.
+        return await asyncio.shield(rebuilding)
+
+    async def _read_batches(self, segment: Segment, damage: LedgerError) -> GrowingRuns:
+        # Not several at once, since each takes time and memory.
+        async with self._rebuilds:
+            last = await self._ledgers.last_entry_id(segment.ledger)
+            runs, _ = await runs_of_ledger(self._ledgers, segment.ledger, last, on_damaged=lambda _: None)
+        found = f"{runs.records} of its {segment.records} messages are found without it"
+        _log.error("the footer of a segment cannot be read, and %s: %s", found, damage)
+        self._rebuilt[segment.ledger] = runs
+        if len(self._rebuilt) > _REBUILT_MAX:
+            self._rebuilt.popitem(last=False)
+        return runs
+
+    def _is_rebuilt(self, ledger: int, rebuilding: "asyncio.Task[GrowingRuns]") -> None:
+        del self._rebuilding[ledger]
+        if not rebuilding.cancelled():
+            rebuilding.exception()  # Those who wait have it, if any is left.
 
     async def _read_block(self, footer: int, entry: int) -> Runs:
         (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
@@ -201,6 +278,34 @@ async def batches_of(
                 on_damaged(damage)
             entry += 1
         await asyncio.sleep(0)
+
+
+async def runs_of_ledger(
+    ledgers: SegmentLedgers, ledger: int, last_entry: int, *, on_damaged: Callable[[CorruptEntryError], object]
+) -> tuple[GrowingRuns, int]:
+    """Read all batches up to `last_entry`; return where their records are, and the last entry that is a batch.
+
+    It goes on past a damaged batch: else one would keep all topics of the log from being served.
+
+    Raises: LedgerError.
+    """
+    runs = GrowingRuns()
+    last_data_entry = -1
+    async for entry, batch in batches_of(ledgers, ledger, last_entry, on_damaged=on_damaged):
+        runs.add(entry, batch.records())
+        last_data_entry = entry
+    return runs, last_data_entry
+
+
+def _check_whole(segment: Segment, rebuilt: GrowingRuns) -> None:
+    """Raise CorruptEntryError if batches of a segment without footer are damaged too."""
+    lost = segment.records - rebuilt.records
+    if lost > 0:
+        raise CorruptEntryError(
+            f"a segment's footer is damaged, and so are batches with {lost} of its messages",
+            f"ledger {segment.footer}",
+            0,
+        )
 
 
 def _adjacent(

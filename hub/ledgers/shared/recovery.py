@@ -9,14 +9,13 @@ import logging
 
 from hedwig.errors import CorruptEntryError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, is_footer
-from hedwig.hub.ledgers.shared.reading import batches_of
-from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.reading import runs_of_ledger
 from hedwig.hub.ledgers.shared.sealing import discard, seal_in_own_ledger
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.records import LogRecords
 
-__all__ = ["runs_of_ledger", "shut_out"]
+__all__ = ["shut_out"]
 
 _log = logging.getLogger(__name__)
 
@@ -91,25 +90,10 @@ async def _sealed(ledgers: LedgerStore, number: int, ledger: int, last_entry: in
                 records=root.records,
                 size=root.size,
             )
-    runs, last_data_entry = await runs_of_ledger(ledgers, ledger, last_entry)
+    runs, last_data_entry = await runs_of_ledger(ledgers, ledger, last_entry, on_damaged=_say_lost)
     if not runs.records:
         return None
     return await seal_in_own_ledger(ledgers, number, ledger, runs, last_data_entry)
-
-
-async def runs_of_ledger(ledgers: LedgerStore, ledger: int, last_entry: int) -> tuple[GrowingRuns, int]:
-    """Read all batches up to `last_entry`; return where their records are, and the last entry that is a batch.
-
-    It goes on past a damaged batch: else one would keep all topics of the log from being served.
-
-    Raises: LedgerError.
-    """
-    runs = GrowingRuns()
-    last_data_entry = -1
-    async for entry, batch in batches_of(ledgers, ledger, last_entry, on_damaged=_say_lost):
-        runs.add(entry, batch.records())
-        last_data_entry = entry
-    return runs, last_data_entry
 
 
 def _say_lost(damage: CorruptEntryError) -> None:
