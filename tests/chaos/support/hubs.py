@@ -43,6 +43,10 @@ _SETTINGS: Final = (
 )
 
 
+_OWN_LEDGERS: Final = ("bookkeeper.ledgers=per-topic",)
+"""What one of the hubs has, so that topics go to and fro between shared logs and ledgers of their own."""
+
+
 class Detour:
     """How one hub reaches its servers: ZooKeeper at `zookeeper`, and those at certain ports at other addresses."""
 
@@ -89,6 +93,7 @@ class Hubs:
                 f"bookkeeper.zookeeper=zookeeper://{detour.zookeeper}{LEDGERS_ROOT}",
                 *common,
                 *settings,
+                *(_OWN_LEDGERS if number == 2 else ()),
                 environment={RECORDS: str(self.records), ROUTES: json.dumps(detour.routes), **(environment or {})},
                 module="tests.chaos.support.recorded_hub",
             )

@@ -22,7 +22,7 @@ from tests.chaos.support.starvation import waited_most_s, waits_s
 from tests.faults.support.sickbay import heal, tended
 from tests.faults.support.waiting import until
 from tests.hub.cluster.support.both import on_both_ledgers, on_per_topic
-from tests.hub.cluster.support.deployment import Deployment, bookies_of
+from tests.hub.cluster.support.deployment import Deployment, bodies_of, bookies_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.backends import BACKENDS, Surroundings
@@ -374,13 +374,13 @@ async def test_message_in_doubt_is_answered_so_and_the_log_goes_on_once_bookies_
 
         await eventually(served, "the log goes on")
     assert await client.publish(b"idle", b"c") == 3
-    bodies = await _bodies(hub, b"t")
+    bodies = await bodies_of(hub, b"t")
     assert bodies in ([b"a", b"b", b"c", b"d"], [b"a", b"b", b"d"]), "c became part of the topic, or did not"
     topic = hub.topics.get(Topic(b"t"))
     assert topic is not None
     await hub.topics.release(topic)
     assert is_owner(await deployment.ask(await deployment.connect(other), b"t"))
-    assert await _bodies(other, b"t") == bodies
+    assert await bodies_of(other, b"t") == bodies
 
 
 async def test_log_goes_on_while_its_segment_is_full_and_the_zookeeper_of_the_bookies_is_away(
@@ -402,13 +402,3 @@ async def test_log_goes_on_while_its_segment_is_full_and_the_zookeeper_of_the_bo
 
     await eventually(is_sealed, "the segments that were full are sealed")
     assert await client.publish(b"t", b"more") == 42
-
-
-async def _bodies(hub: Hub, name: bytes) -> list[bytes | None]:
-    """Return the bodies of all messages of a topic, as its owner reads them."""
-    topic = hub.topics.get(Topic(name))
-    assert topic is not None
-    stored: list[bytes] = []
-    while len(stored) < topic.log.last_id:
-        stored += await topic.log.read(len(stored) + 1, messages_max=9, bytes_max=1 << 20)
-    return [Message.decode(each).body for each in stored]

@@ -30,7 +30,7 @@ from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
-from hedwig.wire import Answer, CloseSubscription
+from hedwig.wire import Answer, CloseSubscription, Message
 from hedwig.wire import pubsub_pb2 as pb
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Plan, Proxy
@@ -38,7 +38,7 @@ from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_client import WireClient, eventually
 
-__all__ = ["SESSION_S", "Deployment", "bookies_of", "liveness_of"]
+__all__ = ["SESSION_S", "Deployment", "bodies_of", "bookies_of", "liveness_of"]
 
 SESSION_S: Final = 4.0
 """The session of hubs that lose it: the shortest that a server with ticks of two seconds grants."""
@@ -250,3 +250,13 @@ def bookies_of(hub: Hub) -> BookkeeperLedgerStore:
     assert isinstance(hub.shape, ClusterMembership)
     assert hub.shape._bookies is not None, "it serves"
     return hub.shape._bookies
+
+
+async def bodies_of(hub: Hub, name: bytes) -> list[bytes | None]:
+    """Return the bodies of all messages of a topic, as its owner in this process reads them."""
+    topic = hub.topics.get(Topic(name))
+    assert topic is not None
+    stored: list[bytes] = []
+    while len(stored) < topic.log.last_id:
+        stored += await topic.log.read(len(stored) + 1, messages_max=99, bytes_max=1 << 20)
+    return [Message.decode(each).body for each in stored]
