@@ -10,6 +10,7 @@ of a slot without a look at the others. The digest of BookKeeper covers the whol
 
 import struct
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, Self
 
 from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
@@ -34,43 +35,37 @@ class DamagedBatchError(DamagedEntryError):
 class OpenBatch:
     """Records that go into the next entry of a log, in the order in which they were added."""
 
-    __slots__ = ("_ends", "_entry_ids", "_payload_bytes", "_payloads", "_slots")
+    __slots__ = ("_payloads", "records", "size")
 
     def __init__(self) -> None:
-        self._slots = column()
-        self._entry_ids = column()
-        self._ends = column()
+        self.records: list[tuple[int, int, int]] = []
+        """The slot, the entry id and the size of the payload of each record."""
+        self.size = _HEADER.size
+        """How many bytes the entry has."""
         self._payloads: list[bytes] = []
-        self._payload_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._payloads)
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes the entry has."""
-        return _HEADER.size + RECORD_BYTES * len(self._payloads) + self._payload_bytes
+        return len(self.records)
 
     def takes(self, payload_bytes: int) -> bool:
         """Say whether a record with such a payload may be added. An empty batch takes any."""
-        if not self._payloads:
-            return True
-        return len(self._payloads) < RECORDS_MAX and self.size + RECORD_BYTES + payload_bytes <= BATCH_BYTES_MAX
+        count = len(self.records)
+        return not count or (count < RECORDS_MAX and self.size + RECORD_BYTES + payload_bytes <= BATCH_BYTES_MAX)
 
     def add(self, slot: int, entry_id: int, payload: bytes) -> None:
         """Add a record. Its slot and entry id have 32 bits at most."""
-        self._payload_bytes += len(payload)
-        self._slots.append(slot)
-        self._entry_ids.append(entry_id)
-        self._ends.append(self._payload_bytes)
+        size = len(payload)
+        self.size += RECORD_BYTES + size
+        self.records.append((slot, entry_id, size))
         self._payloads.append(payload)
 
     def encode(self) -> "Batch":
         """Return the batch as one reads it; its `data` is the entry. Nothing may be added afterwards."""
-        header = _HEADER.pack(_MAGIC, _VERSION, 0, len(self._payloads))
-        columns = (stored(self._slots), stored(self._entry_ids), stored(self._ends))
-        data = b"".join((header, *columns, *self._payloads))
-        return Batch(self._slots, self._entry_ids, self._ends, data)
+        header = _HEADER.pack(_MAGIC, _VERSION, 0, len(self.records))
+        slots, entry_ids, sizes = zip(*self.records, strict=True)
+        columns = column(slots), column(entry_ids), column(accumulate(sizes))
+        data = b"".join((header, *map(stored, columns), *self._payloads))
+        return Batch(*columns, data)
 
 
 class Batch:

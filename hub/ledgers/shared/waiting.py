@@ -18,11 +18,10 @@ _Queue: TypeAlias = "deque[tuple[int, bytes, asyncio.Future[None]]]"
 
 @dataclass(slots=True)
 class Sending:
-    """A batch, with the future of each record, and its slot, entry id and size."""
+    """A batch, with the future of each record."""
 
     batch: OpenBatch = field(default_factory=OpenBatch)
     futures: "list[asyncio.Future[None]]" = field(default_factory=list)
-    records: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 class Waiting:
@@ -48,7 +47,7 @@ class Waiting:
     def take(self) -> Sending:
         """Return the next batch. It is empty only if nothing waits."""
         sending = Sending()
-        batch, futures, records = sending.batch, sending.futures, sending.records
+        batch, futures = sending.batch, sending.futures
         while self._queues:
             slot, queue = next(iter(self._queues.items()))
             share = 0
@@ -60,7 +59,6 @@ class Waiting:
                 queue.popleft()
                 batch.add(slot, entry_id, payload)
                 futures.append(future)
-                records.append((slot, entry_id, size))
                 share += size or 1
                 self.size -= RECORD_BYTES + size
             del self._queues[slot]

@@ -386,13 +386,14 @@ class LogWriter:
             self._timer = self._tasks.start(self._roll_in_time(segment))
         segment.last_entry = batch.entry
         segment.size += batch.data_bytes
-        segment.runs.add(batch.entry, batch.sending.records)
+        records, futures = batch.sending.batch.records, batch.sending.futures
+        segment.runs.add(batch.entry, records)
         counters = self._counters
         counters.batches += 1
-        counters.records += len(batch.sending.records)
+        counters.records += len(records)
         counters.batch_bytes += batch.data_bytes
         slots = self._slots
-        for (slot, entry_id, _), future in zip(batch.sending.records, batch.sending.futures, strict=True):
+        for (slot, entry_id, _), future in zip(records, futures, strict=True):
             held = slots.get(slot)
             if held is not None:
                 held.acknowledged = entry_id

@@ -22,7 +22,7 @@ from tests.support.servers import RunningServers
 @pytest.fixture(scope="module")
 def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two hubs, not drained, for all tests that do not end them."""
-    with Pair(servers, tmp_path_factory.mktemp("topics")) as started:
+    with Pair(servers, tmp_path_factory.mktemp("topics"), "bookkeeper.own_ledgers=own/*") as started:
         started.admin.environment |= {"HEDWIG_METADATA": started.cluster, "HEDWIG_ADMIN": ""}
         yield started
 
@@ -30,6 +30,12 @@ def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture
 def topic() -> str:
     return f"moves/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def apart() -> str:
+    """A topic with ledgers of its own."""
+    return f"own/{uuid.uuid4().hex}"
 
 
 def _publish(hub: RunningHub, topic: str, *bodies: bytes) -> None:
@@ -310,42 +316,42 @@ def _ids(pair: Pair, *arguments: str) -> list[int]:
     return [row["id"] for row in pair.admin.done(*arguments, "-o", "ndjson").rows if "id" in row]
 
 
-def test_ledgers_on_bookies_are_read_while_their_hub_writes_them(pair: Pair, topic: str) -> None:
+def test_ledgers_on_bookies_are_read_while_their_hub_writes_them(pair: Pair, apart: str) -> None:
     """Reading never fences: the hub continues with the same ledger, and gives nothing up."""
     one = pair.hubs[0]
-    bookies = _seven_at(pair, one, topic)
-    (row,) = pair.admin.done("ledger", "list", topic, *bookies, "-o", "ndjson").rows
+    bookies = _seven_at(pair, one, apart)
+    (row,) = pair.admin.done("ledger", "list", apart, *bookies, "-o", "ndjson").rows
     assert (row["start"], row["end"], row["state"], row["stored_bytes"]) == (1, None, "open", None)
     seen = row["messages"]
     assert 1 <= seen <= 7  # Readers learn of the last ones only when others follow.
-    assert _ids(pair, "ledger", "read", topic, *bookies) == list(range(1, seen + 1))
-    assert _ids(pair, "message", "peek", topic) == list(range(1, 8))  # The hub knows them all.
-    assert pair.admin.done("message", "count", topic, "-o", "json").json["messages"] == 7
-    _publish(one, topic, b"8")
-    view = AdminClient(one.admin).get(f"/topics/{topic}")
+    assert _ids(pair, "ledger", "read", apart, *bookies) == list(range(1, seen + 1))
+    assert _ids(pair, "message", "peek", apart) == list(range(1, 8))  # The hub knows them all.
+    assert pair.admin.done("message", "count", apart, "-o", "json").json["messages"] == 7
+    _publish(one, apart, b"8")
+    view = AdminClient(one.admin).get(f"/topics/{apart}")
     assert ([each["ledger_id"] for each in view["ranges"]], view["last_id"]) == ([row["ledger_id"]], 8)
     assert "is given up" not in one.log
 
 
-def test_closed_ledgers_on_bookies_are_read_to_their_end(pair: Pair, topic: str) -> None:
+def test_closed_ledgers_on_bookies_are_read_to_their_end(pair: Pair, apart: str) -> None:
     one = pair.hubs[0]
-    bookies = _seven_at(pair, one, topic)
+    bookies = _seven_at(pair, one, apart)
     with BlockingClient(ClientOptions(hub=HubAddress.parse(one.address))) as client:
-        client.subscribe(Topic(topic.encode()), SubscriberId(b"away")).close()
-        client.publish(Topic(topic.encode()), b"8")
-    pair.admin.done("topic", "release", topic)
-    (row,) = pair.admin.done("ledger", "list", topic, *bookies, "-o", "ndjson").rows
+        client.subscribe(Topic(apart.encode()), SubscriberId(b"away")).close()
+        client.publish(Topic(apart.encode()), b"8")
+    pair.admin.done("topic", "release", apart)
+    (row,) = pair.admin.done("ledger", "list", apart, *bookies, "-o", "ndjson").rows
     assert (row["start"], row["end"], row["state"], row["messages"]) == (1, 8, "closed", 8)
     assert row["stored_bytes"] > 8
-    assert _ids(pair, "ledger", "read", topic, *bookies, "--from", "7") == [7, 8]
-    assert _ids(pair, "message", "peek", topic, *bookies, "--limit", "2") == [1, 2]
+    assert _ids(pair, "ledger", "read", apart, *bookies, "--from", "7") == [7, 8]
+    assert _ids(pair, "message", "peek", apart, *bookies, "--limit", "2") == [1, 2]
     assert _ids(pair, "ledger", "read", "--ledger", str(row["ledger_id"]), *bookies) == list(range(1, 9))
     missing = pair.admin.run("ledger", "read", "--ledger", str(1 << 40), *bookies)
     assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.NOT_FOUND, True)
 
 
-def test_bookies_that_are_not_there_are_said_to_be_missing(pair: Pair, topic: str) -> None:
-    _seven_at(pair, pair.hubs[0], topic)
-    ran = pair.admin.run("ledger", "read", topic, "--bookkeeper", f"zookeeper://{pair.zookeeper}/no/such")
+def test_bookies_that_are_not_there_are_said_to_be_missing(pair: Pair, apart: str) -> None:
+    _seven_at(pair, pair.hubs[0], apart)
+    ran = pair.admin.run("ledger", "read", apart, "--bookkeeper", f"zookeeper://{pair.zookeeper}/no/such")
     assert (ran.code, len(ran.err.splitlines())) == (ExitCode.USAGE, 1)
     assert "/no/such/LAYOUT" in ran.err
