@@ -12,7 +12,7 @@ from hedwig.metadata.logs.references import References, read_references
 
 if TYPE_CHECKING:
     from hedwig.hub.ledgers.inspection import LedgerInspector
-    from hedwig.hub.ledgers.shared.reading import SegmentReader
+    from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 
 __all__ = ["SegmentUse", "UnreferencedSlots", "read_logs"]
 
@@ -58,9 +58,9 @@ class UnreferencedSlots:
 
     async def segments(self, inspector: "LedgerInspector") -> AsyncIterator[SegmentUse]:
         """Yield what is used of each segment, log by log. Raises: LedgerStoreUnavailableError."""
-        from hedwig.hub.ledgers.shared.entry_cache import batch_cache
         from hedwig.hub.ledgers.shared.inspector import InspectedLedgers
-        from hedwig.hub.ledgers.shared.reading import SegmentReader
+        from hedwig.hub.ledgers.shared.reads.entry_cache import batch_cache
+        from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 
         reader = SegmentReader(InspectedLedgers(inspector), batch_cache(0))
         for log in self.logs:

@@ -11,10 +11,10 @@ from typing import Final
 
 from hedwig.errors import LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
-from hedwig.hub.ledgers.shared.entry_cache import batch_cache
-from hedwig.hub.ledgers.shared.entry_reads import SegmentLedgers
-from hedwig.hub.ledgers.shared.log_contents import LogContents
-from hedwig.hub.ledgers.shared.reading import SegmentReader
+from hedwig.hub.ledgers.shared.reads.entry_cache import batch_cache
+from hedwig.hub.ledgers.shared.reads.entry_reads import SegmentLedgers
+from hedwig.hub.ledgers.shared.reads.log_contents import LogContents
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.virtual_ids import LOG_MAX, is_virtual, log_of, slot_of, virtual_id

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from hedwig.errors import LedgerError
-from hedwig.hub.ledgers.shared.batches import OpenBatch
-from hedwig.hub.ledgers.shared.reading import SegmentReader, batches_of
-from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.entries.batches import OpenBatch
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader, batches_of
 from hedwig.hub.ledgers.shared.sealing import Noting, look_at, seal_behind_batches
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import Segment

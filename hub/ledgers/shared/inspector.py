@@ -14,9 +14,9 @@ from hedwig.clock import Clock
 from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.ledgers.inspection import LedgerFacts, LedgerInspector, LogShare
-from hedwig.hub.ledgers.shared.entry_cache import batch_cache
-from hedwig.hub.ledgers.shared.reading import SegmentReader, batches_of
-from hedwig.hub.ledgers.shared.runs import GrowingRuns, Run
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns, Run
+from hedwig.hub.ledgers.shared.reads.entry_cache import batch_cache
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader, batches_of
 from hedwig.metadata.logs.record import LogRecord, LogState
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.metadata.logs.virtual_ids import is_virtual, log_of, slot_of

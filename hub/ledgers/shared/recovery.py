@@ -8,8 +8,8 @@ import asyncio
 import logging
 
 from hedwig.errors import CorruptEntryError, NoSuchLedgerError
-from hedwig.hub.ledgers.shared.footers import DamagedFooterError, Root, is_footer
-from hedwig.hub.ledgers.shared.reading import runs_of_ledger
+from hedwig.hub.ledgers.shared.entries.footers import DamagedFooterError, Root, is_footer
+from hedwig.hub.ledgers.shared.reads.segment_reader import runs_of_ledger
 from hedwig.hub.ledgers.shared.sealing import discard, seal_in_own_ledger
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from hedwig.errors import LedgerError
-from hedwig.hub.ledgers.shared.footers import encode_footer
-from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.entries.footers import encode_footer
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns
 from hedwig.hub.ledgers.store import LedgerStore
 from hedwig.metadata.logs.record import Segment
 

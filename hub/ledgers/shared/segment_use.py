@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from hedwig.hub.ledgers.shared.columns import column
-from hedwig.hub.ledgers.shared.runs import Run
+from hedwig.hub.ledgers.shared.entries.columns import column
+from hedwig.hub.ledgers.shared.entries.runs import Run
 
 __all__ = ["SegmentUse"]
 

@@ -22,13 +22,13 @@ from hedwig.errors import (
     NoSuchLedgerError,
     ServiceDownError,
 )
-from hedwig.hub.ledgers.shared.entry_cache import batch_cache
-from hedwig.hub.ledgers.shared.following_runs import RUNS_MAX, FollowingRuns
+from hedwig.hub.ledgers.shared.entries.runs import Run
 from hedwig.hub.ledgers.shared.held_record import HeldRecord
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.ledgers.shared.reading import SegmentReader
+from hedwig.hub.ledgers.shared.reads.entry_cache import batch_cache
+from hedwig.hub.ledgers.shared.reads.following_runs import RUNS_MAX, FollowingRuns
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 from hedwig.hub.ledgers.shared.recovery import shut_out
-from hedwig.hub.ledgers.shared.runs import Run
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.writer import LogWriter, UnsealedSegment
 from hedwig.hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats, LogCounters

@@ -18,7 +18,7 @@ from hedwig.errors import CorruptEntryError, HedwigError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.compaction import merge_segments
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.ledgers.shared.reading import SegmentReader
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 from hedwig.hub.ledgers.shared.sealing import Noting, discard, new_ledger
 from hedwig.hub.ledgers.shared.segment_use import SegmentUse
 from hedwig.hub.ledgers.store import LedgerStore, LogCounters

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hedwig.hub.ledgers.shared.batches import RECORD_BYTES, OpenBatch
+from hedwig.hub.ledgers.shared.entries.batches import RECORD_BYTES, OpenBatch
 
 __all__ = ["Sending", "Waiting"]
 

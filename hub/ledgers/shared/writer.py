@@ -37,11 +37,11 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
-from hedwig.hub.ledgers.shared.entry_cache import BatchCache
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns
 from hedwig.hub.ledgers.shared.held_record import HeldRecord, LogTakenOverError
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.ledgers.shared.reading import SegmentReader
-from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.reads.entry_cache import BatchCache
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 from hedwig.hub.ledgers.shared.sealing import discard, new_ledger, seal_behind_batches, seal_in_own_ledger
 from hedwig.hub.ledgers.shared.upkeep import LogUpkeep
 from hedwig.hub.ledgers.shared.waiting import Sending, Waiting
@@ -586,7 +586,7 @@ class LogWriter:
         refused = [
             (slot, entry_id, future)
             for sending in (*sendings, *self._again)
-            for (slot, entry_id, _), future in zip(sending.records, sending.futures, strict=True)
+            for (slot, entry_id, _), future in zip(sending.batch.records, sending.futures, strict=True)
         ]
         self._again.clear()
         for slot, entry_id, future in (*refused, *self._waiting.drop()):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.hub.ledgers.shared.batches import (
+from hedwig.hub.ledgers.shared.entries.batches import (
     BATCH_BYTES_MAX,
     RECORD_BYTES,
     RECORDS_MAX,

@@ -8,9 +8,9 @@ import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerError, LedgerStoreClosedError, NoSuchLedgerError
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hedwig.hub.ledgers.shared.columns import DamagedEntryError
-from hedwig.hub.ledgers.shared.entry_cache import EntryCache
-from hedwig.hub.ledgers.shared.entry_reads import EntryReads
+from hedwig.hub.ledgers.shared.entries.columns import DamagedEntryError
+from hedwig.hub.ledgers.shared.reads.entry_cache import EntryCache
+from hedwig.hub.ledgers.shared.reads.entry_reads import EntryReads
 from tests.faults.support.waiting import TIMEOUT_S
 
 ENTRIES = 300

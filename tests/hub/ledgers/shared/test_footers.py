@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.hub.ledgers.shared import runs as runs_module
-from hedwig.hub.ledgers.shared.footers import BLOCK_RUNS_MAX, DamagedFooterError, Root, decode_block, encode_footer
-from hedwig.hub.ledgers.shared.runs import GrowingRuns, Run, Runs
+from hedwig.hub.ledgers.shared.entries.footers import (
+    BLOCK_RUNS_MAX,
+    DamagedFooterError,
+    Root,
+    decode_block,
+    encode_footer,
+)
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns, Run, Runs
 
 BATCHES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=12), min_size=1, max_size=40)
 """The slots of the records of each batch."""
@@ -76,7 +82,7 @@ def _by_footer(root: Root, blocks: dict[int, Runs], slot: int, entry_id: int) ->
 @given(BATCHES)
 def test_each_entry_is_found_by_the_footer(batches: list[list[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hedwig.hub.ledgers.shared.footers.BLOCK_RUNS_MAX", 3)
+        patch.setattr("hedwig.hub.ledgers.shared.entries.footers.BLOCK_RUNS_MAX", 3)
         segment = Segment(batches)
         root, blocks = _footer(segment)
         assert root.blocks == len(blocks)

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from hedwig.hub.ledgers.shared.batches import Batch, OpenBatch
-from hedwig.hub.ledgers.shared.footers import Root, decode_block, encode_footer
-from hedwig.hub.ledgers.shared.runs import GrowingRuns
+from hedwig.hub.ledgers.shared.entries.batches import Batch, OpenBatch
+from hedwig.hub.ledgers.shared.entries.footers import Root, decode_block, encode_footer
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns
 from hedwig.metadata.logs.record import DroppedLedger, LogRecord, Segment
 from hedwig.metadata.logs.virtual_ids import virtual_id
 from hedwig.model import HubInfo

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from hedwig.hub.ledgers import LocalLedgerStore
-from hedwig.hub.ledgers.shared.footers import is_footer
+from hedwig.hub.ledgers.shared.entries.footers import is_footer
 
 __all__ = ["CountedStore"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import Final, NamedTuple
 
-from hedwig.hub.ledgers.shared.columns import Column, column
+from hedwig.hub.ledgers.shared.entries.columns import Column, column
 from hedwig.metadata.logs.virtual_ids import SLOT_MAX
 
 __all__ = ["GrowingRuns", "Run", "Runs"]

@@ -15,9 +15,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import CorruptEntryError, LedgerError, LedgerStoreClosedError
-from hedwig.hub.ledgers.shared.batches import BATCH_BYTES_MAX
-from hedwig.hub.ledgers.shared.columns import DamagedEntryError
-from hedwig.hub.ledgers.shared.entry_cache import EntryCache
+from hedwig.hub.ledgers.shared.entries.batches import BATCH_BYTES_MAX
+from hedwig.hub.ledgers.shared.entries.columns import DamagedEntryError
+from hedwig.hub.ledgers.shared.reads.entry_cache import EntryCache
 
 __all__ = ["EntryReads", "SegmentLedgers"]
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
-from hedwig.hub.ledgers.shared.runs import Run, Runs
+from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
+from hedwig.hub.ledgers.shared.entries.runs import Run, Runs
 
 __all__ = ["BLOCK_RUNS_MAX", "DamagedFooterError", "Root", "decode_block", "encode_footer", "is_footer"]
 

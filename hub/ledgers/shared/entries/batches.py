@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, Self
 
-from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
+from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
 
 __all__ = ["BATCH_BYTES_MAX", "RECORDS_MAX", "RECORD_BYTES", "Batch", "DamagedBatchError", "OpenBatch"]
 

@@ -12,12 +12,12 @@ from itertools import dropwhile, islice
 from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerError, NoSuchLedgerError
-from hedwig.hub.ledgers.shared.batches import Batch, DamagedBatchError
-from hedwig.hub.ledgers.shared.columns import NUMBER_BYTES
-from hedwig.hub.ledgers.shared.entry_cache import BatchCache, EntryCache
-from hedwig.hub.ledgers.shared.entry_reads import EntryReads, SegmentLedgers
-from hedwig.hub.ledgers.shared.footers import BLOCK_RUNS_MAX, DamagedFooterError, Root, decode_block, is_footer
-from hedwig.hub.ledgers.shared.runs import GrowingRuns, Run, Runs
+from hedwig.hub.ledgers.shared.entries.batches import Batch, DamagedBatchError
+from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES
+from hedwig.hub.ledgers.shared.entries.footers import BLOCK_RUNS_MAX, DamagedFooterError, Root, decode_block, is_footer
+from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns, Run, Runs
+from hedwig.hub.ledgers.shared.reads.entry_cache import BatchCache, EntryCache
+from hedwig.hub.ledgers.shared.reads.entry_reads import EntryReads, SegmentLedgers
 from hedwig.metadata.logs.record import Segment
 
 __all__ = ["SegmentReader", "batches_of", "runs_of_ledger"]

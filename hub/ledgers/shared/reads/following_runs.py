@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.hub.ledgers.shared.runs import Run
+from hedwig.hub.ledgers.shared.entries.runs import Run
 
 __all__ = ["RUNS_MAX", "FollowingRuns"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hedwig.errors import CorruptEntryError
-from hedwig.hub.ledgers.shared.columns import column
-from hedwig.hub.ledgers.shared.reading import SegmentReader
+from hedwig.hub.ledgers.shared.entries.columns import column
+from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 from hedwig.metadata.logs.record import Segment
 
 __all__ = ["LogContents"]

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
-from hedwig.hub.ledgers.shared.batches import Batch
+from hedwig.hub.ledgers.shared.entries.batches import Batch
 
 __all__ = ["BatchCache", "EntryCache", "batch_cache"]
 
