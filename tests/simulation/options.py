@@ -10,7 +10,7 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.options.cluster_options import ClusterOptions
+from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.model import SubscriptionPreferences
 
@@ -49,6 +49,8 @@ def hub_options(random: Random, left_out: Collection[str]) -> HubOptions:
         metadata="hbase://model:2181/model",
         region="model",
         cluster=ClusterOptions(zookeeper=_ZOOKEEPER, owners_kept_s=random.choice((0.0, 2.0))),
+        # The simulation opens the ledger stores itself. Its pauses of shared logs fit into its shortest operations.
+        bookkeeper=BookieOptions(ledgers="per-topic"),
         operation_timeout_s=random.choice((1.0, 4.0)),
         topic_idle_s=random.choice((2.0, 30.0)),
         topic_age_s=random.choice((0.0, 0.0, 5.0)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.hub.ledgers.shared import runs as runs_module
+from hedwig.hub.ledgers.shared.entries import runs as runs_module
 from hedwig.hub.ledgers.shared.entries.footers import (
     BLOCK_RUNS_MAX,
     DamagedFooterError,
