@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.hub.options.keys import keys
+from tests.cli.commands.hub.test_hubs_of_a_cluster import Pair
 from tests.docker.support.compose_file import DOCKER, read_compose_file
 from tests.hub.support.running import RunningHub
 from tests.support.checkout import CHECKOUT
+from tests.support.servers import RunningServers
 
 PAGE: Final = (CHECKOUT / "docs" / "how-to" / "deploy.md").read_text()
 
 
-def test_every_metric_is_one_that_a_hub_has(tmp_path: Path) -> None:
+def test_every_metric_is_one_that_a_hub_has(servers: RunningServers, tmp_path: Path) -> None:
     named = set(re.findall(r"`(hedwig_hub_\w+|process_\w+)`", PAGE))
     assert len(named) > 10
-    with (
-        RunningHub(tmp_path) as hub,
-        urllib.request.urlopen(f"http://{hub.admin}/metrics", timeout=30) as answer,
-    ):
-        metrics = set(re.findall(r"^([a-z_]+)[ {]", answer.read().decode(), re.MULTILINE))
+    metrics: set[str] = set()
+    with RunningHub(tmp_path / "standalone") as standalone, Pair(servers, tmp_path) as pair:
+        for hub in (standalone, pair.hubs[0]):
+            with urllib.request.urlopen(f"http://{hub.admin}/metrics", timeout=30) as answer:
+                metrics |= set(re.findall(r"^(?:# TYPE )?([a-z_]+)[ {]", answer.read().decode(), re.MULTILINE))
     assert named <= metrics
 
 
