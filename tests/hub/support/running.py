@@ -1,6 +1,7 @@
 """A hub in a process of its own, as users run it: started, stopped, killed, and restarted on the same port."""
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from hedwig.cli.dev.ports import choose_port
 from tests.support.checkout import CHECKOUT
 
 __all__ = ["HubNotServingError", "RunningHub"]
@@ -90,7 +92,12 @@ class RunningHub:
         assert not self.is_running, "the hub runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", self._module, "--data", str(self.data)]
-        ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
+        if self.port == 0:
+            # While the hub is down, an outgoing connection could take a port that the system chose.
+            port = choose_port((), random.Random())
+            ports = (f"port={port}", f"admin_port={choose_port((port,), random.Random())}")
+        else:
+            ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
         given = {setting.partition("=")[0] for setting in self.settings}
         for setting in (*(port for port in ports if port.partition("=")[0] not in given), *self.settings):
             command += ["--set", setting]
