@@ -151,7 +151,7 @@ class SharedLedgerStore:
     @property
     def log(self) -> int | None:
         """The number of the log that this store writes; None if it writes none, or has not begun it."""
-        return None if self._writer is None else self._writer.record.number
+        return None if self._writer is None else self._writer.number
 
     async def begin_log(self) -> int | None:
         """Begin the log, unless it is begun, and return its number; None if this store writes none.
@@ -260,7 +260,7 @@ class SharedLedgerStore:
         if not is_shared or await self.begin_log() is None:
             return await self._ledgers.create(about, in_doubt)
         assert self._writer is not None, "its log has begun"
-        return virtual_id(self._writer.record.number, self._writer.create())
+        return virtual_id(self._writer.number, self._writer.create())
 
     async def undo(self, ledger_id: int, token: int) -> None:
         self._check_open()
@@ -401,7 +401,7 @@ class SharedLedgerStore:
         writer = self._writer
         if writer is None:
             return {}
-        log, slots = writer.record.number, await writer.largest(count)
+        log, slots = writer.number, await writer.largest(count)
         return {virtual_id(log, slot): size for slot, size in slots.items()}
 
     async def mean_bytes(self, log: int) -> float:
@@ -452,7 +452,7 @@ class SharedLedgerStore:
     def _writer_of(self, ledger_id: int) -> LogWriter | None:
         """Return the writer of a virtual ledger, None if it is in the log of another hub."""
         writer = self._writer
-        return writer if writer is not None and log_of(ledger_id) == writer.record.number else None
+        return writer if writer is not None and log_of(ledger_id) == writer.number else None
 
     def _own_slots(self, ledger_ids: Collection[int]) -> Iterator[int]:
         for ledger_id in ledger_ids:
@@ -549,13 +549,13 @@ class SharedLedgerStore:
     def _may_lack_segments(self, record: LogRecord) -> bool:
         """Say whether another hub may have sealed a segment since the record was read."""
         writer = self._writer
-        is_own = writer is not None and record.number == writer.record.number
+        is_own = writer is not None and record.number == writer.number
         return not is_own and record.state is not LogState.CLOSED
 
     def _unsealed(self, record: LogRecord) -> list[UnsealedSegment]:
         """Return the segments of this hub's log that the record does not name as sealed yet."""
         writer = self._writer
-        return writer.unsealed() if writer is not None and record.number == writer.record.number else []
+        return writer.unsealed() if writer is not None and record.number == writer.number else []
 
     async def _runs(self, record: LogRecord, slot: int, first: int) -> Sequence[tuple[int, Run]]:
         """Return some runs of a slot from entry `first` on, with the ledger of their batches.
@@ -598,7 +598,7 @@ class SharedLedgerStore:
             async for block in self._reader.blocks(segment):
                 slots.update(block.slots)
         writer = self._writer
-        if writer is not None and record.number == writer.record.number:
+        if writer is not None and record.number == writer.number:
             for each in writer.unsealed():
                 slots.update(fields[0] for fields in each.runs.in_order())
             slots.update(writer.open_slots())

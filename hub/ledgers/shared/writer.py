@@ -129,6 +129,7 @@ class LogWriter:
     ) -> None:
         self._ledgers = ledgers
         self.held = held
+        self.number = held.present.number
         self._cache = cache
         self._clock = clock
         self._options = options
@@ -186,7 +187,7 @@ class LogWriter:
         """Return a new slot, open for append. No I/O. Raises: LedgerStoreUnavailableError - none can be given."""
         self._check_going_on()
         if self._next_slot > SLOT_MAX:
-            raise LedgerStoreFullError(f"log {self.record.number} has given all its slots: start the hub again")
+            raise LedgerStoreFullError(f"log {self.number} has given all its slots: start the hub again")
         slot = self._next_slot
         self._next_slot += 1
         self._slots[slot] = _Slot(self._segments)
@@ -267,7 +268,7 @@ class LogWriter:
         if self._why_over is not None:
             return LedgerFencedError(str(self._why_over))
         if held is None or held.is_ended:
-            return LedgerFencedError(f"slot {slot} of log {self.record.number} is not open for append")
+            return LedgerFencedError(f"slot {slot} of log {self.number} is not open for append")
         if self._why_stuck is not None:
             return LedgerStoreUnavailableError(str(self._why_stuck))
         if entry_id != held.next:
@@ -479,7 +480,7 @@ class LogWriter:
                 except LogTakenOverError:
                     return
                 except (HedwigError, TimeoutError) as exc:
-                    _log.warning("log %d has no next ledger yet, and tries again: %s", self.record.number, exc)
+                    _log.warning("log %d has no next ledger yet, and tries again: %s", self.number, exc)
                     if self._current is None and not self._is_over:
                         self._be_stuck(exc)
                     await self._clock.sleep(pause_s)
@@ -496,7 +497,7 @@ class LogWriter:
         if sealing is not None and sealing.segment is None and sealing.runs.records:
             sealing.segment = await self._seal(sealing)
         if self._made is None:
-            self._made = await new_ledger(self._ledgers, self.record.number)
+            self._made = await new_ledger(self._ledgers, self.number)
         await self._record_next(self._made, sealing)
         self._next, self._made = self._made, None
         if sealing is not None:
@@ -539,7 +540,7 @@ class LogWriter:
                 _log.info("ledger %d takes no footer, so that gets a ledger of its own: %s", ledger, exc)
             await ledgers.open_and_fence(ledger)
             sealing.is_fenced = True
-        return await seal_in_own_ledger(ledgers, self.record.number, ledger, runs, last, self._upkeep.noting(ledger))
+        return await seal_in_own_ledger(ledgers, self.number, ledger, runs, last, self._upkeep.noting(ledger))
 
     # ---------------------------------------------------------------------------------------- a ledger that fails
 
@@ -600,7 +601,7 @@ class LogWriter:
 
     def _be_stuck(self, why: HedwigError | TimeoutError) -> None:
         """Refuse what is not sent, until this writer can send again, and say of the rest that it is in doubt."""
-        self._why_stuck = LedgerStoreUnavailableError(f"log {self.record.number} cannot go on now: {why}")
+        self._why_stuck = LedgerStoreUnavailableError(f"log {self.number} cannot go on now: {why}")
         self._refuse((), self._why_stuck)
         for each in self._under_way:
             for future in each.sending.futures:
@@ -626,7 +627,7 @@ class LogWriter:
             else:
                 self._bytes_under_way -= each.data_bytes
                 self._again.append(each.sending)
-        _log.info("log %d goes on behind entry %d of ledger %d, which failed", self.record.number, last, segment.ledger)
+        _log.info("log %d goes on behind entry %d of ledger %d, which failed", self.number, last, segment.ledger)
 
     async def _fence(self, segment: UnsealedSegment) -> int | None:
         """Return the last entry of a ledger that takes no more; None if this writer is over."""
@@ -638,7 +639,7 @@ class LogWriter:
                 self._end(exc)
                 break
             except (HedwigError, TimeoutError) as exc:
-                _log.warning("log %d waits for ledger %d, which failed: %s", self.record.number, segment.ledger, exc)
+                _log.warning("log %d waits for ledger %d, which failed: %s", self.number, segment.ledger, exc)
                 self._be_stuck(exc)
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_PAUSE_S)
@@ -701,7 +702,7 @@ class LogWriter:
                     await self._close_record()
         except (HedwigError, TimeoutError) as exc:
             why = exc if str(exc) else "closing it takes too long"
-            _log.warning("log %d is left open, and is recovered by other hubs: %s", self.record.number, why)
+            _log.warning("log %d is left open, and is recovered by other hubs: %s", self.number, why)
             await self.abandon()
 
     async def _close_record(self) -> None:
