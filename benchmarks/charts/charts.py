@@ -102,12 +102,13 @@ def grid_chart(
     """
     if not cells:
         return None
-    rows = math.ceil(len(cells) / _COLUMNS)
+    columns = 2 if len(cells) in (2, 4) else _COLUMNS
+    rows, step = math.ceil(len(cells) / columns), 0.966 / columns
     with picture(name, title, subtitle, 9.9, 0.9 + _PANEL_IN * rows) as shown:
         for index, (text, curves) in enumerate(cells):
-            row, column = divmod(index, _COLUMNS)
+            row, column = divmod(index, columns)
             bottom = (rows - 1 - row) * _PANEL_IN + 0.4
-            axes = shown.axes(0.065 + column * 0.322, bottom, 0.255, _PANEL_IN - 0.75)
+            axes = shown.axes(0.065 + column * step, bottom, step - 0.067, _PANEL_IN - 0.75)
             plain = Axis(label="", form=short_count)
             _draw_curves(axes, curves, palette, plain, plain, size=0.75)
             axes.set_title(text, fontsize=9, fontweight="bold", loc="left")
