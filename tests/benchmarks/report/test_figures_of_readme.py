@@ -1,4 +1,4 @@
-"""Prove that each figure in the README's table comes from a result that is kept in git."""
+"""Prove that each figure in the README's table, and beside its charts, comes from a result that is kept in git."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -6,6 +6,7 @@ from statistics import mean
 import pytest
 
 from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.hub.charts import FIRST_PUBLISHES, TOPIC_BYTES, ZOOKEEPER_WRITES
 from tests.support.checkout import CHECKOUT
 
 RESULTS = CHECKOUT / "benchmarks" / "results"
@@ -68,10 +69,19 @@ def test_killed_hub() -> None:
     assert _row("a hub is killed") == [f"{storm.values['all_served_s']:.0f} s" for storm in storms]
 
 
-def test_killed_server(metadata: Sequence[Measurement]) -> None:
-    def restart(driver: str, subscribers: int) -> str:
-        (measured,) = _of(metadata, "restart", driver, MILLION, subscribers)
-        return f"{measured.values['all_read_s']:.0f} s"
-
-    zookeeper, hbase = (restart(driver, 1) for driver in DRIVERS)
-    assert _row("the server is killed") == [zookeeper, f"{hbase}; ten subscriptions: {restart('hbase', 10)}"]
+def test_active_topics() -> None:
+    """The table is on the page of the benchmarks, below the chart that the README has too."""
+    kept = Result.read(RESULTS / "hub-active-topics.json.xz").measurements
+    page = (CHECKOUT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
+    sides = {(each.workload.topics, each.on): each for each in kept}
+    for topics in (1, 100, 10_000, 100_000):
+        one, each = (sides[topics, on] for on in ("cluster-shared", "cluster"))
+        cells = [
+            f"{one.rate_per_s:,.0f}; {each.rate_per_s:,.0f}",
+            f"{one.values[FIRST_PUBLISHES]:,.0f}; {each.values[FIRST_PUBLISHES]:,.0f}" if topics > 1 else "–",
+            f"{one.values[ZOOKEEPER_WRITES]:,.0f}; {each.values[ZOOKEEPER_WRITES]:,.0f}",
+            f"{one.values[TOPIC_BYTES] / 1000:.1f} KB; {each.values[TOPIC_BYTES] / 1000:.1f} KB"
+            if topics > 100
+            else "–",
+        ]
+        assert f"| {topics:,} | {' | '.join(cells)} |" in page
