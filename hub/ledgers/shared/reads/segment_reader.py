@@ -18,6 +18,7 @@ from hedwig.hub.ledgers.shared.entries.footers import BLOCK_RUNS_MAX, DamagedFoo
 from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns, Run, Runs
 from hedwig.hub.ledgers.shared.reads.entry_cache import BatchCache, EntryCache
 from hedwig.hub.ledgers.shared.reads.entry_reads import EntryReads, SegmentLedgers
+from hedwig.hub.ledgers.shared.reads.shared_reads import SharedReads
 from hedwig.metadata.logs.record import Segment
 
 __all__ = ["SegmentReader", "batches_of", "runs_of_ledger"]
@@ -40,10 +41,10 @@ class SegmentReader:
         self._ledgers = ledgers
         self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
         """By the ledger of the footer: the entry of the root, and the root."""
-        self._reading_roots: dict[int, asyncio.Task[tuple[int, Root]]] = {}
+        self._root_reads: SharedReads[tuple[int, Root]] = SharedReads()
         self._rebuilt: OrderedDict[int, GrowingRuns] = OrderedDict()
         """By the ledger of the segment: the runs of those whose footers are damaged or gone."""
-        self._rebuilding: dict[int, asyncio.Task[GrowingRuns]] = {}
+        self._rebuilding: SharedReads[GrowingRuns] = SharedReads()
         self._rebuilds = asyncio.Semaphore()
         self._blocks: EntryReads[Runs] = EntryReads(ledgers, EntryCache(_BLOCK_BYTES_MAX, _size_of_block), decode_block)
         self.batches: EntryReads[Batch] = EntryReads(ledgers, cache, Batch.decode)
@@ -167,8 +168,8 @@ class SegmentReader:
 
     async def aclose(self) -> None:
         """Read nothing any more."""
-        for reading in (*self._reading_roots.values(), *self._rebuilding.values()):
-            reading.cancel()
+        await self._root_reads.aclose()
+        await self._rebuilding.aclose()
         await self._blocks.aclose()
         await self.batches.aclose()
 
@@ -177,13 +178,7 @@ class SegmentReader:
         if known is not None:
             self._roots.move_to_end(segment.footer)
             return known
-        reading = self._reading_roots.get(segment.footer)
-        if reading is None:
-            reading = asyncio.get_running_loop().create_task(self._read_root(segment.footer))
-            self._reading_roots[segment.footer] = reading
-            reading.add_done_callback(partial(self._root_is_read, segment.footer))
-        # It goes on for the others if this caller is cancelled.
-        return await asyncio.shield(reading)
+        return await self._root_reads.join(segment.footer, partial(self._read_root, segment.footer))
 
     async def _read_root(self, footer: int) -> tuple[int, Root]:
         entry = await self._ledgers.last_entry_id(footer)
@@ -197,22 +192,11 @@ class SegmentReader:
             self._roots.popitem(last=False)
         return known
 
-    def _root_is_read(self, footer: int, reading: "asyncio.Task[tuple[int, Root]]") -> None:
-        del self._reading_roots[footer]
-        if not reading.cancelled():
-            reading.exception()  # Those who wait have it, if any is left.
-
     async def _rebuild(self, segment: Segment, damage: LedgerError) -> GrowingRuns:
         """Return the runs of a segment from a look at all its batches. Raises: LedgerError."""
         if isinstance(damage, NoSuchLedgerError) and segment.footer == segment.ledger:
             raise damage
-        rebuilding = self._rebuilding.get(segment.ledger)
-        if rebuilding is None:
-            rebuilding = asyncio.get_running_loop().create_task(self._read_batches(segment, damage))
-            self._rebuilding[segment.ledger] = rebuilding
-            rebuilding.add_done_callback(partial(self._is_rebuilt, segment.ledger))
-        # It goes on for the others if this caller is cancelled.
-        return await asyncio.shield(rebuilding)
+        return await self._rebuilding.join(segment.ledger, partial(self._read_batches, segment, damage))
 
     async def _read_batches(self, segment: Segment, damage: LedgerError) -> GrowingRuns:
         # Not several at once, since each takes time and memory.
@@ -225,11 +209,6 @@ class SegmentReader:
         if len(self._rebuilt) > _REBUILT_MAX:
             self._rebuilt.popitem(last=False)
         return runs
-
-    def _is_rebuilt(self, ledger: int, rebuilding: "asyncio.Task[GrowingRuns]") -> None:
-        del self._rebuilding[ledger]
-        if not rebuilding.cancelled():
-            rebuilding.exception()  # Those who wait have it, if any is left.
 
     async def _read_block(self, footer: int, entry: int) -> Runs:
         (data,) = await self._ledgers.read(footer, entry, entries_max=1, bytes_max=0)
