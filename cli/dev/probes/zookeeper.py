@@ -1,6 +1,8 @@
 """One short session with ZooKeeper. kazoo is loaded when the first server is asked, not before."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hedwig.cli.dev.errors import NotReadyError
@@ -13,9 +15,10 @@ from hedwig.extras import needed
 if TYPE_CHECKING:
     from hedwig.zookeeper import Request
 
-__all__ = ["check_serving", "children_of", "create_absent"]
+__all__ = ["check_serving", "children_of", "create_absent", "registered_under"]
 
 _SESSION_TIMEOUT_S = 6.0
+_SESSION = re.compile(r"\bsid=0x([0-9a-f]+)")
 _PURPOSE = "servers that register in ZooKeeper need"
 
 
@@ -37,6 +40,31 @@ def children_of(port: int, path: str) -> list[str]:
     if isinstance(result, Exception) and not isinstance(result, NoNodeError):
         raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(result).__name__}")
     return result if isinstance(result, list) else []
+
+
+def registered_under(ports: Sequence[int], path: str) -> list[str]:
+    """Return the children of a node whose sessions are connected to the servers at `ports`.
+
+    ZooKeeper keeps the node of a dead server, or of a session that it forgets, for some seconds more.
+    """
+    names = children_of(ports[0], path)
+    if not names:
+        return []
+    from hedwig.zookeeper import exists
+
+    connected = _connected_sessions(ports)
+    nodes = answer(_ask(ports[0], *(exists(f"{path}/{name}") for name in names)))
+    owners = [getattr(node, "owner_session_id", None) for node in nodes]
+    return [name for name, owner in zip(names, owners, strict=True) if owner in connected]
+
+
+def _connected_sessions(ports: Sequence[int]) -> set[int]:
+    """Return the sessions with a connection. A server that does not answer has none."""
+    found: set[int] = set()
+    for port in ports:
+        with suppress(OSError):
+            found |= {int(each, 16) for each in _SESSION.findall(four_letter_word(port, "cons"))}
+    return found
 
 
 def create_absent(port: int, nodes: Mapping[str, str]) -> None:

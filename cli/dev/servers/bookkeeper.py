@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.sockets import is_answered
-from hedwig.cli.dev.probes.zookeeper import children_of, create_absent
+from hedwig.cli.dev.probes.zookeeper import create_absent, registered_under
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
 
@@ -89,10 +89,9 @@ class BookieKind:
         """Check that the bookie answers, and is registered as available."""
         if not is_answered(record.port, _ASK_FOR_SPACE, _HEADER + _DONE):
             raise NotReadyError("it refuses to say how much space it has")
-        # The node may still be that of a killed predecessor. The bookie waits until that node is gone, answering
-        # meanwhile, and at once makes its own.
-        registered = children_of(site.state.of_kind("zookeeper")[0].port, _AVAILABLE)
-        if f"{LOOPBACK}:{record.port}" not in registered:
+        # The node may still be that of a killed predecessor, or of a session that ended while ZooKeeper was away. The
+        # bookie answers meanwhile, waits until that node is gone, and then makes its own.
+        if f"{LOOPBACK}:{record.port}" not in registered_under(site.ports("zookeeper"), _AVAILABLE):
             raise NotReadyError(f"it is not registered under {_AVAILABLE}")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.sockets import check_listening
-from hedwig.cli.dev.probes.zookeeper import children_of, create_absent
+from hedwig.cli.dev.probes.zookeeper import create_absent, registered_under
 from hedwig.cli.dev.servers.log4j import write_log4j
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
 from hedwig.cli.dev.state import ServerRecord
@@ -112,9 +112,8 @@ class JavaHedwigKind:
 
 
 def _check_registered(site: Site, record: ServerRecord, parent: str) -> None:
-    # The server listens only after it has registered. So a node of a killed predecessor cannot mislead this check.
     check_listening(record.port)
-    registered = children_of(site.state.of_kind("zookeeper")[0].port, parent)
+    registered = registered_under(site.ports("zookeeper"), parent)
     address = f"{LOOPBACK}:{record.port}"
     if not any(name == address or name.startswith(f"{address}:") for name in registered):
         raise NotReadyError(f"{address} is not registered under {parent}")

@@ -50,9 +50,13 @@ class Site:
         """Return the log file of one server."""
         return _made(self.root / "logs") / f"{name}.log"
 
+    def ports(self, kind: str) -> list[int]:
+        """Return the port of every server of a kind."""
+        return [record.port for record in self.state.of_kind(kind)]
+
     def address(self, kind: str) -> str:
         """Return host:port of every server of a kind, joined by commas."""
-        return ",".join(f"{LOOPBACK}:{record.port}" for record in self.state.of_kind(kind))
+        return ",".join(f"{LOOPBACK}:{port}" for port in self.ports(kind))
 
 
 @dataclass(frozen=True, slots=True)

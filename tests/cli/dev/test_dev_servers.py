@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.probes.thrift import thrift2_has_table
+from hedwig.cli.dev.probes.zookeeper import children_of, registered_under
 from tests.cli.dev.support.conditions import wait_until
 from tests.cli.dev.support.listening import listening_addresses, processes_naming
 
@@ -129,6 +130,31 @@ def test_a_paused_server_answers_again_when_resumed(cluster: Cluster) -> None:
     wait_until(lambda: cluster.state("thrift2") is ServerState.RUNNING, "thrift2 goes on")
     assert thrift2_has_table(servers.port("thrift2"), "hbase", "namespace", 20)
     assert servers.pid("thrift2") == pid
+
+
+_REGISTER = """
+import sys
+from kazoo.client import KazooClient
+client = KazooClient(sys.argv[1], timeout=30)
+client.start()
+client.create(sys.argv[2], ephemeral=True, makepath=True)
+print("registered", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_node_of_a_session_without_a_connection_is_no_registration(cluster: Cluster) -> None:
+    port = cluster.servers.port("zookeeper-1")
+    assert registered_under([port], "/dev_registered") == []
+    command = [sys.executable, "-c", _REGISTER, f"127.0.0.1:{port}", "/dev_registered/server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "registered\n"
+        assert registered_under([port], "/dev_registered") == ["server"]
+        process.kill()
+        process.wait()
+    wait_until(lambda: not registered_under([port], "/dev_registered"), "ZooKeeper sees the end of the connection")
+    assert children_of(port, "/dev_registered") == ["server"]
 
 
 def test_up_starts_only_what_is_missing(cluster: Cluster) -> None:
