@@ -94,7 +94,7 @@ async def _collect(
         if segment.highest_slot < lowest or highest < segment.lowest_slot:
             continue
         async for _, batch in batches_of(ledgers, segment.ledger, await ledgers.last_entry_id(segment.ledger)):
-            for index, (slot, entry_id) in enumerate(zip(batch.slots, batch.entry_ids, strict=True)):
+            for index, (slot, entry_id, _) in enumerate(batch.records()):
                 if slot in slots:
                     held[slot].append((entry_id, batch.payload(index)))
             await moved(len(batch.data))
@@ -131,12 +131,12 @@ class _Writer:
             await self._under_way.popleft()
 
     async def _send(self) -> None:
-        batch = self._batch.encode()
+        records, batch = self._batch.records, self._batch.encode()
         self._batch = OpenBatch()
         self.last_entry += 1
         append = self._ledgers.start_append(self._ledger, self.last_entry, batch.data)
         append.add_done_callback(look_at)
         self._under_way.append(append)
-        self.runs.add(self.last_entry, batch.records())
+        self.runs.add(self.last_entry, records)
         if len(self._under_way) == _UNDER_WAY_MAX:
             await self._under_way.popleft()

@@ -270,9 +270,10 @@ class SharedLedgerStore:
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if not is_virtual(ledger_id):
             return self._ledgers.start_append(ledger_id, entry_id, payload)
-        writer, slot = self._writer_of(ledger_id), slot_of(ledger_id)
-        if writer is not None and writer.is_open(slot):
-            return writer.start_append(slot, entry_id, payload)
+        writer = self._writer_of(ledger_id)
+        append = None if writer is None else writer.start_append(slot_of(ledger_id), entry_id, payload)
+        if append is not None:
+            return append
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_exception(self._why_refused(ledger_id))
         return future

@@ -28,26 +28,39 @@ class Waiting:
     """Records in the order in which they arrived at their slots. Those of one slot never overtake each other."""
 
     def __init__(self) -> None:
+        self._next = Sending()
+        """The next batch. It takes what arrives, as long as nothing is in queues behind it."""
         self._queues: dict[int, _Queue] = {}
         """The queues that are not empty. The one whose turn is next comes first."""
         self.size = 0
         """How many bytes the records take in batches."""
 
     def __bool__(self) -> bool:
-        return bool(self._queues)
+        return bool(self.size)
 
     def add(self, slot: int, entry_id: int, payload: bytes, future: "asyncio.Future[None]") -> None:
         """Let a record wait."""
+        self.size += RECORD_BYTES + len(payload)
+        following = self._next
+        if not self._queues and following.batch.takes(len(payload)):
+            following.batch.add(slot, entry_id, payload)
+            following.futures.append(future)
+            return
         queue = self._queues.get(slot)
         if queue is None:
             queue = self._queues[slot] = deque()
         queue.append((entry_id, payload, future))
-        self.size += RECORD_BYTES + len(payload)
 
     def take(self) -> Sending:
         """Return the next batch. It is empty only if nothing waits."""
-        sending = Sending()
-        batch, futures = sending.batch, sending.futures
+        sending, self._next = self._next, Sending()
+        self.size -= sending.batch.records_bytes
+        if self._queues:
+            self._fill(self._next)
+        return sending
+
+    def _fill(self, following: Sending) -> None:
+        batch, futures = following.batch, following.futures
         while self._queues:
             slot, queue = next(iter(self._queues.items()))
             share = 0
@@ -55,20 +68,20 @@ class Waiting:
                 entry_id, payload, future = queue[0]
                 size = len(payload)
                 if not batch.takes(size):
-                    return sending
+                    return
                 queue.popleft()
                 batch.add(slot, entry_id, payload)
                 futures.append(future)
                 share += size or 1
-                self.size -= RECORD_BYTES + size
             del self._queues[slot]
             if queue:
                 self._queues[slot] = queue
-        return sending
 
     def drop(self) -> "list[tuple[int, int, asyncio.Future[None]]]":
         """Return the slots, entry ids and futures of all that waited. Nothing waits afterwards."""
-        dropped = [(slot, entry_id, future) for slot, queue in self._queues.items() for entry_id, _, future in queue]
-        self._queues.clear()
-        self.size = 0
+        following, queues = self._next, self._queues
+        self._next, self._queues, self.size = Sending(), {}, 0
+        numbers = [(slot, entry_id) for slot, entry_id, _ in following.batch.records]
+        dropped = [(*each, future) for each, future in zip(numbers, following.futures, strict=True)]
+        dropped += [(slot, entry_id, future) for slot, queue in queues.items() for entry_id, _, future in queue]
         return dropped

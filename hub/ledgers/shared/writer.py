@@ -150,6 +150,8 @@ class LogWriter:
         self._under_way: deque[_UnderWay] = deque()
         self._bytes_under_way = 0
         self._is_pump_due = False
+        self._is_alone = False
+        """Whether the last batch had one record. Then nobody else is expected to append in this turn of the loop."""
         self._is_held = True
         """Whether no batch is sent, since there is no current ledger, or it ends or has failed."""
         self._held_at: float | None = None
@@ -246,28 +248,32 @@ class LogWriter:
         """What waits to be sent."""
         return self._waiting.size
 
-    def start_append(self, slot: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
-        """Begin an append; see LedgerStore. The caller knows that this writer gave the slot."""
-        future: asyncio.Future[None] = self._loop.create_future()
+    def start_append(self, slot: int, entry_id: int, payload: bytes) -> "asyncio.Future[None] | None":
+        """Begin an append; see LedgerStore. Return None if the slot is not open for append."""
         held = self._slots.get(slot)
+        if held is None:
+            return None
+        future: asyncio.Future[None] = self._loop.create_future()
         error = self._why_refused(slot, held, entry_id, len(payload))
-        if error is not None or held is None:
-            future.set_exception(error or LedgerFencedError(f"slot {slot} is not open for append"))
+        if error is not None:
+            future.set_exception(error)
             return future
         held.next += 1
         self._waiting.add(slot, entry_id, payload, future)
-        if not self._is_pump_due:
+        if self._is_alone and not self._under_way and not self._is_pump_due:
+            self._pump()
+        elif not self._is_pump_due:
             # At the end of this turn of the event loop, so that what arrives in the same turn shares a batch.
             self._is_pump_due = True
             self._loop.call_soon(self._pump)
         return future
 
-    def _why_refused(self, slot: int, held: _Slot | None, entry_id: int, size: int) -> HedwigError | None:
+    def _why_refused(self, slot: int, held: _Slot, entry_id: int, size: int) -> HedwigError | None:
         if self._is_closing:
             return LedgerStoreClosedError("the ledger store was closed")
         if self._why_over is not None:
             return LedgerFencedError(str(self._why_over))
-        if held is None or held.is_ended:
+        if held.is_ended:
             return LedgerFencedError(f"slot {slot} of log {self.number} is not open for append")
         if self._why_stuck is not None:
             return LedgerStoreUnavailableError(str(self._why_stuck))
@@ -351,6 +357,7 @@ class LogWriter:
     def _send(self, sending: Sending) -> None:
         segment = self._current
         assert segment is not None, "without a ledger the writer is held"
+        self._is_alone = len(sending.futures) == 1
         batch = sending.batch.encode()
         entry, segment.next_entry = segment.next_entry, segment.next_entry + 1
         outcome = self._ledgers.start_append(segment.ledger, entry, batch.data)

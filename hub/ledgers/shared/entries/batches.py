@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, Self
 
-from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES, Column, DamagedEntryError, column, column_at, stored
+from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES, Column, DamagedEntryError, column_at
 
 __all__ = ["BATCH_BYTES_MAX", "RECORDS_MAX", "RECORD_BYTES", "Batch", "DamagedBatchError", "OpenBatch"]
 
@@ -47,6 +47,11 @@ class OpenBatch:
     def __len__(self) -> int:
         return len(self.records)
 
+    @property
+    def records_bytes(self) -> int:
+        """How many bytes of them the records have."""
+        return self.size - _HEADER.size
+
     def takes(self, payload_bytes: int) -> bool:
         """Say whether a record with such a payload may be added. An empty batch takes any."""
         count = len(self.records)
@@ -61,24 +66,23 @@ class OpenBatch:
 
     def encode(self) -> "Batch":
         """Return the batch as one reads it; its `data` is the entry. Nothing may be added afterwards."""
-        header = _HEADER.pack(_MAGIC, _VERSION, 0, len(self.records))
         slots, entry_ids, sizes = zip(*self.records, strict=True)
-        columns = column(slots), column(entry_ids), column(accumulate(sizes))
-        data = b"".join((header, *map(stored, columns), *self._payloads))
-        return Batch(*columns, data)
+        count = len(slots)
+        # One call for all numbers takes half the time of three columns.
+        numbers = struct.pack(f">{_COLUMNS * count}I", *slots, *entry_ids, *accumulate(sizes))
+        return Batch(b"".join((_HEADER.pack(_MAGIC, _VERSION, 0, count), numbers, *self._payloads)))
 
 
 class Batch:
-    """A batch as it was read. `slots` and `entry_ids` have a number for each record, and `data` is the entry."""
+    """A batch as one reads it; `data` is the entry. Its numbers are looked at when the first reader wants them."""
 
-    __slots__ = ("_ends", "_first", "data", "entry_ids", "slots")
+    __slots__ = ("_columns", "data")
 
-    def __init__(self, slots: Column, entry_ids: Column, ends: Column, data: bytes) -> None:
-        self.slots = slots
-        self.entry_ids = entry_ids
-        self._ends = ends
+    def __init__(self, data: bytes) -> None:
+        """Take over an entry that was made here, or checked."""
         self.data = data
-        self._first = _HEADER.size + RECORD_BYTES * len(slots)
+        self._columns: tuple[Column, Column, Column] | None = None
+        """For each record its slot, its entry id, and the end of its payload."""
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -93,34 +97,46 @@ class Batch:
         first = _HEADER.size + RECORD_BYTES * count
         if not 1 <= count <= RECORDS_MAX or first > len(data):
             raise DamagedBatchError(f"{len(data)} bytes do not hold {count} records")
-        slots, entry_ids, ends = (
-            column_at(data, _HEADER.size + NUMBER_BYTES * count * number, count) for number in range(_COLUMNS)
-        )
+        batch = cls(data)
+        ends = batch._read()[-1]
         if ends[-1] != len(data) - first or any(map(int.__gt__, ends, ends[1:])):
             raise DamagedBatchError(f"its payloads do not fill the {len(data) - first} bytes behind its records")
-        return cls(slots, entry_ids, ends, data)
+        return batch
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self._read()[0])
 
     def records(self) -> Iterator[tuple[int, int, int]]:
         """Yield the slot, the entry id and the size of the payload of each record."""
+        slots, entry_ids, ends = self._read()
         start = 0
-        for slot, entry_id, end in zip(self.slots, self.entry_ids, self._ends, strict=True):
+        for slot, entry_id, end in zip(slots, entry_ids, ends, strict=True):
             yield slot, entry_id, end - start
             start = end
 
     def payload(self, number: int) -> bytes:
         """Return the payload of a record by its number in the batch."""
-        start = self._ends[number - 1] if number else 0
-        return self.data[self._first + start : self._first + self._ends[number]]
+        ends = self._read()[-1]
+        first = _HEADER.size + RECORD_BYTES * len(ends)
+        start = ends[number - 1] if number else 0
+        return self.data[first + start : first + ends[number]]
 
     def of(self, slot: int) -> Iterator[tuple[int, bytes]]:
         """Yield the entry ids and payloads of one slot, in the order in which they were added."""
+        slots, entry_ids, _ = self._read()
         number = -1
         while True:
             try:
-                number = self.slots.index(slot, number + 1)
+                number = slots.index(slot, number + 1)
             except ValueError:
                 return
-            yield self.entry_ids[number], self.payload(number)
+            yield entry_ids[number], self.payload(number)
+
+    def _read(self) -> tuple[Column, Column, Column]:
+        if self._columns is None:
+            count = _HEADER.unpack_from(self.data)[-1]
+            slots, entry_ids, ends = (
+                column_at(self.data, _HEADER.size + NUMBER_BYTES * count * number, count) for number in range(_COLUMNS)
+            )
+            self._columns = slots, entry_ids, ends
+        return self._columns

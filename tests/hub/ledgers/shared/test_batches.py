@@ -32,7 +32,8 @@ def test_what_was_added_is_read_again(records: list[tuple[int, int, bytes]]) -> 
     assert len(data) == written.size
     read = Batch.decode(data)
     assert len(read) == len(written) == len(records)
-    assert [*zip(read.slots, read.entry_ids, map(read.payload, range(len(read))), strict=True)] == records
+    assert [*read.records()] == [(slot, entry_id, len(payload)) for slot, entry_id, payload in records]
+    assert [read.payload(number) for number in range(len(read))] == [payload for _, _, payload in records]
     for slot in {slot for slot, _, _ in records} | {7}:
         assert [*read.of(slot)] == [(entry_id, payload) for of, entry_id, payload in records if of == slot]
 
