@@ -119,7 +119,7 @@ class HubCases:
     def _measure_on_bookies(self, case: Case, number: int) -> Measurement:
         servers = self.servers
         assert servers is not None
-        if servers.begin(number):
+        if servers.begin(number, case.workload.topics):
             self._warm_bookies(servers)
         self.note_flags(SERVERS, servers.jvm_flags())
         # No earlier case has used this prefix.

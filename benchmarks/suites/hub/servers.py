@@ -68,10 +68,14 @@ _OURS: Final = {
 }
 """The options in which our hubs differ."""
 _OLD_ROOT: Final = "/ledgers"
+_MANY_TOPICS: Final = 50_000
+"""A bookie has a file for each ledger, and keeps some 20,000 open. So many topics get new bookies, and leave none."""
 
 
 class HubServers:
-    """Servers that are made anew for each round, so that data of one round does not slow the next. `with` ends them.
+    """Servers that are made anew for each round, and before and after a case with many topics. `with` ends them.
+
+    So data of one round, or of many topics, do not slow what follows.
 
     Its methods raise DevError and HedwigError if a server or a store does not come up, and BenchmarkError.
     """
@@ -93,6 +97,7 @@ class HubServers:
         self._journal = journal
         self._progress = progress
         self._round: int | None = None
+        """The round for which the servers were made; None if they serve no further case."""
         self._cases = itertools.count(1)
         properties = JOURNALS[journal]
         # The bookies of 4.3 prefer the virtual machine's system properties to their configuration file.
@@ -120,9 +125,10 @@ class HubServers:
     ) -> None:
         self.servers.down()
 
-    def begin(self, number: int) -> bool:
-        """Start the servers of a round unless they run already; return whether they are new."""
-        if number == self._round:
+    def begin(self, number: int, topics: int) -> bool:
+        """Start the servers of a round for a case with so many topics, unless they run; return whether they are new."""
+        has_many = topics >= _MANY_TOPICS
+        if number == self._round and not has_many:
             return False
         self._round = None
         self.servers.down()
@@ -134,7 +140,7 @@ class HubServers:
         self.servers.up(["zookeeper", *sorted(services)], bookies=BOOKIES)
         for hub_kind in self._ours:
             asyncio.run(format_metadata(self._metadata_url(hub_kind), StoreOptions(regions=_REGIONS)))
-        self._round = number
+        self._round = None if has_many else number
         return True
 
     def hub(self, hub_kind: str, directory: Path, settings: Sequence[str]) -> AnyHub:
@@ -197,7 +203,7 @@ class HubServers:
         quorums, on = self._quorums, self._on
         terms: dict[str, Any] = {
             "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
-            "bookies": f"{BOOKIES}, all on the disk of the hub, made anew for each round",
+            "bookies": f"{BOOKIES}, all on the disk of the hub, made anew for each round, and for {_MANY_TOPICS:,} topics or more",
             "an acknowledged message is": f"synced to the journals of {quorums.ack} bookies",
             "quorums": f"ensemble {quorums.ensemble}, write {quorums.write}, ack {quorums.ack}, of both hubs",
             "journals": _SAID[self._journal],
