@@ -203,7 +203,7 @@ class HubServers:
         quorums, on = self._quorums, self._on
         terms: dict[str, Any] = {
             "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
-            "bookies": f"{BOOKIES}, all on the disk of the hub, made anew for each round, and for {_MANY_TOPICS:,} topics or more",
+            "bookies": f"{BOOKIES}, all on the disk of the hub, new for each round and for {_MANY_TOPICS:,} topics",
             "an acknowledged message is": f"synced to the journals of {quorums.ack} bookies",
             "quorums": f"ensemble {quorums.ensemble}, write {quorums.write}, ack {quorums.ack}, of both hubs",
             "journals": _SAID[self._journal],
