@@ -466,6 +466,9 @@ class LedgerStoreUnavailableError(LedgerError):
 class LedgerStoreClosedError(LedgerStoreUnavailableError):
     """The store was closed before it began the operation."""
 
+    def __init__(self, message: str = "the ledger store was closed") -> None:
+        super().__init__(message)
+
 
 class LedgerStoreFullError(LedgerStoreUnavailableError):
     """No space is left; nothing was stored. The caller may retry the same append later, under the same entry id."""

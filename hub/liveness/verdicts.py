@@ -1,12 +1,13 @@
 """Verdicts whether an incarnation of a hub is alive. "Dead" never comes from the watched set, and is final."""
 
-import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TypeAlias
 
 from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
+from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness.asking import answer, ask
 from hedwig.hub.liveness.live_set import LiveSet
@@ -33,7 +34,7 @@ class Verdicts:
         self._live_set = live_set
         self._options = options
         self._dead: OrderedDict[_Incarnation, None] = OrderedDict()
-        self._under_way: dict[_Incarnation, asyncio.Task[bool]] = {}
+        self._reading: KeyedWork[_Incarnation, bool] = KeyedWork(_closing)
 
     async def is_alive(self, hub: HubInfo) -> bool:
         """Say whether this incarnation is alive. Raises: ServiceDownError - it cannot be determined."""
@@ -43,29 +44,12 @@ class Verdicts:
             return True
         if incarnation in self._dead:
             return False
-        if (reading := self._under_way.get(incarnation)) is None:
-            # Later callers may share this request: the incarnation that they ask about began before it was sent.
-            reading = asyncio.create_task(self._read(incarnation))
-            self._under_way[incarnation] = reading
-            reading.add_done_callback(lambda done: self._ended(incarnation, done))
-        try:
-            return await asyncio.shield(reading)
-        except asyncio.CancelledError:
-            if reading.cancelled():
-                raise ServiceDownError(f"cannot tell whether hub {hub.address} is alive: this hub is closing") from None
-            raise
+        # Later callers may share this request: the incarnation that they ask about began before it was sent.
+        return await self._reading.join(incarnation, partial(self._read, incarnation))
 
     async def aclose(self) -> None:
         """End the requests under way; their callers get ServiceDownError."""
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _ended(self, incarnation: _Incarnation, reading: "asyncio.Task[bool]") -> None:
-        del self._under_way[incarnation]
-        if not reading.cancelled():
-            reading.exception()  # The caller may have gone, so mark the error as retrieved.
+        await self._reading.aclose()
 
     async def _read(self, incarnation: _Incarnation) -> bool:
         address, epoch = incarnation
@@ -82,3 +66,7 @@ class Verdicts:
         # The set lags behind, or is about to learn of a change.
         self._live_set.poke()
         return is_alive
+
+
+def _closing() -> ServiceDownError:
+    return ServiceDownError("cannot tell whether a hub is alive: this hub is closing")

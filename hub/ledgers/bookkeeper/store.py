@@ -165,7 +165,7 @@ class BookkeeperLedgerStore:
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         writer = self._writers.get(ledger_id)
         if self._is_closed:
-            return _failed(LedgerStoreClosedError("the ledger store was closed"))
+            return _failed(LedgerStoreClosedError())
         if writer is None:
             return _failed(self._why_refused(ledger_id))
         if entry_id != writer.next_entry_id:
@@ -286,7 +286,7 @@ class BookkeeperLedgerStore:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise LedgerStoreClosedError("the ledger store was closed")
+            raise LedgerStoreClosedError()
 
     async def _extent(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
         """Return the record of a ledger, and its last acknowledged entry as far as it is known here."""

@@ -245,7 +245,7 @@ class LocalLedgerStore:
         self._closed = asyncio.Event()
         self._closing = True
         for job in self._backlog.drop(all_kinds=True):
-            job.fail(LedgerStoreClosedError("the ledger store was closed"))
+            job.fail(LedgerStoreClosedError())
         shutdown = asyncio.ensure_future(asyncio.to_thread(self._shut_down))
         shutdown.add_done_callback(self._note_closed)
         # The threads end even if this caller is cancelled. The directory is unlocked only after they end.

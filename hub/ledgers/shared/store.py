@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, Self, TypeAlias, TypeVar
 
 from hedwig.clock import Clock
+from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import (
     HedwigError,
     InvalidArgumentError,
@@ -94,7 +95,7 @@ class SharedLedgerStore:
         self._counters = LogCounters()
         self._others: OrderedDict[int, LogRecord] = OrderedDict()
         """The records of the logs of other hubs, as they were when they were read last."""
-        self._shutting_out: dict[int, asyncio.Task[LogRecord | None]] = {}
+        self._shutting_out: KeyedWork[int, LogRecord | None] = KeyedWork(LedgerStoreClosedError)
         """The logs that are being shut out, whoever asked for it."""
         self._closed: OrderedDict[int, None] = OrderedDict()
         """The slots that were closed last."""
@@ -196,21 +197,17 @@ class SharedLedgerStore:
         known = self._others.get(log)
         if known is not None and known.state is LogState.CLOSED:
             return known
-        task = self._shutting_out.get(log)
-        if task is None:
-            task = self._shutting_out[log] = asyncio.get_running_loop().create_task(self._recover(log))
-            task.add_done_callback(partial(self._is_shut_out, log))
-        # It goes on for the others if this caller is cancelled.
-        return await asyncio.shield(task)
+        return await self._shutting_out.join(log, partial(self._recover, log))
 
     async def _recover(self, log: int) -> LogRecord | None:
         began = self._clock.monotonic()
         record = await self._records.read(log)
-        if record is None or record.state is LogState.CLOSED:
-            return record
-        record = await shut_out(self._ledgers, self._records, log)
-        self._counters.recoveries += 1
-        self._counters.recovery_s += self._clock.monotonic() - began
+        if record is not None and record.state is not LogState.CLOSED:
+            record = await shut_out(self._ledgers, self._records, log)
+            self._counters.recoveries += 1
+            self._counters.recovery_s += self._clock.monotonic() - began
+        if record is not None:
+            self._keep(record)
         return record
 
     async def closed_if_dead(self, record: LogRecord) -> LogRecord | None:
@@ -245,12 +242,6 @@ class SharedLedgerStore:
         while await upkeep.step():
             self._check_open()
         return held.present
-
-    def _is_shut_out(self, log: int, task: "asyncio.Task[LogRecord | None]") -> None:
-        del self._shutting_out[log]
-        # An error goes to the callers, if any is left.
-        if not task.cancelled() and task.exception() is None and (record := task.result()) is not None:
-            self._keep(record)
 
     # --------------------------------------------------------------------------------------------- LedgerStore
 
@@ -421,7 +412,7 @@ class SharedLedgerStore:
         await asyncio.shield(self._shutdown)
 
     async def _shut_down(self) -> None:
-        await self._stop_shutting_out()
+        await self._shutting_out.aclose()
         try:
             if self._writer is not None:
                 await self._writer.aclose()
@@ -432,23 +423,16 @@ class SharedLedgerStore:
     async def abandon(self) -> None:
         """Write nothing from now on, for a hub that may be shut out already. The caller ends the store below."""
         self._is_closed = True
-        await self._stop_shutting_out()
+        await self._shutting_out.aclose()
         if self._writer is not None:
             await self._writer.abandon()
         await self._reader.aclose()
-
-    async def _stop_shutting_out(self) -> None:
-        tasks = list(self._shutting_out.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
     # ------------------------------------------------------------------------------------------------- inside
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise LedgerStoreClosedError("the ledger store was closed")
+            raise LedgerStoreClosedError()
 
     def _writer_of(self, ledger_id: int) -> LogWriter | None:
         """Return the writer of a virtual ledger, None if it is in the log of another hub."""
@@ -463,7 +447,7 @@ class SharedLedgerStore:
     def _why_refused(self, ledger_id: int) -> HedwigError:
         """Return why no append to a virtual ledger can be taken that is not open for append."""
         if self._is_closed:
-            return LedgerStoreClosedError("the ledger store was closed")
+            return LedgerStoreClosedError()
         writer = self._writer_of(ledger_id)
         if writer is None:
             return LedgerFencedError(f"ledger {ledger_id} is in the log of another hub: make a new one")

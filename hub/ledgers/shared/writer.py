@@ -270,7 +270,7 @@ class LogWriter:
 
     def _why_refused(self, slot: int, held: _Slot, entry_id: int, size: int) -> HedwigError | None:
         if self._is_closing:
-            return LedgerStoreClosedError("the ledger store was closed")
+            return LedgerStoreClosedError()
         if self._why_over is not None:
             return LedgerFencedError(str(self._why_over))
         if held.is_ended:
@@ -666,7 +666,7 @@ class LogWriter:
         if self._why_over is not None:
             raise LedgerFencedError(str(self._why_over))
         if self._is_closing:
-            raise LedgerStoreClosedError("the ledger store was closed")
+            raise LedgerStoreClosedError()
 
     def _end(self, error: HedwigError) -> None:
         """Append nothing any more, since another hub has shut this writer out."""

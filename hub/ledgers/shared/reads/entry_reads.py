@@ -83,7 +83,7 @@ class EntryReads(Generic[T]):
         if known is not None:
             future.set_result(known)
         elif self._is_closed:
-            future.set_exception(LedgerStoreClosedError("the ledger store was closed"))
+            future.set_exception(LedgerStoreClosedError())
         else:
             following = self._passes.get(ledger)
             if following is None:
@@ -104,7 +104,7 @@ class EntryReads(Generic[T]):
         await self._turns.cancel()
         for following in self._passes.values():
             for entry in list(following.waiting):
-                self._fail(following, entry, LedgerStoreClosedError("the ledger store was closed"))
+                self._fail(following, entry, LedgerStoreClosedError())
         self._passes.clear()
         self._queue.clear()
 

@@ -11,14 +11,14 @@ from functools import partial
 from itertools import dropwhile, islice
 from typing import Final
 
-from hedwig.errors import CorruptEntryError, LedgerError, NoSuchLedgerError
+from hedwig.concurrency.keyed_work import KeyedWork
+from hedwig.errors import CorruptEntryError, LedgerError, LedgerStoreClosedError, NoSuchLedgerError
 from hedwig.hub.ledgers.shared.entries.batches import Batch, DamagedBatchError
 from hedwig.hub.ledgers.shared.entries.columns import NUMBER_BYTES
 from hedwig.hub.ledgers.shared.entries.footers import BLOCK_RUNS_MAX, DamagedFooterError, Root, decode_block, is_footer
 from hedwig.hub.ledgers.shared.entries.runs import GrowingRuns, Run, Runs
 from hedwig.hub.ledgers.shared.reads.entry_cache import BatchCache, EntryCache
 from hedwig.hub.ledgers.shared.reads.entry_reads import EntryReads, SegmentLedgers
-from hedwig.hub.ledgers.shared.reads.shared_reads import SharedReads
 from hedwig.metadata.logs.record import Segment
 
 __all__ = ["SegmentReader", "batches_of", "runs_of_ledger"]
@@ -41,10 +41,10 @@ class SegmentReader:
         self._ledgers = ledgers
         self._roots: OrderedDict[int, tuple[int, Root]] = OrderedDict()
         """By the ledger of the footer: the entry of the root, and the root."""
-        self._root_reads: SharedReads[tuple[int, Root]] = SharedReads()
+        self._root_reads: KeyedWork[int, tuple[int, Root]] = KeyedWork(LedgerStoreClosedError)
         self._rebuilt: OrderedDict[int, GrowingRuns] = OrderedDict()
         """By the ledger of the segment: the runs of those whose footers are damaged or gone."""
-        self._rebuilding: SharedReads[GrowingRuns] = SharedReads()
+        self._rebuilding: KeyedWork[int, GrowingRuns] = KeyedWork(LedgerStoreClosedError)
         self._rebuilds = asyncio.Semaphore()
         self._blocks: EntryReads[Runs] = EntryReads(ledgers, EntryCache(_BLOCK_BYTES_MAX, _size_of_block), decode_block)
         self.batches: EntryReads[Batch] = EntryReads(ledgers, cache, Batch.decode)

@@ -11,7 +11,6 @@ from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.ledgers.shared.entries.columns import DamagedEntryError
 from hedwig.hub.ledgers.shared.reads.entry_cache import EntryCache
 from hedwig.hub.ledgers.shared.reads.entry_reads import EntryReads
-from hedwig.hub.ledgers.shared.reads.shared_reads import SharedReads
 from tests.faults.support.waiting import TIMEOUT_S
 
 ENTRIES = 300
@@ -131,24 +130,3 @@ async def test_who_waits_at_the_end_is_refused(store: GatedStore, reads: EntryRe
     waiting.append(reads.get(first, 3))
     found = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(each, LedgerStoreClosedError) for each in found)
-
-
-async def test_who_waits_for_a_shared_read_learns_that_the_store_was_closed() -> None:
-    reads: SharedReads[int] = SharedReads()
-    begun = asyncio.Event()
-
-    async def read() -> int:
-        begun.set()
-        await asyncio.Event().wait()
-        return 0
-
-    waiting = [asyncio.ensure_future(reads.join(1, read)) for _ in range(2)]
-    await begun.wait()
-    waiting[1].cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting[1]
-    await reads.aclose()
-    with pytest.raises(LedgerStoreClosedError):
-        await waiting[0]
-    with pytest.raises(LedgerStoreClosedError):
-        await reads.join(1, read)
