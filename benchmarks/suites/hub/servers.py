@@ -9,13 +9,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hedwig.benchmarks.drivers.drivers import LEDGERS
-from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
 from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL, SHARED
 from hedwig.cli.dev import DevServers
-from hedwig.cli.dev.probes.sockets import four_letter_word
+from hedwig.cli.dev.probes.zookeeper import transactions_of
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.metadata.contract.backend import StoreOptions
@@ -187,12 +186,8 @@ class HubServers:
         }
 
     def zookeeper_transactions(self) -> int:
-        """Return how many transactions ZooKeeper has made: each write is one, so is each begin and end of a session."""
-        port = int(self.servers.address("zookeeper").rpartition(":")[2])
-        zxid = re.search(r"^Zxid: 0x([0-9a-f]+)$", four_letter_word(port, "srvr"), re.MULTILINE)
-        if zxid is None:
-            raise BenchmarkError("ZooKeeper does not say how many transactions it has made")
-        return int(zxid[1], 16) & 0xFFFFFFFF
+        """Return how many transactions ZooKeeper has made."""
+        return transactions_of(self.servers.port("zookeeper-1"))
 
     def jvm_flags(self) -> dict[str, list[str]]:
         """Return the flags of the virtual machines that run now, by kind of server. The original hub is a kind too."""

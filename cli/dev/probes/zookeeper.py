@@ -15,9 +15,10 @@ from hedwig.extras import needed
 if TYPE_CHECKING:
     from hedwig.zookeeper import Request
 
-__all__ = ["check_serving", "children_of", "create_absent", "registered_under"]
+__all__ = ["check_serving", "children_of", "create_absent", "registered_under", "transactions_of"]
 
 _SESSION_TIMEOUT_S = 6.0
+_ZXID = re.compile(r"^Zxid: 0x[0-9a-f]*?([0-9a-f]{1,8})$", re.MULTILINE)  # Before these digits is the leader's epoch.
 _SESSION = re.compile(r"\bsid=0x([0-9a-f]+)")
 _PURPOSE = "servers that register in ZooKeeper need"
 
@@ -26,6 +27,14 @@ def check_serving(port: int) -> None:
     """Ask for the server's mode: it has one only while it serves, in a quorum only while that has a leader."""
     if "Mode: " not in four_letter_word(port, "srvr"):
         raise NotReadyError("it serves no requests yet")
+
+
+def transactions_of(port: int) -> int:
+    """Return how many transactions ZooKeeper has made: each write is one, so is each begin and end of a session."""
+    zxid = _ZXID.search(four_letter_word(port, "srvr"))
+    if zxid is None:
+        raise NotReadyError("it does not say how many transactions it has made")
+    return int(zxid[1], 16)
 
 
 def children_of(port: int, path: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.probes.zookeeper import transactions_of
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
@@ -23,7 +24,7 @@ from tests.chaos.support.starvation import waited_most_s, waits_s
 from tests.faults.support.waiting import until
 from tests.hub.cluster.support.deployment import Deployment, bodies_of
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
-from tests.hub.support.wire_client import WireClient
+from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.backends import BACKENDS, Surroundings
 from tests.support.servers import UNSYNCED, RunningServers
 
@@ -33,6 +34,7 @@ _AT_ONCE: Final = 50
 _SMALL: Final = _BOOKIES[0]
 """The bookie whose disk is full."""
 _DISK_MIB: Final = 24
+_ATTEMPTS_MAX: Final = 3
 
 
 @pytest.fixture
@@ -135,6 +137,31 @@ async def test_bookie_that_dies_costs_two_changes_of_ensembles_however_many_topi
     # A busy machine may have kept a process from running.
     print(f"{topics} topics: the slowest publish took {load.slowest_s:.3f} s")
     assert load.slowest_s < 1 + waited_most_s(waits, waits_s(pids))
+
+
+@pytest.mark.parametrize("topics", [300, pytest.param(100_000, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
+async def test_topics_that_become_active_write_nothing_to_the_zookeeper_of_the_bookies(
+    stack: DevServers, deployment: Deployment, topics: int
+) -> None:
+    hub = deployment.apart("cluster.claims_rate=0")
+    await asyncio.to_thread(hub.start)
+    client = await deployment.connect(hub)
+    await _Load(client, [b"t"]).round(b"first")
+
+    async def has_next() -> bool:
+        return len((await _only_log(deployment)).listed) == 2
+
+    await eventually(has_next, "the log has its next ledger too")
+    port = stack.port("zookeeper-1")
+    for attempt in range(_ATTEMPTS_MAX):
+        before = await asyncio.to_thread(transactions_of, port)
+        await _Load(client, [b"t%d.%d" % (attempt, number) for number in range(topics)]).round(b"first")
+        writes = await asyncio.to_thread(transactions_of, port) - before
+        if not writes:
+            return
+        # On a busy machine a bookie may have lost its session.
+        print(f"ZooKeeper made {writes} transactions while {topics} topics became active")
+    pytest.fail(f"ZooKeeper made {writes} transactions, and others before")
 
 
 async def test_log_goes_on_while_the_disk_of_a_bookie_is_full(stack: DevServers, deployment: Deployment) -> None:
