@@ -67,12 +67,12 @@ _OURS: Final = {
 }
 """The options in which our hubs differ."""
 _OLD_ROOT: Final = "/ledgers"
-_MANY_TOPICS: Final = 50_000
-"""A bookie has a file for each ledger, and keeps some 20,000 open. So many topics get new bookies, and leave none."""
+_TOPICS_MAX: Final = 15_000
+"""A bookie has a file for each ledger, and may keep 20,000 open. Before these can be used up there are new bookies."""
 
 
 class HubServers:
-    """Servers that are made anew for each round, and before and after a case with many topics. `with` ends them.
+    """Servers that are made anew for each round, and within it once cases have had many topics. `with` ends them.
 
     So data of one round, or of many topics, do not slow what follows.
 
@@ -96,7 +96,8 @@ class HubServers:
         self._journal = journal
         self._progress = progress
         self._round: int | None = None
-        """The round for which the servers were made; None if they serve no further case."""
+        self._topics = 0
+        """How many topics the cases on these servers have had."""
         self._cases = itertools.count(1)
         properties = JOURNALS[journal]
         # The bookies of 4.3 prefer the virtual machine's system properties to their configuration file.
@@ -126,8 +127,8 @@ class HubServers:
 
     def begin(self, number: int, topics: int) -> bool:
         """Start the servers of a round for a case with so many topics, unless they run; return whether they are new."""
-        has_many = topics >= _MANY_TOPICS
-        if number == self._round and not has_many:
+        self._topics += topics
+        if number == self._round and self._topics <= _TOPICS_MAX:
             return False
         self._round = None
         self.servers.down()
@@ -139,7 +140,7 @@ class HubServers:
         self.servers.up(["zookeeper", *sorted(services)], bookies=BOOKIES)
         for hub_kind in self._ours:
             asyncio.run(format_metadata(self._metadata_url(hub_kind), StoreOptions(regions=_REGIONS)))
-        self._round = None if has_many else number
+        self._round, self._topics = number, topics
         return True
 
     def hub(self, hub_kind: str, directory: Path, settings: Sequence[str]) -> AnyHub:
@@ -198,7 +199,7 @@ class HubServers:
         quorums, on = self._quorums, self._on
         terms: dict[str, Any] = {
             "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
-            "bookies": f"{BOOKIES}, all on the disk of the hub, new for each round and for {_MANY_TOPICS:,} topics",
+            "bookies": f"{BOOKIES}, all on the disk of the hub, new for each round and after {_TOPICS_MAX:,} topics",
             "an acknowledged message is": f"synced to the journals of {quorums.ack} bookies",
             "quorums": f"ensemble {quorums.ensemble}, write {quorums.write}, ack {quorums.ack}, of both hubs",
             "journals": _SAID[self._journal],

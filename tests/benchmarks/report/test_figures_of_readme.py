@@ -74,14 +74,16 @@ def test_active_topics() -> None:
     kept = Result.read(RESULTS / "hub-active-topics.json.xz").measurements
     page = (CHECKOUT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
     sides = {(each.workload.topics, each.on): each for each in kept}
-    for topics in (1, 100, 10_000, 100_000):
-        one, each = (sides[topics, on] for on in ("cluster-shared", "cluster"))
+    for topics in (1, 50, 100, 10_000, 100_000, MILLION):
+        both = [sides.get((topics, on)) for on in ("cluster-shared", "cluster")]
         cells = [
-            f"{one.rate_per_s:,.0f}; {each.rate_per_s:,.0f}",
-            f"{one.values[FIRST_PUBLISHES]:,.0f}; {each.values[FIRST_PUBLISHES]:,.0f}" if topics > 1 else "–",
-            f"{one.values[ZOOKEEPER_WRITES]:,.0f}; {each.values[ZOOKEEPER_WRITES]:,.0f}",
-            f"{one.values[TOPIC_BYTES] / 1000:.1f} KB; {each.values[TOPIC_BYTES] / 1000:.1f} KB"
-            if topics > 100
-            else "–",
+            "; ".join("–" if each is None else f"{each.rate_per_s:,.0f}" for each in both),
+            _pair(both, FIRST_PUBLISHES, "{:,.0f}") if topics > 1 else "–",
+            _pair(both, ZOOKEEPER_WRITES, "{:,.0f}"),
+            _pair(both, TOPIC_BYTES, "{:.1f} KB", 1000) if topics > 100 else "–",
         ]
         assert f"| {topics:,} | {' | '.join(cells)} |" in page
+
+
+def _pair(both: Sequence[Measurement | None], name: str, said: str, unit: int = 1) -> str:
+    return "; ".join("–" if each is None else said.format(each.values[name] / unit) for each in both)
