@@ -260,9 +260,11 @@ class LogWriter:
             return future
         held.next += 1
         self._waiting.add(slot, entry_id, payload, future)
-        if self._is_alone and not self._under_way and not self._is_pump_due:
+        if self._is_pump_due:
+            return future
+        if self._is_alone and not self._under_way:
             self._pump()
-        elif not self._is_pump_due:
+        else:
             # At the end of this turn of the event loop, so that what arrives in the same turn shares a batch.
             self._is_pump_due = True
             self._loop.call_soon(self._pump)
