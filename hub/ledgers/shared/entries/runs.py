@@ -5,7 +5,8 @@ id, so they are found by bisection. A segment that is not sealed yet has its run
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import merge
 from typing import Final, NamedTuple
 
@@ -83,9 +84,11 @@ class GrowingRuns:
 
     def __init__(self) -> None:
         self._chunks: list[Runs] = []
-        self._open: list[list[int]] = []
-        """Runs as lists of the fields of `Run`, in the order in which they were written."""
-        self._open_of: dict[int, list[list[int]]] = {}
+        self._open: tuple[list[int], ...] = _columns()
+        """The newest runs, in the order in which they were written: the same columns as those of `Runs`."""
+        self._numbers_of: dict[int, list[int]] = {}
+        """Where in the columns a slot has runs, for the first `_indexed` of them. Only readers pay for this index."""
+        self._indexed = 0
         self.records = 0
         self.size = 0
         """How many bytes the payloads have."""
@@ -93,38 +96,34 @@ class GrowingRuns:
         self.highest_slot = 0
 
     def add(self, batch: int, records: Iterable[tuple[int, int, int]]) -> None:
-        """Note the records of a batch: slots, entry ids and sizes of payloads, in their order."""
-        if len(self._open) >= _CHUNK_RUNS:
+        """Note the records of a batch, one at least: slots, entry ids and sizes of payloads, in their order."""
+        if len(self._open[0]) >= _CHUNK_RUNS:
             self._sort()
-        runs: dict[int, list[int]] = {}
-        for slot, entry_id, size in records:
-            run = runs.get(slot)
-            if run is None:
-                run = runs[slot] = [slot, entry_id, 1, batch, size]
-                self._open.append(run)
-                self._open_of.setdefault(slot, []).append(run)
-                if slot < self.lowest_slot:
-                    self.lowest_slot = slot
-                if slot > self.highest_slot:
-                    self.highest_slot = slot
-            else:
-                run[2] += 1
-                run[4] += size
-            self.records += 1
-            self.size += size
+        columns: Iterable[Sequence[int]] = zip(*records, strict=True)
+        slots, firsts, sizes = columns
+        self.records += len(slots)
+        self.size += sum(sizes)
+        counts: Sequence[int] = (1,) * len(slots)
+        if len(set(slots)) < len(slots):
+            slots, firsts, counts, sizes = _gathered(slots, firsts, sizes)
+        self.lowest_slot = min(self.lowest_slot, *slots)
+        self.highest_slot = max(self.highest_slot, *slots)
+        # Whole columns at once: with 100,000 topics, nearly each record is a run of its own.
+        for present, new in zip(self._open, (slots, firsts, counts, (batch,) * len(slots), sizes), strict=True):
+            present += new
 
     def last_of(self, slot: int) -> Run | None:
         """Return the last run of a slot, None if there is none."""
-        if slot in self._open_of:
-            return Run(*self._open_of[slot][-1])
+        numbers = self._open_numbers_of(slot)
+        if numbers:
+            return _run(self._open, numbers[-1])
         return next((run for chunk in reversed(self._chunks) if (run := chunk.last_of(slot)) is not None), None)
 
     def following(self, slot: int, entry_id: int) -> Iterator[Run]:
         """Yield the runs of a slot from the one on that has `entry_id`, or that is next behind it."""
         for chunk in self._chunks:
             yield from chunk.following(slot, entry_id)
-        for fields in self._open_of.get(slot, ()):
-            run = Run(*fields)
+        for run in self._open_runs_of(slot):
             if run.last >= entry_id:
                 yield run
 
@@ -133,8 +132,42 @@ class GrowingRuns:
         self._sort()
         return merge(*(chunk.fields() for chunk in self._chunks))
 
+    def _open_runs_of(self, slot: int) -> Iterator[Run]:
+        # If the caller pauses meanwhile, these may become a chunk.
+        return map(partial(_run, self._open), self._open_numbers_of(slot))
+
+    def _open_numbers_of(self, slot: int) -> Sequence[int]:
+        slots = self._open[0]
+        for number in range(self._indexed, len(slots)):
+            self._numbers_of.setdefault(slots[number], []).append(number)
+        self._indexed = len(slots)
+        return self._numbers_of.get(slot, ())
+
     def _sort(self) -> None:
-        if self._open:
-            self._open.sort()
-            self._chunks.append(Runs.of(self._open))
-            self._open, self._open_of = [], {}
+        slots = self._open[0]
+        if slots:
+            # Runs of one slot stay in the order in which they were written, which is that of their entries.
+            order = sorted(range(len(slots)), key=slots.__getitem__)
+            self._chunks.append(Runs(*(column(map(each.__getitem__, order)) for each in self._open)))
+            self._open, self._numbers_of, self._indexed = _columns(), {}, 0
+
+
+def _columns() -> tuple[list[int], ...]:
+    return [], [], [], [], []
+
+
+def _run(columns: tuple[list[int], ...], number: int) -> Run:
+    return Run(*(each[number] for each in columns))
+
+
+def _gathered(slots: Sequence[int], entry_ids: Sequence[int], sizes: Sequence[int]) -> Iterable[Sequence[int]]:
+    """Return the runs of a batch in which a slot has several records: slots, first entry ids, counts and sizes."""
+    runs: dict[int, list[int]] = {}
+    for slot, entry_id, size in zip(slots, entry_ids, sizes, strict=True):
+        run = runs.get(slot)
+        if run is None:
+            runs[slot] = [slot, entry_id, 1, size]
+        else:
+            run[2] += 1
+            run[3] += size
+    return zip(*runs.values(), strict=True)
