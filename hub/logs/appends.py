@@ -71,7 +71,7 @@ class Appends:
         """The last position assigned."""
         self._bytes = 0
         self._outstanding: deque[_Append] | None = None
-        """The appends on their way, in order."""
+        """The appends on their way, in order; None instead of an empty deque, which would take 700 bytes a topic."""
         self.has_failed = False
         """Whether the log appends nothing now, or, after `end`, any more."""
         self._is_over = False
@@ -163,6 +163,8 @@ class Appends:
             self._take_back()
         while self._outstanding and self._outstanding[0][0].done():
             self._take(*self._outstanding.popleft())
+        if not self._outstanding:
+            self._outstanding = None
 
     def _take_back(self) -> None:
         """Refuse the last publishes if they are surely not stored, which frees their positions."""
