@@ -85,5 +85,29 @@ def test_active_topics() -> None:
         assert f"| {topics:,} | {' | '.join(cells)} |" in page
 
 
+def test_one_log_beside_other_hubs() -> None:
+    """The table is on the page of the benchmarks, as the ratios below it."""
+    kept = Result.read(RESULTS / "hub-shared-log-beside-the-original.json.xz").measurements
+    page = (CHECKOUT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
+    of_original, of_embedded = [], []
+    for driver, said in (("raw", "raw"), ("java", "Java")):
+        for topics in (50, 10_000):
+
+            def rate(on: str, driver: str = driver, topics: int = topics) -> float:
+                wanted = (on, driver, topics)
+                rounds = [each for each in kept if (each.on, each.driver, each.workload.topics) == wanted]
+                assert len(rounds) == ROUNDS
+                return mean(each.rate_per_s for each in rounds)
+
+            rates = [rate(on) for on in ("embedded", "cluster-shared", "cluster", "original")]
+            alone = f"{rate('cluster', 'ledgers'):,.0f} " if driver == "raw" else ""
+            assert f"| {said}, {topics:,} | {' | '.join(f'{each:,.0f}' for each in rates)} | {alone}|" in page
+            embedded, shared, _, original = rates
+            of_original.append(shared / original)
+            of_embedded.append(shared / embedded)
+    assert f"{min(of_original):.1f} to {max(of_original):.1f} times the publishes of the original" in page
+    assert f"{min(of_embedded):.2f} to {max(of_embedded):.2f} of those of the embedded hub" in page
+
+
 def _pair(both: Sequence[Measurement | None], name: str, said: str, unit: int = 1) -> str:
     return "; ".join("–" if each is None else said.format(each.values[name] / unit) for each in both)
