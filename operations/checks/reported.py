@@ -40,7 +40,7 @@ WHY: Final[Mapping[FindingKind, str]] = {
     FindingKind.LONE_SUBSCRIPTION: "a topic that is made anew counts from 1: messages up to the pointer are skipped",
     FindingKind.RANGE_OVERLAP: "two ledgers claim the same messages, so subscribers may get the wrong ones, or stop",
     FindingKind.RANGE_GAP: "there are messages that no ledger holds, or no hub can open the topic: subscribers stop",
-    FindingKind.UNREADABLE_RECORD: "no hub can open the topic, or serve the subscription, while the record exists",
+    FindingKind.UNREADABLE_RECORD: "no hub can open the topic, or those in the log, or serve the subscription",
     FindingKind.MISSING_LEDGER: "the messages in it are lost, and no hub can open the topic, or read on there",
     FindingKind.ORPHAN_LEDGER: "it takes up space, and no client can reach its messages",
 }

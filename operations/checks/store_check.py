@@ -28,6 +28,7 @@ from hedwig.operations.checks.ledger_ids import LedgerIdSet
 from hedwig.operations.checks.log_orphans import LogOrphans
 from hedwig.operations.checks.lost_ledgers import lost_text, why_lost
 from hedwig.operations.checks.reported import SEVERITY, Reported, Severity
+from hedwig.operations.checks.unreferenced import look_at_logs
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.versions import Versioned
 
@@ -82,6 +83,8 @@ class StoreCheck:
             async for page in scanned:
                 if reported := await self._on_page(page):
                     yield reported
+        if unreadable := await self._unreadable_logs():
+            yield unreadable
         if FindingKind.ORPHAN_LEDGER in self._wanted:
             async with aclosing(self._orphans()) as orphans:
                 async for reported in orphans:
@@ -106,6 +109,17 @@ class StoreCheck:
             findings += await self._dead_owners(page)
         if FindingKind.ORPHAN_LEDGER in wanted:
             self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
+        return findings
+
+    async def _unreadable_logs(self) -> list[Reported]:
+        if FindingKind.UNREADABLE_RECORD not in self._wanted or self._prefix is not None:
+            return []
+        findings = []
+        async for number, found in look_at_logs(self._store):
+            if isinstance(found, CorruptRecordError):
+                finding = Finding(kind=FindingKind.UNREADABLE_RECORD, what=f"log {number}: {found}")
+                remedy = "none: no other record has the segments of the log; a newer release may read it"
+                findings.append(_reported(finding, remedy, is_repairable=False))
         return findings
 
     # --------------------------------------------------------------------------------------------------------- owners

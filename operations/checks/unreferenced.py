@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from hedwig.errors import CorruptEntryError, NoSuchLedgerError
+from hedwig.errors import CorruptEntryError, CorruptRecordError, NoSuchLedgerError
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.logs.record import LogRecord, LogState, Segment
 from hedwig.metadata.logs.records import KeptLogRecords
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hedwig.hub.ledgers.inspection import LedgerInspector
     from hedwig.hub.ledgers.shared.reads.segment_reader import SegmentReader
 
-__all__ = ["SegmentUse", "UnreferencedSlots", "read_logs"]
+__all__ = ["SegmentUse", "UnreferencedSlots", "look_at_logs", "read_logs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,23 @@ class UnreferencedSlots:
 
 async def read_logs(store: MetadataStore) -> AsyncIterator[LogRecord]:
     """Yield the records of all shared logs, by number. Raises: MetadataError."""
+    async for number, found in look_at_logs(store):
+        if isinstance(found, CorruptRecordError):
+            raise CorruptRecordError(f"log {number}: {found}") from found
+        yield found
+
+
+async def look_at_logs(store: MetadataStore) -> AsyncIterator[tuple[int, LogRecord | CorruptRecordError]]:
+    """Yield the number of each shared log with its record, or with the reason why that cannot be read.
+
+    Raises: MetadataUnavailableError.
+    """
     logs = KeptLogRecords(store.named_records)
     for number in [each async for each in logs.numbers()]:
-        if (record := await logs.read(number)) is not None:
-            yield record
+        try:
+            record = await logs.read(number)
+        except CorruptRecordError as exc:
+            yield number, exc
+        else:
+            if record is not None:
+                yield number, record

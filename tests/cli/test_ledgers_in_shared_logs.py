@@ -210,6 +210,7 @@ def test_logs_are_listed_with_their_hubs(pair: Pair, topic: str) -> None:
         "message_bytes": 30,
         "listed": [],
         "dropped": [9],
+        "error": None,
     }
     first, second = pair.admin.done("ledger", "logs", "--limit", "1", "-o", "json").json.values()
     assert [row["log"] for row in first] == [0]

@@ -13,7 +13,7 @@ from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.human_units import counted, size_text
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.logs.record import LogRecord
-from hedwig.operations.checks.unreferenced import SegmentUse, UnreferencedSlots, read_logs
+from hedwig.operations.checks.unreferenced import SegmentUse, UnreferencedSlots, look_at_logs
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.operations.deployment.ledgers import open_ledgers
@@ -33,6 +33,7 @@ _COLUMNS: Final = (
     "message_bytes",
     "listed",
     "dropped",
+    "error",
 )
 _SHOWN: Final = ("log", "hub", "hub_state", "state", "segments", "message_bytes", "listed")
 _USE_COLUMNS: Final = (
@@ -56,18 +57,29 @@ def list_logs(settings: Settings, /, selection: Selection, deployment: Deploymen
     """List the shared logs: which hub writes each, whether that hub is alive, and what the log consists of.
 
     An `open` log takes messages. A `closed` one is only read: its hub ended, or another hub took its topics over. One
-    that is `fenced` is about to be closed. The hubs delete a closed log once nothing refers to it.
+    that is `fenced` is about to be closed. The hubs delete a closed log once nothing refers to it. Of one that is
+    `unreadable`, the record is damaged, and no hub can open the topics that have messages in it.
     """
     output = settings.writer()
 
     async def write(store: MetadataStore) -> None:
         verdicts = HubVerdicts(deployment, store)
-        logs = [record async for record in read_logs(store)]
-        shown, token = cut(selection, f"logs {store.url.text}", logs, lambda log: b"%010d" % log.number)
-        states = await verdicts.of_all(log.hub for log in shown)
+        logs = [each async for each in look_at_logs(store)]
+        shown, token = cut(selection, f"logs {store.url.text}", logs, lambda each: b"%010d" % each[0])
+        states = await verdicts.of_all(found.hub for _, found in shown if isinstance(found, LogRecord))
         output.begin("logs", _COLUMNS, _SHOWN)
-        output.page([_row(log, states[log.hub.address, log.hub.epoch]) for log in shown])
+        output.page(
+            [
+                _row(found, states[found.hub.address, found.hub.epoch])
+                if isinstance(found, LogRecord)
+                else {**dict.fromkeys(_COLUMNS), "log": number, "state": "unreadable", "error": str(found)}
+                for number, found in shown
+            ]
+        )
         output.end(token)
+        for number, found in shown:
+            if not isinstance(found, LogRecord):
+                click.echo(f"log {number}: {found}", err=True)
         if HubState.UNKNOWN in states.values():
             click.echo(f"it is not known which hubs are alive: {verdicts.why_unknown}", err=True)
 
@@ -118,6 +130,7 @@ def _row(log: LogRecord, state: HubState) -> dict[str, Any]:
         "message_bytes": sum(each.size for each in log.segments),
         "listed": list(log.listed),
         "dropped": [each.ledger for each in log.dropped],
+        "error": None,
     }
 
 

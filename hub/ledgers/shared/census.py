@@ -6,10 +6,11 @@ which it may be.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
-from hedwig.errors import LedgerStoreUnavailableError, NoSuchLedgerError
+from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 from hedwig.hub.ledgers.shared.reads.entry_cache import batch_cache
 from hedwig.hub.ledgers.shared.reads.entry_reads import SegmentLedgers
@@ -35,7 +36,8 @@ class SharedLedgerCensus:
     all. A log that was removed had no ledger with entries that a range names. `pages` leaves out virtual ledgers, and
     those that the record of a log names; without `records`, all that were made for logs.
 
-    These calls also raise MetadataError if the record of a log cannot be read.
+    Where the record of a log is damaged, its virtual ledgers have an `error`, and `pages` leaves out all that were made
+    for it. These calls also raise MetadataError if the store does not answer.
     """
 
     def __init__(self, below: LedgerCensus, records: LogRecords | None, ledgers: SegmentLedgers) -> None:
@@ -78,7 +80,11 @@ class SharedLedgerCensus:
     async def _find_in(self, number: int, slots: Sequence[int]) -> Mapping[int, LedgerEntry]:
         """Return the ledgers of a log that are in `slots`, which ascend."""
         for _ in range(_LOOKS_MAX):
-            record, lost = await self._look(number)
+            try:
+                record, lost = await self._look(number)
+            except CorruptRecordError as exc:
+                why = f"log {number}: {exc}"
+                return {slot: LedgerEntry(ledger_id=virtual_id(number, slot), error=why) for slot in slots}
             try:
                 return await self._entries(number, record, lost, slots)
             except NoSuchLedgerError:
@@ -134,17 +140,21 @@ class SharedLedgerCensus:
 
 
 async def _all_named(records: LogRecords) -> set[int]:
-    """Return the ledgers that the records of all logs name."""
+    """Return the ledgers that the records of all logs name, as far as these can be read."""
     named: set[int] = set()
     async for number in records.numbers():
-        record = await records.read(number)
-        if record is not None:
-            named |= record.ledgers
+        with suppress(CorruptRecordError):
+            record = await records.read(number)
+            if record is not None:
+                named |= record.ledgers
     return named
 
 
 async def _is_named(records: LogRecords, entry: LedgerEntry) -> bool:
-    """Say whether the log for which a ledger was made names it now."""
+    """Say whether the log for which a ledger was made names it now, or may do so."""
     number = entry.about[_LOG]
-    record = await records.read(int(number)) if number.isdigit() and int(number) <= LOG_MAX else None
+    try:
+        record = await records.read(int(number)) if number.isdigit() and int(number) <= LOG_MAX else None
+    except CorruptRecordError:
+        return True
     return record is not None and entry.ledger_id in record.ledgers

@@ -157,9 +157,10 @@ async def test_topics_that_become_active_write_nothing_to_the_zookeeper_of_the_b
         before = await asyncio.to_thread(transactions_of, port)
         await _Load(client, [b"t%d.%d" % (attempt, number) for number in range(topics)]).round(b"first")
         writes = await asyncio.to_thread(transactions_of, port) - before
-        if not writes:
+        # With a ledger for each topic it would be 300 times as many. But 100,000 topics take minutes: in that time a
+        # segment may end, and on a busy machine a bookie may lose its session.
+        if writes <= topics // 1000:
             return
-        # On a busy machine a bookie may have lost its session.
         print(f"ZooKeeper made {writes} transactions while {topics} topics became active")
     pytest.fail(f"ZooKeeper made {writes} transactions, and others before")
 

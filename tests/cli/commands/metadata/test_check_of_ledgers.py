@@ -307,6 +307,16 @@ def _remove_log(shelf: Shelf, number: int) -> None:
     in_store(shelf.admin.url, remove)
 
 
+def _damage_log(shelf: Shelf, number: int) -> None:
+    async def damage(store: MetadataStore) -> None:
+        (name,) = (each for each in await store.named_records.names("log-") if each.endswith(f"{number}"))
+        stored = await store.named_records.read(name)
+        assert stored is not None
+        assert await store.named_records.replace(name, stored, stored[:-1])
+
+    in_store(shelf.admin.url, damage)
+
+
 def test_ledgers_of_logs_are_orphans_once_no_record_names_them_and_no_hub_can_add_them(shelf: Shelf) -> None:
     set_ranges(shelf.admin.url, "news", ranges((shelf.put("news"), 1, 5)))
     segment, footer, listed, dropped = (shelf.put(None, log=1) for _ in range(4))
@@ -457,6 +467,27 @@ def test_what_logs_do_not_have_is_missing(shelf: Shelf) -> None:
     assert f"slot 3 of log {empty}): its log lacks message 6" in whats[f"lost/{empty}"]
     assert f"ledger {1 << 40} of a segment does not exist" in whats["inside"]
     assert f"slot 1 of log 7) is on record, and not in zookeeper://{shelf.zookeeper}{shelf.root}" in whats["never"]
+
+
+def test_damaged_record_of_a_log_is_told_and_does_not_hide_what_other_logs_lack(shelf: Shelf) -> None:
+    damaged, empty = _log(shelf), _log(shelf, state=LogState.CLOSED)
+    set_ranges(shelf.admin.url, "inside", ranges((virtual_id(damaged, 1), 1, 5)))
+    set_ranges(shelf.admin.url, "lost", ranges((virtual_id(empty, 1), 1, 5)))
+    of_damaged, of_empty = shelf.put(None, log=damaged), shelf.put(None, log=empty)
+    _damage_log(shelf, damaged)
+    rows = check(shelf)
+    assert [(row["kind"], row["topic"], row["ledger_ids"], row["repairable"]) for row in rows] == [
+        ("missing-ledger", "lost", [virtual_id(empty, 1)], True),
+        ("unreadable-record", None, [], False),
+        ("orphan-ledger", None, [of_empty], True),
+    ]
+    assert f"log {damaged}: a log's record cannot be read" in rows[1]["what"]
+    listed = shelf.admin.run("ledger", "logs", "-o", "ndjson", "--all")
+    assert [(row["log"], row["state"]) for row in listed.rows] == [(damaged, "unreadable"), (empty, "closed")]
+    assert f"log {damaged}: a log's record cannot be read" in listed.err
+    assert shelf.admin.run("metadata", "repair", "--yes").code == 2, "criticals are left"
+    assert of_damaged in shelf.ids()
+    assert of_empty not in shelf.ids()
 
 
 def test_ends_are_mended_by_what_closed_ledgers_hold(shelf: Shelf) -> None:
