@@ -28,6 +28,7 @@ from hedwig.wire import Action, Answer, Request
 __all__ = ["Routes"]
 
 _OWNERS_MAX: Final = 100_000
+_HUBS_MAX: Final = 100
 
 _ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
     error.status: error
@@ -45,11 +46,16 @@ _ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
 
 
 class Routes:
-    """The owners that a client knows, and the search for the others."""
+    """The owners that a client knows, and the search for the others.
+
+    Any hub knows them. The client asks the one of its options first, and once that is gone, others that it has met.
+    """
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         self._owners: OrderedDict[Topic, HubAddress] = OrderedDict()
+        self._hubs = [options.hub]
+        """The hub to ask about topics without a known owner, and behind it those to ask once it is gone."""
         self._txn_ids = itertools.count(1)
 
     def new_txn_id(self) -> int:
@@ -57,8 +63,8 @@ class Routes:
         return next(self._txn_ids)
 
     def owner(self, topic: Topic) -> HubAddress:
-        """Return the hub to ask about `topic`: its last known owner, else the default hub."""
-        return self._owners.get(topic, self._options.hub)
+        """Return the hub to ask about `topic`: its last known owner, else one that knows it."""
+        return self._owners.get(topic, self._hubs[0])
 
     async def carry(
         self, topic: Topic, action: Action, ask: Callable[[HubAddress, Request, float], Awaitable[Answer]]
@@ -80,11 +86,11 @@ class Routes:
             try:
                 answer = await ask(address, request, deadline.remaining_s())
             except CouldNotConnectError:
-                if self._owners.pop(topic, None) is None:
+                if not self._leave(topic, address) or deadline.expired:
                     raise
-                continue  # The owner is gone, and the default hub knows the new one.
+                continue  # The owner is gone, and another hub knows the new one.
             except UncertainAnswerError:
-                self._owners.pop(topic, None)  # The hub may be gone, and the next request must not wait for it again.
+                self._leave(topic, address)  # The hub may be gone, and the next request must not wait for it again.
                 raise
             if answer.status is not StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
                 self._remember(topic, address)
@@ -104,8 +110,21 @@ class Routes:
         except ConfigurationError as exc:
             raise ServiceDownError(f"a hub redirects to an invalid address: {answer.text!r}") from exc
 
+    def _leave(self, topic: Topic, address: HubAddress) -> bool:
+        """Do not ask a hub again that may be gone, unless there is no other; return whether there is one to ask."""
+        was_owner = self._owners.pop(topic, None) is not None
+        if len(self._hubs) > 1 and address in self._hubs:
+            self._hubs.remove(address)
+            if address == self._options.hub:
+                self._hubs.append(address)  # It may come back, and is where a user expects a hub.
+            return True
+        return was_owner
+
     def _remember(self, topic: Topic, address: HubAddress) -> None:
-        self._owners[topic] = address
+        if self._owners.get(topic) is not address:
+            self._owners[topic] = address
+            if address not in self._hubs and len(self._hubs) < _HUBS_MAX:
+                self._hubs.append(address)
         self._owners.move_to_end(topic)
         if len(self._owners) > _OWNERS_MAX:
             self._owners.popitem(last=False)

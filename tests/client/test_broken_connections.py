@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -139,6 +140,21 @@ async def test_an_owner_that_is_gone_is_forgotten(own_hub: HubAddress, wire: Wir
         wire.intercept = lambda _: None
         assert (await client.publish(topic, b"three")).local in (2, 3)
         assert (len(wire.requests), len(owner.requests)) == (2, 2), "the default hub was asked again"
+
+
+async def test_once_the_first_hub_is_gone_another_is_asked(own_hub: HubAddress, wire: Wire, topic: Topic) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(Wire(own_hub))
+        client = await stack.enter_async_context(HedwigClient(ClientOptions(hub=first.address)))
+        first.intercept = redirect_to(wire.address)
+        await client.publish(topic, b"one")
+        await first.__aexit__(None, None, None)
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(UncertainAnswerError):  # The client may not have noticed the end of its connection yet.
+                await client.publish(Topic(topic + b"/other"), b"perhaps")
+            assert (await client.publish(Topic(topic + b"/third"), b"two")).local == 1
+        assert len(first.requests) <= 2
+        assert wire.requests[-1].topic == topic + b"/third"
 
 
 async def test_a_circle_of_redirects_ends(wire: Wire, client: HedwigClient, topic: Topic) -> None:
