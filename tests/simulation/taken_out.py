@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 from unittest.mock import patch
 
@@ -19,9 +20,10 @@ from hedwig.errors import BadVersionError
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.shared import recovery, store
+from hedwig.hub.ledgers.shared.held_record import LogTakenOverError
 from hedwig.hub.ledgers.shared.sealing import new_ledger
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
-from hedwig.hub.ledgers.shared.writer import LogWriter
+from hedwig.hub.ledgers.shared.writer import LogWriter, _with_next
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.range_record import IsOwned, RangeRecord
 from hedwig.hub.requests import _TRIES, Requests, _Attempt
@@ -163,7 +165,11 @@ async def _append_before_listing(self: LogWriter) -> None:
             self._switch()
         elif self._is_roll_due:
             self._roll()
-    await self._record_next(self._made, sealing)
+    try:
+        await self.held.change(partial(_with_next, made=self._made, sealing=sealing))
+    except LogTakenOverError as exc:
+        self._end(exc)
+        raise
     self._made = None
     if sealing is not None:
         self._to_seal.popleft()

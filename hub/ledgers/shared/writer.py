@@ -500,14 +500,22 @@ class LogWriter:
     async def _go_on_in_record(self) -> None:
         """Seal the first segment that waits for it, make the next ledger, and write both into the record.
 
-        Raises: HedwigError, TimeoutError - not done, or not known to be done. Repeat it.
+        Raises: LogTakenOverError - another hub has shut this writer out, which ends it; other HedwigError, TimeoutError
+            - not done, or not known to be done. Repeat it.
         """
         sealing = self._to_seal[0] if self._to_seal else None
-        if sealing is not None and sealing.segment is None and sealing.runs.records:
-            sealing.segment = await self._seal(sealing)
-        if self._made is None:
-            self._made = await new_ledger(self._ledgers, self.number)
-        await self._record_next(self._made, sealing)
+        try:
+            if sealing is not None and sealing.segment is None and sealing.runs.records:
+                sealing.segment = await self._seal(sealing)
+            if self._made is None:
+                self._made = await new_ledger(self._ledgers, self.number)
+            # Instead of the ledger of a segment that is sealed, the record names the segment.
+            await self.held.change(partial(_with_next, made=self._made, sealing=sealing))
+        except LogTakenOverError as exc:
+            self._end(exc)
+            sealed = () if sealing is None or sealing.segment is None else (sealing.segment,)
+            await asyncio.shield(self._discard_unnamed(sealed, exc.present))
+            raise
         self._next, self._made = self._made, None
         if sealing is not None:
             self._to_seal.popleft()
@@ -519,28 +527,24 @@ class LogWriter:
         elif self._is_roll_due:
             self._roll()
 
-    async def _record_next(self, made: int, sealing: UnsealedSegment | None) -> None:
-        """List a new ledger, and instead of the ledger of `sealing` its segment.
-
-        Raises: LogTakenOverError - another hub has shut this writer out, which ends it; MetadataError - repeat it.
-        """
-        try:
-            await self.held.change(partial(_with_next, made=made, sealing=sealing))
-        except LogTakenOverError as exc:
-            self._end(exc)
-            sealed = () if sealing is None or sealing.segment is None else (sealing.segment,)
-            await asyncio.shield(self._discard_unnamed(made, sealed, exc.present))
-            raise
-
-    async def _discard_unnamed(self, made: int | None, sealed: Iterable[Segment], present: LogRecord | None) -> None:
+    async def _discard_unnamed(self, sealed: Iterable[Segment], present: LogRecord | None) -> None:
         """Delete what was made here for the record, and is not in it, nor will be."""
-        mine = {each.footer for each in sealed} | (set() if made is None else {made})
+        mine = {each.footer for each in sealed} | (set() if self._made is None else {self._made})
         # Whoever closes the log deletes those that were listed and not needed.
         named = self.record.ledgers if present is None else self.record.ledgers | present.ledgers
         for ledger in mine - named:
             await discard(self._ledgers, ledger)
 
     async def _seal(self, sealing: UnsealedSegment) -> Segment:
+        """Write the footer of a segment. Raises: LogTakenOverError; LedgerError - repeat it."""
+        try:
+            return await self._write_footer(sealing)
+        except NoSuchLedgerError:
+            # Who takes the log over, and needs nothing of the segment, deletes its ledger.
+            await self.held.read_again()
+            raise
+
+    async def _write_footer(self, sealing: UnsealedSegment) -> Segment:
         ledgers, ledger, runs, last = self._ledgers, sealing.ledger, sealing.runs, sealing.last_entry
         if not sealing.is_fenced:
             try:
@@ -717,19 +721,19 @@ class LogWriter:
     async def _close_record(self) -> None:
         sealed: list[Segment] = []
         ends = self.unsealed()
-        for each in ends:
-            if each.segment is None and each.runs.records:
-                each.segment = await self._seal(each)
-            if each.segment is not None:
-                sealed.append(each.segment)
-        unused = [each.ledger for each in ends if each.segment is None]
-        unused += [each for each in (self._next, self._made) if each is not None]
         try:
+            for each in ends:
+                if each.segment is None and each.runs.records:
+                    each.segment = await self._seal(each)
+                if each.segment is not None:
+                    sealed.append(each.segment)
             await self.held.change(partial(_as_closed, sealed=sealed))
         except LogTakenOverError as exc:
             # Other hubs recover it, with the same end.
-            await self._discard_unnamed(self._made, sealed, exc.present)
+            await self._discard_unnamed(sealed, exc.present)
             return
+        unused = [each.ledger for each in ends if each.segment is None]
+        unused += [each for each in (self._next, self._made) if each is not None]
         for ledger in unused:
             await discard(self._ledgers, ledger)
 
