@@ -1,7 +1,7 @@
 """Prove that each figure in the README's table, and beside its charts, comes from a result that is kept in git."""
 
 from collections.abc import Sequence
-from statistics import mean
+from statistics import mean, median
 
 import pytest
 
@@ -107,6 +107,13 @@ def test_one_log_beside_other_hubs() -> None:
             of_embedded.append(shared / embedded)
     assert f"{min(of_original):.1f} to {max(of_original):.1f} times the publishes of the original" in page
     assert f"{min(of_embedded):.2f} to {max(of_embedded):.2f} of those of the embedded hub" in page
+
+
+def test_one_log_keeps_its_rate() -> None:
+    kept = Result.read(RESULTS / "hub-shared-log-50-and-100000-topics.json.xz").measurements
+    few, many = (median(each.rate_per_s for each in kept if each.workload.topics == topics) for topics in (50, 100_000))
+    page = (CHECKOUT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
+    assert f"the rate at 100,000 topics was {many / few:.2f}" in " ".join(page.split())
 
 
 def _pair(both: Sequence[Measurement | None], name: str, said: str, unit: int = 1) -> str:
