@@ -90,7 +90,10 @@ class KeptLogRecords:
 
     async def read(self, number: int) -> LogRecord | None:
         stored = await self._records.read(_name(number))
-        return None if stored is None else LogRecord.decode(stored)
+        try:
+            return None if stored is None else LogRecord.decode(stored)
+        except CorruptRecordError as exc:
+            raise CorruptRecordError(f"log {number}: {exc}") from exc
 
     async def replace(self, present: LogRecord, wanted: LogRecord) -> bool:
         async with passing(self._gate):

@@ -115,9 +115,9 @@ class StoreCheck:
         if FindingKind.UNREADABLE_RECORD not in self._wanted or self._prefix is not None:
             return []
         findings = []
-        async for number, found in look_at_logs(self._store):
+        async for _, found in look_at_logs(self._store):
             if isinstance(found, CorruptRecordError):
-                finding = Finding(kind=FindingKind.UNREADABLE_RECORD, what=f"log {number}: {found}")
+                finding = Finding(kind=FindingKind.UNREADABLE_RECORD, what=str(found))
                 remedy = "none: no other record has the segments of the log; a newer release may read it"
                 findings.append(_reported(finding, remedy, is_repairable=False))
         return findings

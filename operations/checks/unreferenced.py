@@ -87,9 +87,9 @@ class UnreferencedSlots:
 
 async def read_logs(store: MetadataStore) -> AsyncIterator[LogRecord]:
     """Yield the records of all shared logs, by number. Raises: MetadataError."""
-    async for number, found in look_at_logs(store):
+    async for _, found in look_at_logs(store):
         if isinstance(found, CorruptRecordError):
-            raise CorruptRecordError(f"log {number}: {found}") from found
+            raise found
         yield found
 
 

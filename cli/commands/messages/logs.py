@@ -77,9 +77,9 @@ def list_logs(settings: Settings, /, selection: Selection, deployment: Deploymen
             ]
         )
         output.end(token)
-        for number, found in shown:
+        for _, found in shown:
             if not isinstance(found, LogRecord):
-                click.echo(f"log {number}: {found}", err=True)
+                click.echo(str(found), err=True)
         if HubState.UNKNOWN in states.values():
             click.echo(f"it is not known which hubs are alive: {verdicts.why_unknown}", err=True)
 

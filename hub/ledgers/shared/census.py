@@ -83,8 +83,7 @@ class SharedLedgerCensus:
             try:
                 record, lost = await self._look(number)
             except CorruptRecordError as exc:
-                why = f"log {number}: {exc}"
-                return {slot: LedgerEntry(ledger_id=virtual_id(number, slot), error=why) for slot in slots}
+                return {slot: LedgerEntry(ledger_id=virtual_id(number, slot), error=str(exc)) for slot in slots}
             try:
                 return await self._entries(number, record, lost, slots)
             except NoSuchLedgerError:

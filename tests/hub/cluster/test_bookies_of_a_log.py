@@ -158,8 +158,8 @@ async def test_topics_that_become_active_write_nothing_to_the_zookeeper_of_the_b
         before = await asyncio.to_thread(transactions_of, port)
         await _Load(client, [b"t%d.%d" % (attempt, number) for number in range(topics)]).round(b"first")
         writes = await asyncio.to_thread(transactions_of, port) - before
-        # With a ledger for each topic it would be 300 times as many. But 100,000 topics take minutes: in that time a
-        # segment may end, and on a busy machine a bookie may lose its session.
+        # A ledger for each topic takes three a topic. But 100,000 topics take minutes. In that time a segment may end,
+        # and on a busy machine a bookie may lose its session.
         if writes <= topics // 1000:
             return
         print(f"ZooKeeper made {writes} transactions while {topics} topics became active")

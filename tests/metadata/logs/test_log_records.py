@@ -114,5 +114,5 @@ async def test_damaged_record_is_an_error(metadata: MetadataStore) -> None:
     present = await metadata.named_records.read(name)
     assert present is not None
     assert await metadata.named_records.replace(name, present, present[:-1])
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptRecordError, match=f"log {record.number}: "):
         await records.read(record.number)

@@ -157,6 +157,26 @@ async def test_a_record_that_cannot_be_read_could_name_anything(deployment: Depl
     assert await deployment.record(one) == before
 
 
+async def test_sweep_frees_nothing_beside_a_damaged_record_of_a_log(deployment: Deployment) -> None:
+    one, other = await deployment.start(ONE), await deployment.start(OTHER)
+    await _written(one, 5, 20)
+    damaged = f"log-{(await deployment.records.create(ONE)).number:010}"
+    names = deployment.metadata.named_records
+    present = await names.read(damaged)
+    assert present is not None
+    assert await names.replace(damaged, present, present[:-1])
+    before = await deployment.record(one)
+    sweeper = deployment.sweeper(other)
+    for _ in range(3):
+        with pytest.raises(CorruptRecordError):
+            await sweeper.sweep()
+    assert await deployment.record(one) == before
+    assert await names.replace(damaged, present[:-1], present)
+    for _ in range(3):
+        await sweeper.sweep()
+    assert await deployment.record(one) != before, "it has what no range names"
+
+
 async def test_topics_are_not_read_without_logs(deployment: Deployment, tmp_path: Path) -> None:
     """Each hub of a cluster sweeps, also where all topics have ledgers of their own."""
     store = SharedLedgerStore.without_log(
