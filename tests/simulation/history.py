@@ -210,5 +210,6 @@ class History:
             and not (reader.preferences.message_filter and not accepts(body))
         ]
         if reader.preferences.message_bound:
-            owed = [position for position in owed if position == self.last_of(reader.topic)]
+            # A publish of unknown outcome counts as soon as anybody has received it: it leaves no room for older ones.
+            owed = [position for position in owed if position == max(self._bodies[reader.topic])]
         return owed
