@@ -27,6 +27,7 @@
     │   ├── ClientAlreadySubscribedError        403
     │   ├── ClientNotSubscribedError            404
     │   ├── CouldNotConnectError                405, made by the client: no hub could be reached
+    │   │   └── HubNotTrustedError              it does not speak TLS, or its certificate is not valid
     │   ├── TopicBusyError                      406
     │   ├── NotResponsibleForTopicError         501, after the most redirects allowed
     │   ├── ServiceDownError                    502, and every status that has no class of its own
@@ -99,6 +100,7 @@ __all__ = [
     "EntryOrderError",
     "ExportFileError",
     "HedwigError",
+    "HubNotTrustedError",
     "InvalidArgumentError",
     "InvalidMessageFilterError",
     "LayoutError",
@@ -255,6 +257,10 @@ class CouldNotConnectError(ServiceError):
     """No connection to the hub could be made; nothing was sent."""
 
     status = StatusCode.COULD_NOT_CONNECT
+
+
+class HubNotTrustedError(CouldNotConnectError):
+    """No TLS connection: the hub does not speak TLS, or its certificate is not valid. A retry does not help."""
 
 
 class TopicBusyError(ServiceError):
@@ -490,7 +496,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return error.code
         case UncertainStateError() | UncertainAnswerError():
             return ExitCode.OUTCOME_UNKNOWN
-        case MetadataForbiddenError():
+        case MetadataForbiddenError() | HubNotTrustedError():
             return ExitCode.FAILED  # UNAVAILABLE would mean that a retry may help, and it does not.
         case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
             return ExitCode.UNAVAILABLE

@@ -33,6 +33,8 @@ from hedwig.wire import (
     Consume,
     CreateOrAttach,
     Malformed,
+    Ping,
+    Promises,
     Publish,
     Request,
     Subscribe,
@@ -48,6 +50,7 @@ _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
 _FAIR_SHARE: Final = 64 * 1024
 """Bytes of requests that a channel may always have waiting, and one request more, whatever other channels have."""
+_PROMISES: Final = Promises(refusals_are_definite=True)
 
 
 _Attachment = tuple[Channel, Topic, SubscriberId]
@@ -108,7 +111,13 @@ class Requests:
         self.refused = 0
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
-        """Start a request of `size` bytes, and answer it when it is done; answer a CONSUME only if it is refused."""
+        """Start a request of `size` bytes, and answer it when it is done; answer a CONSUME only if it is refused.
+
+        A Ping is answered at once.
+        """
+        if isinstance(request.action, Ping):
+            self._answer_ping(channel, request, size)
+            return
         self._begin(channel, size)
         try:
             self._check(channel, request)
@@ -145,10 +154,19 @@ class Requests:
             del self._under_way[attachment]
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
-        """Answer any request with `error`, but ignore a CONSUME."""
-        if not isinstance(request.action, Consume):
-            self._begin(channel, size)
-            self._refuse(channel, size, request.txn_id, error)
+        """Answer a request with `error`, but ignore a CONSUME, and answer a Ping as always."""
+        match request.action:
+            case Consume():
+                return
+            case Ping():
+                self._answer_ping(channel, request, size)
+            case _:
+                self._begin(channel, size)
+                self._refuse(channel, size, request.txn_id, error)
+
+    def _answer_ping(self, channel: Channel, request: Request, size: int) -> None:
+        self._begin(channel, size)
+        channel.answer(size, Answer(txn_id=request.txn_id, promises=_PROMISES))
 
     def _begin(self, channel: Channel, size: int) -> None:
         channel.begin(size)

@@ -85,8 +85,7 @@ class BlockingClient:
     def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub has stored it safely.
 
-        Raises: UncertainAnswerError - it was sent and not answered, so it may have been published; ServiceError - it
-            was not published; LocalProtocolError - it is larger than hubs accept; ClientClosedError.
+        It tries again as HedwigClient.publish does, and raises the same.
         """
         return self._call(partial(self._client.publish, topic, message))
 
@@ -98,14 +97,10 @@ class BlockingClient:
         HedwigClient.publish_many.
         """
         running: deque[BackgroundCall[MessageSeqId]] = deque()
-        is_first = True
         try:
             for message in messages:
                 running.append(BackgroundCall(self._loop, partial(self._client.publish, topic, message)))
                 self._begin(running[-1])
-                if is_first:
-                    self._result(running[0])  # The first publish finds the owner, so that all others go there.
-                    is_first = False
                 while running and (running[0].is_over or len(running) >= self._options.publishes_in_flight_max):
                     yield self._result(running.popleft())
             while running:

@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final, Self
 
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.errors import CouldNotConnectError, RemoteProtocolError, UncertainAnswerError
+from hedwig.errors import CouldNotConnectError, HubNotTrustedError, RemoteProtocolError, UncertainAnswerError
 from hedwig.reasons import reason_of
 from hedwig.status import StatusCode
 from hedwig.wire import (
+    PING_TOPIC,
     Answer,
     Delivery,
     Event,
     FrameDecoder,
+    Ping,
+    Promises,
     Request,
     decode_response,
     encode_frame,
@@ -27,6 +31,9 @@ __all__ = ["Channel"]
 _log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
+
+_PING: Final = Request(topic=PING_TOPIC, txn_id=0, action=Ping())
+"""No other request has this id: clients count from 1."""
 
 
 class Channel:
@@ -50,7 +57,9 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
-        self._waiting: dict[int, tuple[asyncio.Future[Answer], Callable[[], None]]] = {}
+        self.promises = Promises()
+        """What the hub has promised, if it was asked."""
+        self._waiting: dict[int, Callable[[Answer | UncertainAnswerError], None]] = {}
         self._readable = asyncio.Event()
         self._readable.set()
         self._end: Exception | None = None
@@ -65,11 +74,19 @@ class Channel:
         options: ClientOptions,
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
+        *,
+        pings: bool = False,
     ) -> Self:
-        """Connect to a hub. Raises CouldNotConnectError, also if the options ask for TLS and it has no TLS port."""
+        """Connect to a hub. With `pings`, wait until it has said what it promises.
+
+        A system accepts connections for a hub that stands still or ends, and a request on one would have no outcome.
+
+        Raises: CouldNotConnectError; HubNotTrustedError - the options ask for TLS, and the hub does not speak it, or
+            its certificate is not valid.
+        """
         port = address.port if options.tls is None else address.ssl_port
         if port is None:
-            raise CouldNotConnectError(f"the hub {address} has no TLS port")
+            raise HubNotTrustedError(f"the hub {address} has no TLS port")
         try:
             async with asyncio.timeout(options.connect_timeout_s):
                 reader, writer = await asyncio.open_connection(
@@ -82,8 +99,14 @@ class Channel:
             _probe(writer.get_extra_info("socket"), options.keepalive_s)
         except (OSError, TimeoutError, UnicodeError) as exc:  # UnicodeError: the host cannot be a name.
             reason = reason_of(exc) or f"no answer within {options.connect_timeout_s:g} s"
-            raise CouldNotConnectError(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
-        return cls(address, options, reader, writer, on_news, on_end)
+            # A hub that ends amid the handshake is another matter: it may be back soon.
+            is_refused = isinstance(exc, ssl.SSLError) and not isinstance(exc, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+            error = HubNotTrustedError if is_refused else CouldNotConnectError
+            raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
+        channel = cls(address, options, reader, writer, on_news, on_end)
+        if pings:
+            await channel._ask_for_promises()
+        return channel
 
     @property
     def is_open(self) -> bool:
@@ -97,20 +120,49 @@ class Channel:
         Raises: CouldNotConnectError - the channel had ended, nothing was sent; UncertainAnswerError - it was sent, and
             the channel ended or the time passed before an answer; LocalProtocolError - it is too large.
         """
-        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
-        self._check_open()
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting[request.txn_id] = answer, on_success
+        arrived: asyncio.Future[Answer] = self._loop.create_future()
+
+        def take(answer: Answer | UncertainAnswerError) -> None:
+            if arrived.done():
+                return
+            if isinstance(answer, UncertainAnswerError):
+                arrived.set_exception(answer)
+                return
+            arrived.set_result(answer)
+            if answer.status is StatusCode.SUCCESS:
+                on_success()
+
+        self.send(request, take)
         try:
             async with asyncio.timeout(timeout_s):
-                self._send(frame)
                 await self._drain()
-                return await answer
+                return await arrived
         except TimeoutError as exc:
-            waited_s = round(timeout_s, 2)  # Rounded, since a little of the time for an answer passed before.
-            raise UncertainAnswerError(f"the hub {self.address} did not answer within {waited_s:g} s") from exc
+            raise self.unanswered(timeout_s) from exc
         finally:
-            self._waiting.pop(request.txn_id, None)
+            self.forget(request.txn_id)
+
+    def send(self, request: Request, on_answer: Callable[[Answer | UncertainAnswerError], None]) -> None:
+        """Send a request, without waiting. `on_answer` is called once, unless `forget` is called before.
+
+        It gets the hub's answer, with any status, or UncertainAnswerError when the channel ends before that. It must
+        not raise.
+
+        Raises: CouldNotConnectError - the channel has ended, nothing was sent; LocalProtocolError - it is too large.
+        """
+        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
+        self._check_open()
+        self._waiting[request.txn_id] = on_answer
+        self._send(frame)
+
+    def forget(self, txn_id: int) -> None:
+        """Wait for the answer to a request no longer."""
+        self._waiting.pop(txn_id, None)
+
+    def unanswered(self, waited_s: float) -> UncertainAnswerError:
+        """Return the error of a request that was not answered in time."""
+        # Rounded, since a little of the time for an answer passed before.
+        return UncertainAnswerError(f"the hub {self.address} did not answer within {round(waited_s, 2):g} s")
 
     async def tell(self, request: Request) -> None:
         """Send a request that hubs do not answer.
@@ -190,27 +242,34 @@ class Channel:
         if not isinstance(response, Answer):
             self._on_news(response)
             return
-        answer, on_success = self._waiting.get(response.txn_id, (None, None))
-        if answer is None or on_success is None:
+        on_answer = self._waiting.pop(response.txn_id, None)
+        if on_answer is None:
             _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
-        elif not answer.done():
-            answer.set_result(response)
-            if response.status is StatusCode.SUCCESS:
-                on_success()
+        else:
+            on_answer(response)
+
+    async def _ask_for_promises(self) -> None:
+        try:
+            answer = await self.ask(_PING, self._options.connect_timeout_s)
+        except BaseException as exc:
+            self._writer.transport.abort()
+            await self.close()
+            if isinstance(exc, UncertainAnswerError):
+                raise CouldNotConnectError(f"the hub {self.address} took the connection only: {exc.text}") from exc
+            raise
+        self.promises = answer.promises or self.promises
 
     def _finish(self, reason: Exception) -> None:
         if self._end is not None:
             return
         self._end = reason
-        for answer, _ in self._waiting.values():
-            if not answer.done():
-                lost = UncertainAnswerError(
-                    f"the channel to the hub {self.address} ended before the answer: {reason_of(reason)}"
-                )
-                answer.set_exception(lost)
         self._flush()
         self._writer.close()
         self._on_end(self)
+        lost = f"the channel to the hub {self.address} ended before the answer: {reason_of(reason)}"
+        for txn_id in list(self._waiting):
+            if (on_answer := self._waiting.pop(txn_id, None)) is not None:
+                on_answer(UncertainAnswerError(lost))
 
 
 def _host_name(address: HubAddress, options: ClientOptions) -> str | None:

@@ -7,21 +7,19 @@ from functools import partial
 from typing import Any, Self
 
 from hedwig.client.attachments import Attachments
-from hedwig.client.channel import Channel
 from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.client.publishing import PendingPublish, Publishing
+from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
-from hedwig.errors import ClientClosedError, ClientNotSubscribedError, RemoteProtocolError, TopicBusyError
+from hedwig.errors import ClientClosedError, ClientNotSubscribedError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, subscription_subject, topic_of
 from hedwig.wire import (
     Action,
     Answer,
     CreateOrAttach,
-    Delivery,
-    Event,
     Message,
-    Publish,
     Request,
     Subscribe,
     Unsubscribe,
@@ -72,8 +70,8 @@ class HedwigClient:
         self._options = ClientOptions.of(hub)
         self._routes = Routes(self._options)
         self._attachments = Attachments(self._options, self._routes)
-        self._channels: dict[HubAddress, asyncio.Task[Channel]] = {}
-        self._in_flight = asyncio.Semaphore(self._options.publishes_in_flight_max)
+        self._channels = RequestChannels(self._options)
+        self._publishing = Publishing(self._options, self._routes, self._channels)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         self._is_closed = False
 
@@ -93,11 +91,8 @@ class HedwigClient:
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
         await self._attachments.close()
-        opening = list(self._channels.values())
-        self._channels.clear()
-        for channel in await asyncio.gather(*opening, return_exceptions=True):
-            if isinstance(channel, Channel):
-                await channel.close()
+        self._publishing.close()
+        await self._channels.close()
 
     @property
     def dropped_messages(self) -> int:
@@ -110,19 +105,15 @@ class HedwigClient:
     async def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub has stored it safely.
 
+        While a hub refuses it for a reason that passes, or none can be reached, the client tries again until
+        `answer_timeout_s`. The messages of a topic keep the order of the calls.
+
         Raises: UncertainAnswerError - it was sent and not answered, so it may have been published; ServiceError - it
-            was not published; LocalProtocolError - it is larger than hubs accept; InvalidArgumentError - `topic` cannot
-            be a name.
+            was not published, for the reason that the last hub gave; LocalProtocolError - it is larger than hubs
+            accept; InvalidArgumentError - `topic` cannot be a name; ClientClosedError.
         """
-        name = topic_of(topic)
-        made = message if isinstance(message, Message) else Message(message)
-        async with self._in_flight:
-            answer = await self._ask(name, Publish(made))
-        if answer.published is None:
-            raise RemoteProtocolError(
-                "the hub accepted a message but did not return its id; it does not speak this protocol"
-            )
-        return answer.published
+        self._check_open()
+        return await self._publishing.publish(topic_of(topic), _message(message))
 
     async def publish_many(
         self, topic: Name, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]
@@ -130,25 +121,25 @@ class HedwigClient:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
         At most `publishes_in_flight_max` are unanswered at a time. Nothing happens before the caller asks for the first
-        position. Messages keep their order, except across a move of the topic to another hub. If a publish fails, its
-        error is raised after the positions of the messages before it. Messages after it may have been published or not.
+        position. Messages keep their order, but for one case: a hub refuses a message and stores one that was in flight
+        behind it. If a publish fails, its error is raised after the positions of the messages before it. Messages
+        after it may have been published or not.
         """
-        running: deque[asyncio.Task[MessageSeqId]] = deque()
-        is_first = True
+        self._check_open()
+        name = topic_of(topic)
+        running: deque[PendingPublish] = deque()
         try:
             async for message in _aiter(messages):
-                running.append(asyncio.create_task(self.publish(topic, message)))
-                if is_first:
-                    await asyncio.wait(running)  # The first publish finds the owner, so that all others go there.
-                    is_first = False
-                while running and (running[0].done() or len(running) >= self._options.publishes_in_flight_max):
-                    yield await running.popleft()
+                while running and (running[0].position.done() or len(running) >= self._options.publishes_in_flight_max):
+                    yield await running[0].position
+                    running.popleft()
+                running.append(await self._publishing.begin(name, _message(message)))
             while running:
-                yield await running.popleft()
+                yield await running[0].position
+                running.popleft()
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            for pending in running:
+                self._publishing.withdraw(pending)
 
     def subscribe(
         self,
@@ -247,29 +238,12 @@ class HedwigClient:
         return answer
 
     async def _ask_hub(self, address: HubAddress, request: Request, timeout_s: float) -> Answer:
-        channel = await self._channel(address)
+        channel = await self._channels.channel(address)
         return await channel.ask(request, timeout_s)
 
-    async def _channel(self, address: HubAddress) -> Channel:
-        """Return the channel to a hub for all requests but subscriptions. Callers share one attempt to open it."""
-        opening = self._channels.get(address)
-        if opening is None or (opening.done() and not _is_open(opening)):
-            opening = asyncio.create_task(Channel.open(address, self._options, _ignore, _forget))
-            self._channels[address] = opening
-        # Cancelling one caller must not cancel the attempt that others wait for.
-        return await asyncio.shield(opening)
 
-
-def _is_open(opening: asyncio.Task[Channel]) -> bool:
-    return not opening.cancelled() and opening.exception() is None and opening.result().is_open
-
-
-def _ignore(_: Delivery | Event) -> None:
-    """Drop a delivery or event, which a hub has no reason to send on this channel."""
-
-
-def _forget(_: Channel) -> None:
-    """Do nothing, since the next request notices that the channel has ended."""
+def _message(message: Message | bytes) -> Message:
+    return message if isinstance(message, Message) else Message(message)
 
 
 async def _aiter(

@@ -62,9 +62,9 @@ class ClientOptions:
     connect_timeout_s: float = 5.0
     """The bound on one attempt to connect."""
     answer_timeout_s: float = 30.0
-    """The bound on one request with all its redirects."""
+    """The bound on one request with all its redirects, and on a publish with all its attempts."""
     redirects_max: int = 4
-    """The most redirects of one request."""
+    """The most redirects of one request. A publish is tried again after a pause."""
     publishes_in_flight_max: int = 1024
     """The most unanswered publishes; further ones wait."""
     deliveries_queued_max: int = 100
@@ -77,9 +77,9 @@ class ClientOptions:
     share_channels: bool = False
     """Whether all subscriptions of one hub share one connection, instead of one each."""
     reconnect_pause_s: float = 0.05
-    """The first pause before a subscription reconnects. Each further pause is twice as long."""
+    """The first pause before a subscription reconnects or a publish is tried again. Further ones double."""
     reconnect_pause_max_s: float = 5.0
-    """The longest such pause."""
+    """The longest such pause of a subscription. That of a publish is at most a second."""
     keepalive_s: int = 30
     """The kernel probes a connection after N seconds without traffic. If the hub is gone, it ends after 2 N seconds."""
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX

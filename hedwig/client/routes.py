@@ -25,7 +25,7 @@ from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Action, Answer, Request
 
-__all__ = ["Routes"]
+__all__ = ["Routes", "error_of"]
 
 _OWNERS_MAX: Final = 100_000
 _HUBS_MAX: Final = 100
@@ -38,6 +38,7 @@ _ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
         ClientAlreadySubscribedError,
         ClientNotSubscribedError,
         TopicBusyError,
+        NotResponsibleForTopicError,
         ServiceDownError,
         UncertainAnswerError,
         InvalidMessageFilterError,
@@ -86,31 +87,42 @@ class Routes:
             try:
                 answer = await ask(address, request, deadline.remaining_s())
             except CouldNotConnectError:
-                if not self._leave(topic, address) or deadline.expired:
+                if not self.leave(topic, address) or deadline.expired:
                     raise
                 continue  # The owner is gone, and another hub knows the new one.
             except UncertainAnswerError:
-                self._leave(topic, address)  # The hub may be gone, and the next request must not wait for it again.
+                self.leave(topic, address)  # The hub may be gone, and the next request must not wait for it again.
                 raise
             if answer.status is not StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
-                self._remember(topic, address)
-                return address, _checked(answer)
+                self.remember(topic, address)
+                if answer.status is not StatusCode.SUCCESS:
+                    raise error_of(answer)
+                return address, answer
             tried = (*tried, address.key)
-            self._follow(topic, answer)
+            self.follow(topic, answer)
         raise NotResponsibleForTopicError(
             f"no hub accepted the request after {self._options.redirects_max} redirects: {b', '.join(tried).decode()}"
         )
 
-    def _follow(self, topic: Topic, answer: Answer) -> None:
+    def follow(self, topic: Topic, answer: Answer) -> None:
+        """Ask the hub next that an answer of NOT_RESPONSIBLE_FOR_TOPIC names. Raises ServiceDownError if it is none."""
         if not answer.text:
             self._owners.pop(topic, None)  # Ownership was lost while the request waited: ask anew.
             return
         try:
-            self._remember(topic, HubAddress.parse(answer.text))
+            self.remember(topic, HubAddress.parse(answer.text))
         except ConfigurationError as exc:
-            raise ServiceDownError(f"a hub redirects to an invalid address: {answer.text!r}") from exc
+            raise ServiceDownError(
+                f"a hub redirects to an invalid address: {answer.text!r}", StatusCode.UNEXPECTED_CONDITION
+            ) from exc
 
-    def _leave(self, topic: Topic, address: HubAddress) -> bool:
+    def avoid(self, topic: Topic, address: HubAddress) -> None:
+        """Ask another hub about `topic` next, if there is one. It knows the owner, which may be `address` again."""
+        self._owners.pop(topic, None)
+        if self._hubs[0] == address:
+            self._hubs.append(self._hubs.pop(0))
+
+    def leave(self, topic: Topic, address: HubAddress) -> bool:
         """Do not ask a hub again that may be gone, unless there is no other; return whether there is one to ask."""
         was_owner = self._owners.pop(topic, None) is not None
         if len(self._hubs) > 1 and address in self._hubs:
@@ -120,7 +132,8 @@ class Routes:
             return True
         return was_owner
 
-    def _remember(self, topic: Topic, address: HubAddress) -> None:
+    def remember(self, topic: Topic, address: HubAddress) -> None:
+        """Ask a hub about `topic` from now on."""
         if self._owners.get(topic) is not address:
             self._owners[topic] = address
             if address not in self._hubs and len(self._hubs) < _HUBS_MAX:
@@ -130,8 +143,7 @@ class Routes:
             self._owners.popitem(last=False)
 
 
-def _checked(answer: Answer) -> Answer:
-    if answer.status is StatusCode.SUCCESS:
-        return answer
+def error_of(answer: Answer) -> ServiceError:
+    """Return the error that an answer reports which is no success."""
     error = _ERRORS.get(answer.status, ServiceDownError)
-    raise error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)
+    return error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)

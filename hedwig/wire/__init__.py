@@ -7,11 +7,13 @@ of this package.
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
 from hedwig.wire.message import Message, Received
 from hedwig.wire.requests import (
+    PING_TOPIC,
     Action,
     CloseSubscription,
     Consume,
     CreateOrAttach,
     Malformed,
+    Ping,
     Publish,
     Request,
     Subscribe,
@@ -25,6 +27,7 @@ from hedwig.wire.responses import (
     DeliveryEncoder,
     Event,
     EventKind,
+    Promises,
     Response,
     decode_response,
     encode_published,
@@ -34,6 +37,7 @@ from hedwig.wire.responses import (
 __all__ = [
     "CLIENT_FRAME_BYTES_MAX",
     "HUB_FRAME_BYTES_MAX",
+    "PING_TOPIC",
     "Action",
     "Answer",
     "CloseSubscription",
@@ -46,6 +50,8 @@ __all__ = [
     "FrameDecoder",
     "Malformed",
     "Message",
+    "Ping",
+    "Promises",
     "Publish",
     "Received",
     "Request",

@@ -15,11 +15,13 @@ from hedwig.wire.skimming import FIELDS_MAX, skim
 from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to
 
 __all__ = [
+    "PING_TOPIC",
     "Action",
     "CloseSubscription",
     "Consume",
     "CreateOrAttach",
     "Malformed",
+    "Ping",
     "Publish",
     "Request",
     "Subscribe",
@@ -27,6 +29,10 @@ __all__ = [
     "decode_request",
     "encode_request",
 ]
+
+
+PING_TOPIC: Final = Topic(b"-")
+"""The topic that a Ping names, since each request must name one."""
 
 
 class CreateOrAttach(enum.IntEnum):
@@ -78,13 +84,21 @@ class CloseSubscription:
 
 
 @dataclass(frozen=True, slots=True)
+class Ping:
+    """Ask whether the hub is there, and what it promises. It is about no topic: use `PING_TOPIC`.
+
+    It travels as START_DELIVERY, which hubs of the original answer with MALFORMED_REQUEST. So they are there too.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """A request that a hub answers with MALFORMED_REQUEST, without ending the connection. `reason` names the fault."""
 
     reason: str
 
 
-Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscription | Malformed
+Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscription | Ping | Malformed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +148,8 @@ def decode_request(body: bytes) -> Request:
 def _decode_action(request: pb.PubSubRequest) -> Action:
     decoder = _DECODERS.get(request.type)
     if decoder is None:
+        if request.type == pb.START_DELIVERY and request.topic == PING_TOPIC:
+            return Ping()
         return Malformed(f"{pb.OperationType.Name(request.type)} is not a request to a hub")
     part, decode = decoder
     if not request.HasField(part):
@@ -200,6 +216,8 @@ def encode_request(request: Request) -> bytes:
         case CloseSubscription(subscriber):
             message.type = pb.CLOSESUBSCRIPTION
             message.closeSubscriptionRequest.subscriberId = subscriber
+        case Ping():
+            message.type = pb.START_DELIVERY
         case Malformed(reason):
             raise InvalidArgumentError(f"a malformed request cannot be sent: {reason}")
     if message.type != pb.CONSUME:

@@ -19,6 +19,7 @@ __all__ = [
     "DeliveryEncoder",
     "Event",
     "EventKind",
+    "Promises",
     "Response",
     "decode_response",
     "encode_published",
@@ -34,12 +35,23 @@ class EventKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """What a hub promises to a client. Hubs of the original promise nothing.
+
+    `refusals_are_definite`: a request that is refused has done nothing, unless the status is UNCERTAIN_STATE.
+    """
+
+    refusals_are_definite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to the request with the same `txn_id` on the same channel.
 
     `text` explains an error to people, but for NOT_RESPONSIBLE_FOR_TOPIC it is the owner's address, or empty.
     `published` is set in the answer to a PUBLISH. `preferences` is set in the answer to a SUBSCRIBE and has the
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
+    `promises` is set in the answer to a Ping.
     """
 
     txn_id: int
@@ -47,6 +59,7 @@ class Answer:
     text: str | None = None
     published: MessageSeqId | None = None
     preferences: SubscriptionPreferences | None = None
+    promises: Promises | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +115,12 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
         text=text_from("the text of an answer", response.statusMsg) if response.HasField("statusMsg") else None,
         published=seq_id_from(body.publishResponse.publishedMsgId) if body.HasField("publishResponse") else None,
         preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
+        promises=_decode_promises(response.promises) if response.HasField("promises") else None,
     )
+
+
+def _decode_promises(promises: pb.Promises) -> Promises:
+    return Promises(refusals_are_definite=promises.refusalsAreDefinite)
 
 
 def encode_response(response: Response) -> bytes:
@@ -128,6 +146,8 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
     if answer.preferences is not None:
         message.responseBody.subscribeResponse.preferences.CopyFrom(preferences_to(answer.preferences))
         message.responseBody.subscribeResponse.preferences.SetInParent()
+    if answer.promises is not None:
+        message.promises.refusalsAreDefinite = answer.promises.refusals_are_definite
     return message
 
 

@@ -82,8 +82,6 @@ class LinePublisher:
             self._running.append(task)
             self.sent += 1
             self._news.set()
-            if self.sent == 1:
-                await asyncio.wait([task])  # The first finds the owner, so that the others go one way, in order.
 
     def _take_note(self, task: asyncio.Task[MessageSeqId]) -> None:
         if task.cancelled() or task.exception() is not None:

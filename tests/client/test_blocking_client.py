@@ -1,5 +1,6 @@
 """Prove the blocking client against a hub of ours: its calls, its waits, its threads, and Ctrl-C."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from hedwig.errors import (
     ClientAlreadySubscribedError,
     ClientClosedError,
     ClientNotSubscribedError,
-    CouldNotConnectError,
     NameLimitError,
     SubscriptionClosedError,
     UncertainAnswerError,
@@ -202,12 +202,17 @@ def test_a_subscription_survives_the_death_of_its_hub(tmp_path: Path, topic: Top
             subscription = client.subscribe(topic, ANN)
             client.publish(topic, b"before")
             hub.kill()
+            starting = threading.Thread(target=hub.start)
+            starting.start()
             # The request may leave before the client learns that the connection has ended.
-            with pytest.raises((CouldNotConnectError, UncertainAnswerError)):
+            with contextlib.suppress(UncertainAnswerError):
                 client.publish(topic, b"meanwhile")
-            hub.start()
+            starting.join()
             client.publish(topic, b"after")
-            assert take(subscription, 2) == [b"before", b"after"]
+            received = take(subscription, 2)
+            while received[-1] != b"after":
+                received += take(subscription, 1)
+            assert [body for body in received if body != b"meanwhile"] == [b"before", b"after"]
 
 
 # -------------------------------------------------------------------------------------------------------------- threads

@@ -78,6 +78,6 @@ async def test_a_hub_without_tls_is_refused(hub: TlsHub, topic: Topic) -> None:
     plain = HubAddress.parse(hub.address)
     tls = trusting(hub.certificate)
     for address in (plain, HubAddress(plain.host, plain.port, plain.port)):
-        async with HedwigClient(ClientOptions(hub=address, tls=tls, connect_timeout_s=10)) as client:
+        async with HedwigClient(ClientOptions(hub=address, tls=tls, answer_timeout_s=1)) as client:
             with pytest.raises(CouldNotConnectError, match="TLS port" if address is plain else "cannot connect"):
                 await client.publish(topic, b"body")

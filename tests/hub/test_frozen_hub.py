@@ -35,7 +35,7 @@ _LONG_S: Final = 3600.0
 """A lease that no test outlives."""
 _SHORT_S: Final = 2.0
 
-Open = Callable[[Hub], Awaitable[HedwigClient]]
+Open = Callable[..., Awaitable[HedwigClient]]
 
 
 @pytest.fixture
@@ -43,9 +43,10 @@ async def client_of() -> AsyncIterator[Open]:
     """Open a client of a hub."""
     async with AsyncExitStack() as stack:
 
-        async def opened(hub: Hub) -> HedwigClient:
+        async def opened(hub: Hub, answer_timeout_s: float = 30.0) -> HedwigClient:
             address = HubAddress("127.0.0.1", hub.port)
-            return await stack.enter_async_context(HedwigClient(ClientOptions(hub=address, consume_every=1)))
+            options = ClientOptions(hub=address, consume_every=1, answer_timeout_s=answer_timeout_s)
+            return await stack.enter_async_context(HedwigClient(options))
 
         yield opened
 
@@ -105,9 +106,10 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     assert (answer.status, answer.json["frozen"], answer.json["target"]) == (200, True, "sqlite:///next.db")
     before = await dump(hub)
     assert await stored_pointer(hub) == ids[0].local, "what was consumed before is on record"
+    impatient = await client_of(hub, 2.0)
     for refused in (
-        client.publish(NEWS, b"more"),
-        client.publish(Topic(b"other"), b"more"),
+        impatient.publish(NEWS, b"more"),
+        impatient.publish(Topic(b"other"), b"more"),
         client.subscribe(NEWS, SubscriberId(b"new")),
         client.unsubscribe(NEWS, gone),
     ):
@@ -248,7 +250,7 @@ async def test_hub_that_starts_in_a_freeze_is_frozen_until_that_ends(start_hub: 
     client = await client_of(hub)
     assert await is_frozen(hub)
     with pytest.raises(ServiceDownError, match="frozen"):
-        await client.publish(NEWS, b"1")
+        await (await client_of(hub, 2.0)).publish(NEWS, b"1")
     again = freeze_of(hub)
     await again.begin()  # This is the same migration, started again.
     await again.lift()

@@ -212,8 +212,9 @@ SHAPES = [
     Shape(
         pb.PubSubResponse,
         "q protocolVersion 1, q statusCode 2, q txnId 3, o statusMsg 4, o message 5, o topic 6, o subscriberId 7, "
-        "o responseBody 8",
+        "o responseBody 8, o promises 1001",
     ),
+    Shape(pb.Promises, "o refusalsAreDefinite 1"),
     Shape(pb.ResponseBody, "o publishResponse 1, o subscribeResponse 2, o subscriptionEvent 3"),
     Shape(pb.PublishResponse, "q publishedMsgId 1"),
     Shape(pb.SubscribeResponse, "o preferences 2"),

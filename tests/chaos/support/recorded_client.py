@@ -4,16 +4,21 @@ The record shows what came over the wire. That includes redirects, and messages 
 client hides from its application.
 """
 
+import asyncio
 import itertools
+import math
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, cast
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.client.attachments import Attachments
+from hedwig.client.publishing import Line, PendingPublish, Publishing
+from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
-from hedwig.errors import ServiceError
+from hedwig.errors import ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
 from hedwig.names import show_name
 from hedwig.wire import Action, Answer, Delivery, Event, Message, Request, Subscribe
@@ -33,6 +38,7 @@ class RecordedClient(HedwigClient):
         super().__init__(options)
         self._routes = _RecordedRoutes(options, history)
         self._attachments = _RecordedAttachments(options, self._routes, history, seen)
+        self._publishing = _RecordedPublishing(options, self._routes, self._channels, history)
 
 
 class _RecordedRoutes(Routes):
@@ -74,6 +80,63 @@ class _RecordedRoutes(Routes):
             return answer
 
         return await super().carry(topic, action, ask_and_record)
+
+
+class _RecordedPublishing(Publishing):
+    """Publishing that records every attempt. Those after a pause count as another request."""
+
+    def __init__(
+        self, options: ClientOptions, routes: Routes, channels: RequestChannels, history: ChaosHistory
+    ) -> None:
+        super().__init__(options, routes, channels)
+        self._history = history
+        self._sent: dict[int, Attempt] = {}
+        """The last attempt of each message, since the last pause."""
+
+    def _send(self, line: Line, pending: PendingPublish) -> bool:
+        is_sent = super()._send(line, pending)
+        if (channel := pending._channel) is not None:
+            before = self._sent.get(pending.number)
+            self._sent[pending.number] = Attempt(
+                topic=line.topic,
+                action="Publish",
+                hub=str(channel.address),
+                sent=time.monotonic(),
+                ended=math.inf,
+                came="",
+                text="",
+                local=None,
+                request=before.request if before is not None else next(_requests),
+                should_claim=bool(line.tried),
+            )
+        return is_sent
+
+    def _go_on(self, line: Line) -> None:
+        super()._go_on(line)
+        if isinstance(line.awaits, asyncio.TimerHandle):
+            for number in line.waiting:
+                self._sent.pop(number, None)
+
+    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
+        if isinstance(answer, Answer):
+            local = answer.published.local if answer.published is not None else None
+            self._ended(pending, answer.status.name, answer.text or "", local)
+        else:
+            self._ended(pending, type(answer).__name__, answer.text)
+        super()._answered(pending, answer)
+
+    def _take_back(self, pending: PendingPublish) -> None:
+        if pending._channel is not None:
+            self._ended(pending, UncertainAnswerError.__name__, "not answered in time, or given up")
+        super()._take_back(pending)
+
+    def _end(self, pending: PendingPublish) -> None:
+        super()._end(pending)
+        self._sent.pop(pending.number, None)
+
+    def _ended(self, pending: PendingPublish, came: str, text: str, local: int | None = None) -> None:
+        attempt = replace(self._sent[pending.number], ended=time.monotonic(), came=came, text=text, local=local)
+        self._history.attempts.append(attempt)
 
 
 class _RecordedAttachments(Attachments):

@@ -273,7 +273,8 @@ def test_hub_that_loses_its_rights_says_so_and_goes_on_once_it_has_them(store: _
             assert message.seq_id is not None
             assert message.body == body
             subscription.consume(message.seq_id)
-        _refused_at_once(lambda: client.publish(Topic(b"other"), b"lost"))
+        with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=2.0)) as impatient:
+            _refused_at_once(lambda: impatient.publish(Topic(b"other"), b"lost"))
         _refused_at_once(lambda: client.subscribe(_NEWS, SubscriberId(b"another")))
         wait_until(lambda: "consume pointer" in hub.log, "the hub says that a consume pointer was not stored")
         assert contents(store.url) == before

@@ -39,9 +39,10 @@ class HubAndAdmin:
         """Return a client of the hub. The caller closes it."""
         return BlockingClient(ClientOptions(hub=HubAddress.parse(self.hub.address)))
 
-    def publish(self, topic: str, *bodies: bytes) -> None:
-        """Publish messages."""
-        with self.client() as client:
+    def publish(self, topic: str, *bodies: bytes, answer_timeout_s: float = 30.0) -> None:
+        """Publish messages. Raises ServiceError - the hub has refused one for `answer_timeout_s`."""
+        options = ClientOptions(hub=HubAddress.parse(self.hub.address), answer_timeout_s=answer_timeout_s)
+        with BlockingClient(options) as client:
             for body in bodies:
                 client.publish(Topic(topic.encode()), body)
 

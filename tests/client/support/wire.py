@@ -8,12 +8,15 @@ from typing import Self
 
 from hedwig.client import HubAddress
 from hedwig.model import SubscriberId, Topic
+from hedwig.status import StatusCode
 from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,
     Answer,
     Consume,
     Delivery,
     FrameDecoder,
+    Ping,
+    Promises,
     Request,
     Subscribe,
     decode_request,
@@ -38,11 +41,14 @@ class Wire:
     it does so from the next delivery on. If `loses_consumes` is set, no CONSUME reaches the hub. `intercept` may answer
     a request in place of the hub. For the next `cuts_after_subscribed` answers to a SUBSCRIBE, the wire ends the
     connection after the answer. For the next `cuts_before_answer` requests, it ends the connection once the hub has
-    received the request.
+    received the request. The wire answers Pings itself, ahead of all else: as a hub of ours, or as one of the original
+    if `promises` is unset.
     """
 
-    def __init__(self, hub: HubAddress) -> None:
+    def __init__(self, hub: HubAddress, port: int = 0) -> None:
+        """`port`: where it listens; any free port if 0."""
         self._hub = hub
+        self._port = port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests: list[Request] = []
@@ -54,6 +60,7 @@ class Wire:
         self.consumes_ahead: list[Request] = []
         self.loses_consumes = False
         self.intercept: Callable[[Request], Answer | None] = lambda _: None
+        self.promises = True
         self.cuts_after_subscribed = 0
         self.cuts_before_answer = 0
         self.unanswered = 0
@@ -80,7 +87,7 @@ class Wire:
             task.cancel()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(
@@ -116,6 +123,11 @@ class Wire:
                 await writer.wait_closed()
             self._tasks.discard(task)
 
+    def _answer_to_ping(self, ping: Request) -> Answer:
+        if self.promises:
+            return Answer(txn_id=ping.txn_id, promises=Promises(refusals_are_definite=True))
+        return Answer(txn_id=ping.txn_id, status=StatusCode.MALFORMED_REQUEST)
+
     async def _carry_up(
         self,
         reader: asyncio.StreamReader,
@@ -128,6 +140,9 @@ class Wire:
         while data := await reader.read(1 << 16):
             for body in decoder.receive(data):
                 request = decode_request(body)
+                if isinstance(request.action, Ping):
+                    client.write(encode_frame(encode_response(self._answer_to_ping(request)), _MOST))
+                    continue
                 if isinstance(request.action, Subscribe):
                     subscribed.add(request.txn_id)
                 if isinstance(request.action, Consume):

@@ -107,8 +107,10 @@ async def test_read_only_is_switched_and_refuses_publishes(start: Start) -> None
     run = await start()
     assert await run.get("/read-only") == {"read_only": False}
     assert await run.post("/read-only?state=on") == {"read_only": True}
-    with pytest.raises(ServiceDownError, match="read-only"):
-        await run.client.publish(NAMES[0], b"refused")
+    options = ClientOptions(hub=HubAddress("127.0.0.1", run.hub.port), answer_timeout_s=2.0)
+    async with HedwigClient(options) as impatient:
+        with pytest.raises(ServiceDownError, match="read-only"):
+            await impatient.publish(NAMES[0], b"refused")
     assert await run.post("/read-only?state=off") == {"read_only": False}
     assert (await run.client.publish(NAMES[0], b"kept")).local == 1
     for path in ("/read-only", "/read-only?state=maybe"):

@@ -48,7 +48,7 @@ class Moving:
         assert self.held.is_held.wait(DEADLINE_S)
         assert self.is_frozen
         with pytest.raises(ServiceDownError, match="frozen"):
-            self.running.publish("refused", b"body")
+            self.running.publish("refused", b"body", answer_timeout_s=2.0)
         return process
 
     def end_well(self) -> None:
@@ -97,7 +97,7 @@ def test_migration_that_slept_too_long_takes_nothing_for_moved(moving: Moving) -
         moving.running.start()
         assert moving.is_frozen
         with pytest.raises(ServiceDownError, match="frozen"):
-            moving.running.publish("refused", b"body")
+            moving.running.publish("refused", b"body", answer_timeout_s=2.0)
         wait_until(lambda: not moving.is_frozen, "the hub goes on by itself")
         moving.running.publish("while-it-slept", b"body")
         moving.held.release()

@@ -84,8 +84,9 @@ def _is_frozen(hub: RunningHub) -> bool:
     return bool(AdminClient(hub.admin).get("/freeze")["frozen"])
 
 
-def _publish(hub: RunningHub, topic: bytes) -> None:
-    with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
+def _publish(hub: RunningHub, topic: bytes, answer_timeout_s: float = 30.0) -> None:
+    options = ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=answer_timeout_s)
+    with BlockingClient(options) as client:
         client.publish(Topic(topic), b"body")
 
 
@@ -155,7 +156,7 @@ def test_cut_in_the_pause_lets_hubs_go_on_while_everything_is_compared(move: Mov
         nonlocal freezes
         freezes += 1
         with pytest.raises(ServiceDownError, match="frozen"):
-            await asyncio.to_thread(_publish, hub, b"refused")
+            await asyncio.to_thread(_publish, hub, b"refused", 2.0)
         await move.create(b"while-it-was-cut")
 
     ran = move.run_cut(_once(is_time, meanwhile), "--hub-admin", hub.admin)

@@ -1,0 +1,408 @@
+"""Publishing: brings messages to the owners of their topics, and tries again what a hub refuses for a while.
+
+A topic moves, its hub ends, too few bookies are there: such a refusal is no outcome. The message is sent again, after
+pauses, until a hub has stored it or its time is up. Meanwhile all messages of the topic wait in a line. The oldest is
+sent alone. Once a hub has stored it, the others follow in their order.
+"""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final
+
+from hedwig.client.channel import Channel
+from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.client.request_channels import RequestChannels
+from hedwig.client.routes import Routes, error_of
+from hedwig.errors import (
+    ClientClosedError,
+    CouldNotConnectError,
+    HedwigError,
+    HubNotTrustedError,
+    RemoteProtocolError,
+    ServiceError,
+    UncertainAnswerError,
+)
+from hedwig.model import MessageSeqId, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import Answer, Message, Publish, Request
+
+__all__ = ["Line", "PendingPublish", "Publishing"]
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_MAX_S: Final = 1.0
+"""The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
+
+_PASSING: Final = frozenset(
+    {
+        StatusCode.COULD_NOT_CONNECT,
+        StatusCode.NOT_RESPONSIBLE_FOR_TOPIC,
+        StatusCode.SERVICE_DOWN,
+        StatusCode.COMPOSITE,
+    }
+)
+"""The refusals that pass. Any other would come again."""
+
+_ALWAYS_DEFINITE: Final = frozenset(
+    {
+        StatusCode.MALFORMED_REQUEST,
+        StatusCode.NO_SUCH_TOPIC,
+        StatusCode.TOPIC_BUSY,
+        StatusCode.NOT_RESPONSIBLE_FOR_TOPIC,
+    }
+)
+"""The refusals that come before a hub of the original has tried to store the message.
+
+It answers SERVICE_DOWN also when a write has failed, and such a message may be stored. Our hubs answer UNCERTAIN_STATE
+then, and promise it.
+"""
+
+
+class PendingPublish:
+    """A message on its way. `position` is its outcome."""
+
+    __slots__ = ("_channel", "_line", "_message", "_txn_id", "deadline", "number", "position")
+
+    def __init__(
+        self, number: int, line: "Line", message: Message, deadline: float, position: asyncio.Future[MessageSeqId]
+    ) -> None:
+        self.number = number
+        """Its place among all messages of the client."""
+        self.deadline = deadline
+        """When it fails without an outcome, in the time of the event loop."""
+        self.position = position
+        self._line = line
+        self._message = message
+        self._channel: Channel | None = None
+        """The channel on which it is in flight."""
+        self._txn_id = 0
+
+
+class Line:
+    """The messages of one topic, while some are on their way."""
+
+    __slots__ = (
+        "awaits",
+        "hops",
+        "in_flight",
+        "is_held",
+        "is_late",
+        "may_hop",
+        "pause_s",
+        "refusal",
+        "topic",
+        "tried",
+        "waiting",
+    )
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.in_flight = 0
+        """The number of messages that were sent and not answered."""
+        self.is_held = False
+        """Whether messages wait, and new ones behind them."""
+        self.waiting: dict[int, PendingPublish] = {}
+        """The messages that wait, by their number, in order."""
+        self.refusal: ServiceError | None = None
+        """Why they wait: the last refusal. None while the channel is opened for the first time."""
+        self.tried: tuple[bytes, ...] = ()
+        """The hubs that have redirected the messages since the last pause."""
+        self.hops = 0
+        """The number of attempts since the last pause that another hub was asked at once."""
+        self.may_hop = True
+        """Whether the next attempt asks another hub, and so needs no pause."""
+        self.pause_s = 0.0
+        self.awaits: asyncio.TimerHandle | asyncio.Task[Channel] | None = None
+        """What the next attempt waits for."""
+        self.is_late = False
+        """Whether it has taken a pause since a message was stored last."""
+
+
+class Publishing:
+    """Sends the messages of a client. At most `publishes_in_flight_max` have no outcome at a time."""
+
+    def __init__(self, options: ClientOptions, routes: Routes, channels: RequestChannels) -> None:
+        self._options = options
+        self._routes = routes
+        self._channels = channels
+        self._room = asyncio.Semaphore(options.publishes_in_flight_max)
+        self._lines: dict[Topic, Line] = {}
+        self._pending: dict[int, PendingPublish] = {}
+        """The messages without an outcome, in the order of their deadlines, which is that of their numbers."""
+        self._number = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._late_lines = 0
+        self._is_closed = False
+
+    async def publish(self, topic: Topic, message: Message) -> MessageSeqId:
+        """Publish a message, and return its position. Errors: HedwigClient.publish."""
+        pending = await self.begin(topic, message)
+        try:
+            return await pending.position
+        except asyncio.CancelledError:
+            self.withdraw(pending)
+            raise
+
+    async def begin(self, topic: Topic, message: Message) -> PendingPublish:
+        """Send a message once there is room for it. Raises ClientClosedError.
+
+        Await its `position` afterwards, or withdraw it.
+        """
+        await self._room.acquire()
+        if self._is_closed:
+            self._room.release()
+            raise ClientClosedError("the client was closed; make another one")
+        line = self._lines.get(topic)
+        if line is None:
+            line = self._lines[topic] = Line(topic)
+        self._number += 1
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.answer_timeout_s
+        pending = PendingPublish(self._number, line, message, deadline, loop.create_future())
+        self._pending[pending.number] = pending
+        if self._deadline is None:
+            self._deadline = loop.call_at(deadline, self._end_the_late)
+        if line.is_held:
+            line.waiting[pending.number] = pending
+        else:
+            self._send(line, pending)
+            self._settle(line)
+        return pending
+
+    def withdraw(self, pending: PendingPublish) -> None:
+        """Wait for a message no longer. If it was not sent yet, it is not published."""
+        if pending.number in self._pending:
+            self._take_back(pending)
+            self._end(pending)
+            self._settle(pending._line)
+        if not pending.position.cancel() and not pending.position.cancelled():
+            pending.position.exception()  # Nobody will ask for it, and asyncio would report that.
+
+    def close(self) -> None:
+        """Send nothing any more. Messages in flight may still be answered, until their channel is closed."""
+        self._is_closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for line in list(self._lines.values()):
+            self._stop_waiting(line)
+        for pending in list(self._pending.values()):
+            if pending._channel is None:
+                self._fail(pending, ClientClosedError("the client was closed before a hub accepted the message"))
+
+    # ---------------------------------------------------------------------------------------------- one message
+
+    def _send(self, line: Line, pending: PendingPublish) -> bool:
+        """Send a message, or let it wait until the channel is open. Return False if it has failed instead."""
+        address = self._routes.owner(line.topic)
+        channel = self._channels.opened(address)
+        if channel is None:
+            line.is_held = True
+            line.waiting[pending.number] = pending
+            return True
+        txn_id = self._routes.new_txn_id()
+        request = Request(
+            topic=line.topic,
+            txn_id=txn_id,
+            action=Publish(pending._message),
+            should_claim=bool(line.tried),
+            tried=line.tried,
+        )
+        try:
+            channel.send(request, partial(self._answered, pending))
+        except HedwigError as exc:
+            self._fail(pending, exc)  # It is too large.
+            return False
+        pending._channel, pending._txn_id = channel, txn_id
+        line.in_flight += 1
+        return True
+
+    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
+        line, channel = pending._line, pending._channel
+        assert channel is not None
+        pending._channel = None
+        line.in_flight -= 1
+        if isinstance(answer, UncertainAnswerError):
+            self._routes.leave(line.topic, channel.address)
+            self._fail(pending, answer)
+        elif answer.status is StatusCode.SUCCESS:
+            self._routes.remember(line.topic, channel.address)
+            self._succeed(pending, answer)
+            if line.is_held and not line.in_flight:
+                self._release(line)
+        else:
+            self._refused(pending, channel, answer)
+        self._settle(line)
+
+    def _succeed(self, pending: PendingPublish, answer: Answer) -> None:
+        if answer.published is None:
+            self._fail(
+                pending,
+                RemoteProtocolError(
+                    "the hub accepted a message but did not return its id; it does not speak this protocol"
+                ),
+            )
+            return
+        self._end(pending)
+        if not pending.position.done():
+            pending.position.set_result(answer.published)
+
+    def _refused(self, pending: PendingPublish, channel: Channel, answer: Answer) -> None:
+        """Let a message wait for its next attempt, if the refusal passes and surely nothing was stored."""
+        line, topic = pending._line, pending._line.topic
+        refusal = error_of(answer)
+        if answer.status not in _ALWAYS_DEFINITE and not channel.promises.refusals_are_definite:
+            refusal = UncertainAnswerError(f"{refusal.text} (perhaps after it was stored)", answer.status)
+        if refusal.definite and answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
+            try:
+                self._routes.follow(topic, answer)
+            except ServiceError as exc:
+                refusal = exc
+            if channel.address.key not in line.tried:
+                line.tried = (*line.tried, channel.address.key)
+        elif refusal.definite and refusal.code in _PASSING:
+            self._routes.avoid(topic, channel.address)
+        if not refusal.definite or refusal.code not in _PASSING:
+            self._fail(pending, refusal)
+            return
+        line.refusal, line.may_hop = refusal, answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
+        line.is_held = True
+        line.waiting[pending.number] = pending
+
+    def _fail(self, pending: PendingPublish, error: Exception) -> None:
+        self._end(pending)
+        if not pending.position.done():
+            pending.position.set_exception(error)
+
+    def _end(self, pending: PendingPublish) -> None:
+        del self._pending[pending.number]
+        pending._line.waiting.pop(pending.number, None)
+        self._room.release()
+
+    def _take_back(self, pending: PendingPublish) -> None:
+        """Wait for the answer to a message in flight no longer."""
+        if pending._channel is not None:
+            pending._channel.forget(pending._txn_id)
+            pending._channel = None
+            pending._line.in_flight -= 1
+
+    def _end_the_late(self) -> None:
+        """Fail the messages whose time is up. One timer serves all: it waits for the oldest."""
+        self._deadline = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._pending:
+            oldest = next(iter(self._pending.values()))
+            if oldest.deadline > now:
+                self._deadline = loop.call_at(oldest.deadline, self._end_the_late)
+                return
+            self._expire(oldest)
+
+    def _expire(self, pending: PendingPublish) -> None:
+        line, channel = pending._line, pending._channel
+        timeout_s = self._options.answer_timeout_s
+        if channel is not None:
+            self._take_back(pending)
+            self._routes.leave(line.topic, channel.address)  # The next message must not wait for it too.
+            self._fail(pending, channel.unanswered(timeout_s))
+        else:
+            why = line.refusal or CouldNotConnectError(f"no connection to the hub {self._routes.owner(line.topic)}")
+            self._fail(pending, type(why)(f"not published within {timeout_s:g} s: {why.text}", why.code))
+        self._settle(line)
+
+    # ------------------------------------------------------------------------------------------- a line that is held
+
+    def _settle(self, line: Line) -> None:
+        """Begin the next attempt if messages wait and none is in flight; forget a line without messages."""
+        if line.in_flight:
+            return
+        if not line.waiting:
+            self._stop_waiting(line)
+            if self._lines.get(line.topic) is line:
+                del self._lines[line.topic]
+        elif line.awaits is None and not self._is_closed:
+            self._go_on(line)
+
+    def _go_on(self, line: Line) -> None:
+        """Try the oldest message at once if another hub is to be asked, else after a pause."""
+        if line.refusal is None:
+            self._attempt(line)
+            return
+        if line.may_hop and line.hops < self._options.redirects_max:
+            line.hops += 1
+            self._attempt(line)
+            return
+        line.hops, line.tried = 0, ()
+        longest_s = min(_PAUSE_MAX_S, self._options.reconnect_pause_max_s)
+        line.pause_s = min(max(2 * line.pause_s, self._options.reconnect_pause_s), longest_s)
+        self._note_late(line)
+        pause_s = line.pause_s * self._options.random.uniform(0.5, 1.0)
+        line.awaits = asyncio.get_running_loop().call_later(pause_s, self._attempt, line)
+
+    def _attempt(self, line: Line) -> None:
+        """Send the oldest message alone, after the channel to the hub is open."""
+        line.awaits = None
+        address = self._routes.owner(line.topic)
+        if self._channels.opened(address) is None:
+            line.awaits = opening = self._channels.opening(address)
+            opening.add_done_callback(partial(self._opened, line, address))
+            return
+        line.waiting = dict(sorted(line.waiting.items()))  # Those that were refused came back behind younger ones.
+        while line.waiting:
+            oldest = line.waiting.pop(next(iter(line.waiting)))
+            if self._send(line, oldest):
+                return
+        self._settle(line)
+
+    def _opened(self, line: Line, address: HubAddress, opening: asyncio.Task[Channel]) -> None:
+        if line.awaits is not opening:
+            return  # No message waits for it any more.
+        line.awaits = None
+        error = opening.exception() if not opening.cancelled() else ClientClosedError("the client was closed")
+        if error is None and line.refusal is None:
+            self._release(line)
+        elif isinstance(error, CouldNotConnectError) and not isinstance(error, HubNotTrustedError):
+            line.refusal, line.may_hop = error, self._routes.leave(line.topic, address)
+        elif error is not None:
+            assert isinstance(error, Exception)
+            for pending in list(line.waiting.values()):
+                self._fail(pending, error)
+        else:
+            self._attempt(line)
+        self._settle(line)
+
+    def _release(self, line: Line) -> None:
+        """Send all messages that wait, since the hub has stored one, or has refused none yet."""
+        if line.is_late:
+            self._note_in_time(line)
+        line.is_held, line.refusal, line.tried, line.hops, line.pause_s = False, None, (), 0, 0.0
+        waiting, line.waiting = line.waiting, {}
+        for number, pending in sorted(waiting.items()):
+            if line.is_held:
+                line.waiting[number] = pending
+            else:
+                self._send(line, pending)
+
+    def _stop_waiting(self, line: Line) -> None:
+        if isinstance(line.awaits, asyncio.TimerHandle):
+            line.awaits.cancel()
+        line.awaits = None
+        if line.is_late:
+            self._note_in_time(line)
+
+    def _note_late(self, line: Line) -> None:
+        """Log the first refusal, and none for each topic."""
+        if not line.is_late:
+            line.is_late = True
+            self._late_lines += 1
+            if self._late_lines == 1:
+                assert line.refusal is not None
+                _log.warning(
+                    "a publish is tried again for up to %g s: %s", self._options.answer_timeout_s, line.refusal
+                )
+
+    def _note_in_time(self, line: Line) -> None:
+        line.is_late = False
+        self._late_lines -= 1
+        if not self._late_lines:
+            _log.info("no publish is tried again any more")
