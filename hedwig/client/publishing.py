@@ -84,6 +84,7 @@ class Line:
 
     __slots__ = (
         "awaits",
+        "channel",
         "hops",
         "in_flight",
         "is_held",
@@ -100,6 +101,8 @@ class Line:
         self.topic = topic
         self.in_flight = 0
         """The number of messages that were sent and not answered."""
+        self.channel: Channel | None = None
+        """The channel on which they were sent."""
         self.is_held = False
         """Whether messages wait, and new ones behind them."""
         self.waiting: dict[int, PendingPublish] = {}
@@ -193,10 +196,10 @@ class Publishing:
     # ---------------------------------------------------------------------------------------------- one message
 
     def _send(self, line: Line, pending: PendingPublish) -> bool:
-        """Send a message, or let it wait until the channel is open. Return False if it has failed instead."""
+        """Send a message, or let it wait if it cannot be sent yet. Return False if it has failed instead."""
         address = self._routes.owner(line.topic)
         channel = self._channels.opened(address)
-        if channel is None:
+        if channel is None or (line.in_flight and channel is not line.channel):  # It must not overtake those in flight.
             line.is_held = True
             line.waiting[pending.number] = pending
             return True
@@ -213,7 +216,8 @@ class Publishing:
         except HedwigError as exc:
             self._fail(pending, exc)  # It is too large.
             return False
-        pending._channel, pending._txn_id = channel, txn_id
+        pending._channel = line.channel = channel
+        pending._txn_id = txn_id
         line.in_flight += 1
         return True
 

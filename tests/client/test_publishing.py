@@ -165,6 +165,23 @@ async def test_another_hub_is_asked(own_hub: HubAddress, wire: Wire, topic: Topi
         assert len(wire.requests) == asked + 1
 
 
+async def test_a_message_for_another_hub_does_not_overtake_those_in_flight(
+    own_hub: HubAddress, wire: Wire, client: HedwigClient, topic: Topic
+) -> None:
+    async with Wire(own_hub) as other, asyncio.timeout(PATIENCE_S):
+        await client.publish(topic, b"opens the channel")
+        await client._channels.channel(other.address)
+        wire.flow.clear()
+        first = asyncio.create_task(client.publish(topic, b"first"))
+        await wire.has(lambda: wire.unanswered == 1)
+        client._routes.remember(topic, other.address)  # As another request does that is redirected.
+        second = asyncio.create_task(client.publish(topic, b"second"))
+        await asyncio.wait([second], timeout=0.2)
+        assert not other.requests
+        wire.flow.set()
+        assert [(await first).local, (await second).local] == [2, 3]
+
+
 async def test_many_at_once_and_the_blocking_client_try_again_too(wire: Wire, topic: Topic) -> None:
     refusing = Refusing(wire, StatusCode.SERVICE_DOWN)
     options = ClientOptions(hub=wire.address)

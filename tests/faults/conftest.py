@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from hedwig.cli.dev import ServerState
 from hedwig.metadata.testing.clients import Clients, Names
 from hedwig.metadata.testing.subject import Subject
 from tests.faults.support.network import NETWORKED, Networked
@@ -88,6 +89,9 @@ def faulty_servers(servers: RunningServers, request: pytest.FixtureRequest) -> I
     """The servers of the test's backend, for a test that harms them; they are healed afterwards."""
     if "networked" in request.fixturenames:
         servers = servers_of(request.getfixturevalue("networked").row, servers)
+    # A region server that was paused ends once it learns that its session is over, perhaps after it was healed.
+    if any(server.state is ServerState.DEAD for server in servers.launcher.status()):
+        heal(servers.launcher)
     try:
         yield servers
     finally:

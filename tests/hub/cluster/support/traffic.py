@@ -25,7 +25,8 @@ class _Stream:
     received: list[tuple[int, bytes]] = field(default_factory=list)
     took: list[tuple[float, float]] = field(default_factory=list)
     """When each acknowledged publish began, by the clock of `time.monotonic`, and how long it took, in seconds."""
-    surely_not: int = 0
+    refusals: list[ServiceError] = field(default_factory=list)
+    """The definite ones. The client should have tried again until a hub took the message."""
     uncertain: int = 0
 
     @property
@@ -84,13 +85,17 @@ class Traffic:
             assert not task.done(), f"it has ended: {task.exception()!r}"
 
     async def settle(self) -> None:
-        """Stop publishing, wait for every acknowledged message, and check that none was lost or reordered."""
+        """Stop publishing, and wait for every acknowledged message.
+
+        Check that no publish was refused, and that no message was lost or reordered.
+        """
         self._is_over = True
         await asyncio.gather(*self._publishing)
         async with asyncio.timeout(30):
             while not all(stream.has_all for stream in self.streams.values()):  # noqa: ASYNC110 (many may change it)
                 await asyncio.sleep(_PAUSE_S)
-        for stream in self.streams.values():
+        for topic, stream in self.streams.items():
+            assert not stream.refusals, f"{topic!r}: {stream.refusals[0]!r}"
             stream.check()
 
     async def _publish(self, client: HedwigClient, topic: bytes, stream: _Stream) -> None:
@@ -107,7 +112,7 @@ class Traffic:
                 stream.took.append((began_at, time.monotonic() - began_at))
             except ServiceError as exc:
                 if exc.definite:
-                    stream.surely_not += 1
+                    stream.refusals.append(exc)
                 else:
                     stream.uncertain += 1
             await asyncio.sleep(_PAUSE_S)
