@@ -128,6 +128,11 @@ class _Attachment:
         action = Consume(subscriber=self._subscription.subscriber, seq_id=seq_id)
         await self._channel.tell(self._owner.request(self._subscription.topic, action))
 
+    def consume_at_once(self, seq_id: MessageSeqId) -> None:
+        if self._channel.is_open:
+            action = Consume(subscriber=self._subscription.subscriber, seq_id=seq_id)
+            self._channel.tell_at_once(self._owner.request(self._subscription.topic, action))
+
     def pause(self) -> None:
         self._serving.pause(self._subscription)
 

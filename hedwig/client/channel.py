@@ -169,14 +169,18 @@ class Channel:
 
         Raises: CouldNotConnectError - the channel has ended; UncertainAnswerError - the hub does not read.
         """
-        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
-        self._check_open()
-        self._send(frame)
+        self.tell_at_once(request)
         try:
             async with asyncio.timeout(self._options.answer_timeout_s):
                 await self._drain()
         except TimeoutError as exc:
             raise UncertainAnswerError(f"the hub {self.address} does not read its requests") from exc
+
+    def tell_at_once(self, request: Request) -> None:
+        """Send a request that hubs do not answer, without waiting. Raises CouldNotConnectError."""
+        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
+        self._check_open()
+        self._send(frame)
 
     def pause(self) -> None:
         """Stop reading, so that deliveries wait in the network and then in the hub."""

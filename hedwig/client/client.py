@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 from hedwig.client.attachments import Attachments
+from hedwig.client.late_pointers import LatePointers
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing import PendingPublish, Publishing
 from hedwig.client.request_channels import RequestChannels
@@ -72,6 +73,7 @@ class HedwigClient:
         self._attachments = Attachments(self._options, self._routes)
         self._channels = RequestChannels(self._options)
         self._publishing = Publishing(self._options, self._routes, self._channels)
+        self._late_pointers = LatePointers(self._options.consume_within_s)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         self._is_closed = False
 
@@ -90,6 +92,7 @@ class HedwigClient:
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
+        self._late_pointers.close()
         await self._attachments.close()
         self._publishing.close()
         await self._channels.close()
@@ -186,7 +189,14 @@ class HedwigClient:
                 del self._subscriptions[topic, subscriber]
 
         subscription = Subscription(
-            topic, subscriber, self._options, attach, forget, auto_consume=auto_consume, resubscribe=resubscribe
+            topic,
+            subscriber,
+            self._options,
+            attach,
+            forget,
+            self._late_pointers,
+            auto_consume=auto_consume,
+            resubscribe=resubscribe,
         )
         self._subscriptions[topic, subscriber] = subscription
         try:

@@ -72,8 +72,10 @@ class ClientOptions:
     consume_every: int = 5
     """The client sends the consume pointer after every N finished messages.
 
-    It sends it earlier when no further message has arrived.
+    It sends it earlier when no further message has arrived, and after `consume_within_s`.
     """
+    consume_within_s: float = 1.0
+    """The longest time between the end of a message and its consume pointer."""
     share_channels: bool = False
     """Whether all subscriptions of one hub share one connection, instead of one each."""
     reconnect_pause_s: float = 0.05
@@ -98,7 +100,8 @@ class ClientOptions:
         return cls() if hub is None else cls(hub=HubAddress.parse(hub))
 
     def __post_init__(self) -> None:
-        times = (self.connect_timeout_s, self.answer_timeout_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
+        pauses = (self.consume_within_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
+        times = (self.connect_timeout_s, self.answer_timeout_s, *pauses)
         bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every, self.keepalive_s)
         if min(times) <= 0 or min(bounds) < 1 or self.redirects_max < 0:
             raise ConfigurationError("the timeouts, pauses and bounds of a client must be positive")

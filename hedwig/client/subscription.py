@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol, Self
 
+from hedwig.client.late_pointers import LatePointers
 from hedwig.client.options import ClientOptions
 from hedwig.errors import (
     ClientNotSubscribedError,
@@ -40,6 +41,10 @@ class Attachment(Protocol):
         """Send the consume pointer. Raises CouldNotConnectError if the channel has ended."""
         ...
 
+    def consume_at_once(self, seq_id: MessageSeqId) -> None:
+        """Send the consume pointer, if the channel is open, without waiting until the hub reads it."""
+        ...
+
     def pause(self) -> None:
         """Stop reading messages from the channel."""
         ...
@@ -62,8 +67,8 @@ class Subscription:
 
     With `auto_consume`, a message counts as finished when the application asks for the next one, or closes the
     subscription in order. If an error ends the `with` block, its current message stays unfinished. The consume pointer
-    is sent after every `consume_every` messages, before a wait for the next message, and at `close`. Without
-    `auto_consume`, call `consume`.
+    is sent after every `consume_every` messages, `consume_within_s` after a message is finished, before a wait for the
+    next message, and at `close`. Without `auto_consume`, call `consume`.
 
     With `resubscribe`, it reattaches by itself after the loss of a connection or of a hub. Messages that this object
     has delivered already are not delivered again. Without `resubscribe`, such a loss ends it. Messages that were not
@@ -77,6 +82,7 @@ class Subscription:
         options: ClientOptions,
         attach: Callable[["Subscription"], Awaitable[Attachment]],
         on_close: Callable[["Subscription"], None],
+        late_pointers: LatePointers,
         *,
         auto_consume: bool,
         resubscribe: bool,
@@ -86,6 +92,7 @@ class Subscription:
         self._options = options
         self._attach = attach
         self._on_close = on_close
+        self._late_pointers = late_pointers
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
@@ -313,6 +320,19 @@ class Subscription:
         self._unsent += 1
         if self._unsent >= self._options.consume_every:
             await self._consume(self._finished)
+        elif self._unsent == 1:
+            self._late_pointers.add(self._consume_late)
+
+    def _consume_late(self) -> None:
+        """Send the pointer to the last finished message without waiting, if it is not sent yet."""
+        if not self._unsent or self._finished is None or self._end is not None:
+            return
+        self._unsent = 0
+        if self._consumed is None or self._finished.local > self._consumed.local:
+            self._consumed = self._finished
+        if self._attachment is not None and (pointer := self._pointer_to_send()) is not None:
+            self._pointer_sent = pointer.local
+            self._attachment.consume_at_once(pointer)
 
     async def _consume(self, seq_id: MessageSeqId) -> None:
         self._unsent = 0

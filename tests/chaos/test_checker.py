@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from hedwig.client import ClientOptions
+from hedwig.client.late_pointers import LatePointers
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import Delivery, Message
@@ -419,7 +420,14 @@ async def test_a_session_begins_with_the_answer() -> None:
 
     options = ClientOptions()
     subscription = Subscription(
-        Topic(TOPIC), SubscriberId(b"s"), options, nobody, lambda _: None, auto_consume=True, resubscribe=True
+        Topic(TOPIC),
+        SubscriberId(b"s"),
+        options,
+        nobody,
+        lambda _: None,
+        LatePointers(1.0),
+        auto_consume=True,
+        resubscribe=True,
     )
     history = ChaosHistory()
     tap = Tap(subscription, history, lambda *_: None)

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
+from hedwig.client.late_pointers import LatePointers
 from hedwig.errors import (
     ClientClosedError,
     ClientNotSubscribedError,
@@ -185,6 +186,9 @@ class LostAttachment:
     async def consume(self, seq_id: MessageSeqId) -> None:
         raise CouldNotConnectError("the channel has ended")
 
+    def consume_at_once(self, seq_id: MessageSeqId) -> None:
+        raise AssertionError("nothing is delivered here")
+
     def pause(self) -> None:
         raise AssertionError("nothing is delivered here")
 
@@ -210,7 +214,9 @@ async def test_a_connection_that_ends_in_the_step_in_which_it_served_is_made_aga
         return attachment
 
     options = ClientOptions(reconnect_pause_s=0.001)
-    subscription = Subscription(topic, ANN, options, attach, lambda _: None, auto_consume=True, resubscribe=True)
+    subscription = Subscription(
+        topic, ANN, options, attach, lambda _: None, LatePointers(1.0), auto_consume=True, resubscribe=True
+    )
     async with asyncio.timeout(PATIENCE_S):
         await subscription.open()
         await made.wait()

@@ -209,6 +209,10 @@ class _RecordedAttachment:
         self._tap.session.consumed.append((seq_id.local, time.monotonic()))
         await self._attachment.consume(seq_id)
 
+    def consume_at_once(self, seq_id: MessageSeqId) -> None:
+        self._tap.session.consumed.append((seq_id.local, time.monotonic()))
+        self._attachment.consume_at_once(seq_id)
+
     def pause(self) -> None:
         self._attachment.pause()
 
