@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hedwig.client.channel import Channel
+from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Subscription
@@ -153,8 +154,9 @@ class _Attachment:
 class Attachments:
     """Opens channels for subscriptions, and closes them."""
 
-    def __init__(self, options: ClientOptions, routes: Routes) -> None:
+    def __init__(self, options: ClientOptions, routes: Routes, heartbeat: Heartbeat) -> None:
         self._options = options
+        self._heartbeat = heartbeat
         self._routes = routes
         self._shared: dict[HubAddress, _ServingChannel] = {}
         self._opening = asyncio.Lock()
@@ -319,4 +321,5 @@ class Attachments:
 
         serving.channel = await Channel.open(address, self._options, serving.take, end)
         self._channels[serving.channel] = None
+        self._heartbeat.watch(serving.channel)
         return serving

@@ -65,6 +65,8 @@ class Channel:
         self._end: Exception | None = None
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When bytes of the hub came last, in the time of the event loop."""
         self._task = asyncio.create_task(self._receive())
 
     @classmethod
@@ -111,6 +113,10 @@ class Channel:
     @property
     def is_open(self) -> bool:
         return self._end is None
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._readable.is_set()
 
     async def ask(self, request: Request, timeout_s: float, on_success: Callable[[], None] = lambda: None) -> Answer:
         """Return the hub's answer, with any status.
@@ -188,7 +194,20 @@ class Channel:
 
     def resume(self) -> None:
         """Continue to read."""
+        if self.is_paused:
+            self.heard_at = self._loop.time()
         self._readable.set()
+
+    def ping(self) -> None:
+        """Ask for a sign of life, unless the last such request is unanswered."""
+        if self._end is None and _PING.txn_id not in self._waiting:
+            self.send(_PING, lambda _: None)
+
+    def end(self, reason: Exception) -> None:
+        """End the channel at once, since its hub seems to be gone. Requests under way have no known outcome."""
+        self._finish(reason)
+        self._task.cancel()
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """End the channel. May be called twice, and from within `on_news` and `on_end`."""
@@ -228,6 +247,7 @@ class Channel:
         decoder = FrameDecoder(self._options.receive_frame_bytes_max)
         try:
             while data := await self._reader.read(_READ_BYTES):
+                self.heard_at = self._loop.time()
                 for body in decoder.receive(data):
                     await self._readable.wait()
                     self._handle(body)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 from hedwig.client.attachments import Attachments
+from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.late_pointers import LatePointers
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing import PendingPublish, Publishing
@@ -70,8 +71,9 @@ class HedwigClient:
         """
         self._options = ClientOptions.of(hub)
         self._routes = Routes(self._options)
-        self._attachments = Attachments(self._options, self._routes)
-        self._channels = RequestChannels(self._options)
+        self._heartbeat = Heartbeat(self._options.silence_s)
+        self._attachments = Attachments(self._options, self._routes, self._heartbeat)
+        self._channels = RequestChannels(self._options, self._heartbeat)
         self._publishing = Publishing(self._options, self._routes, self._channels)
         self._late_pointers = LatePointers(self._options.consume_within_s)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
@@ -96,6 +98,7 @@ class HedwigClient:
         await self._attachments.close()
         self._publishing.close()
         await self._channels.close()
+        self._heartbeat.close()
 
     @property
     def dropped_messages(self) -> int:

@@ -82,6 +82,8 @@ class ClientOptions:
     """The first pause before a subscription reconnects or a publish is tried again. Further ones double."""
     reconnect_pause_max_s: float = 5.0
     """The longest such pause of a subscription. That of a publish is at most a second."""
+    silence_s: float = 10.0
+    """The client gives up a connection on which nothing came for N seconds, and asks for a sign of life before that."""
     keepalive_s: int = 30
     """The kernel probes a connection after N seconds without traffic. If the hub is gone, it ends after 2 N seconds."""
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX
@@ -101,7 +103,7 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         pauses = (self.consume_within_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
-        times = (self.connect_timeout_s, self.answer_timeout_s, *pauses)
+        times = (self.connect_timeout_s, self.answer_timeout_s, self.silence_s, *pauses)
         bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every, self.keepalive_s)
         if min(times) <= 0 or min(bounds) < 1 or self.redirects_max < 0:
             raise ConfigurationError("the timeouts, pauses and bounds of a client must be positive")

@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 from hedwig.client.channel import Channel
+from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.errors import ClientClosedError, CouldNotConnectError
 from hedwig.wire import Delivery, Event
@@ -14,8 +15,9 @@ __all__ = ["RequestChannels"]
 class RequestChannels:
     """Opens a channel to a hub when it is first needed, and again when it has ended."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, heartbeat: Heartbeat) -> None:
         self._options = options
+        self._heartbeat = heartbeat
         self._open: dict[HubAddress, Channel] = {}
         self._opening: dict[HubAddress, asyncio.Task[Channel]] = {}
         self._is_closed = False
@@ -58,6 +60,7 @@ class RequestChannels:
         if not channel.is_open:
             raise CouldNotConnectError(f"the hub {address} closed the connection at once")
         self._open[address] = channel
+        self._heartbeat.watch(channel)
         return channel
 
     def _end_opening(self, address: HubAddress, opening: asyncio.Task[Channel]) -> None:

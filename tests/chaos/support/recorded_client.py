@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.client.attachments import Attachments
+from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.publishing import Line, PendingPublish, Publishing
 from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes
@@ -37,7 +38,7 @@ class RecordedClient(HedwigClient):
         """`seen` is called with each delivery: its session, and its id."""
         super().__init__(options)
         self._routes = _RecordedRoutes(options, history)
-        self._attachments = _RecordedAttachments(options, self._routes, history, seen)
+        self._attachments = _RecordedAttachments(options, self._routes, self._heartbeat, history, seen)
         self._publishing = _RecordedPublishing(options, self._routes, self._channels, history)
 
 
@@ -143,9 +144,14 @@ class _RecordedAttachments(Attachments):
     """Attachments that record a session for every attempt to attach that the hub answers with SUCCESS."""
 
     def __init__(
-        self, options: ClientOptions, routes: Routes, history: ChaosHistory, seen: Callable[[Session, int], None]
+        self,
+        options: ClientOptions,
+        routes: Routes,
+        heartbeat: Heartbeat,
+        history: ChaosHistory,
+        seen: Callable[[Session, int], None],
     ) -> None:
-        super().__init__(options, routes)
+        super().__init__(options, routes, heartbeat)
         self._history = history
         self._seen = seen
 

@@ -34,8 +34,8 @@ _MOST = 4 * HUB_FRAME_BYTES_MAX
 class Wire:
     """Listens in front of a hub, and carries bytes both ways.
 
-    `requests` are the requests of the clients. `consumes_ahead` are CONSUMEs of messages that were not yet delivered on
-    their connection.
+    `requests` are the requests of the clients, without the `pings`. `consumes_ahead` are CONSUMEs of messages that were
+    not yet delivered on their connection.
 
     Tests set the rest. While `flow` is cleared, the wire holds back what the hub sends. While `deliveries` is cleared,
     it does so from the next delivery on. If `loses_consumes` is set, no CONSUME reaches the hub. `intercept` may answer
@@ -61,6 +61,8 @@ class Wire:
         self.loses_consumes = False
         self.intercept: Callable[[Request], Answer | None] = lambda _: None
         self.promises = True
+        self.connections = 0
+        self.pings = 0
         self.cuts_after_subscribed = 0
         self.cuts_before_answer = 0
         self.unanswered = 0
@@ -102,6 +104,7 @@ class Wire:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.connections += 1
         try:
             up_reader, up_writer = await asyncio.open_connection(self._hub.host, self._hub.port)
             subscribed: set[int] = set()
@@ -141,6 +144,7 @@ class Wire:
             for body in decoder.receive(data):
                 request = decode_request(body)
                 if isinstance(request.action, Ping):
+                    self.pings += 1
                     client.write(encode_frame(encode_response(self._answer_to_ping(request)), _MOST))
                     continue
                 if isinstance(request.action, Subscribe):
