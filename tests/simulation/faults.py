@@ -26,7 +26,10 @@ class Turmoil:
             (faults.zombies, [self._declare_dead, self._declare_dead, self._take_over_twice]),
             (faults.network, [self._cut_client, self._cut_client, self._break_hub, self._cut_from_metadata]),
             (faults.metadata, [self._worsen_metadata, self._worsen_metadata, self._worsen_ledger_records]),
-            (faults.bookies, [self._fail_bookie, self._cut_bookie, self._strand, self._slow, self._fail_all]),
+            (
+                faults.bookies,
+                [self._fail_bookie, self._cut_bookie, self._strand, self._strand, self._slow, self._fail_all],
+            ),
             (faults.moves, [self._release, self._release, self._hand_over, self._drain]),
             (faults.cancels, [self._seek, self._seek]),
             (faults.moves and simulation.importer is not None, [self._import]),
