@@ -89,8 +89,9 @@ class Channel:
         port = address.port if options.tls is None else address.ssl_port
         if port is None:
             raise HubNotTrustedError(f"the hub {address} has no TLS port")
+        latest = asyncio.get_running_loop().time() + options.connect_timeout_s
         try:
-            async with asyncio.timeout(options.connect_timeout_s):
+            async with asyncio.timeout_at(latest):
                 reader, writer = await asyncio.open_connection(
                     address.host,
                     port,
@@ -107,7 +108,7 @@ class Channel:
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end)
         if pings:
-            await channel._ask_for_promises()
+            await channel._ask_for_promises(latest)
         return channel
 
     @property
@@ -272,9 +273,9 @@ class Channel:
         else:
             on_answer(response)
 
-    async def _ask_for_promises(self) -> None:
+    async def _ask_for_promises(self, latest: float) -> None:
         try:
-            answer = await self.ask(_PING, self._options.connect_timeout_s)
+            answer = await self.ask(_PING, latest - self._loop.time())
         except BaseException as exc:
             self._writer.transport.abort()
             await self.close()

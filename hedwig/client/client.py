@@ -91,12 +91,12 @@ class HedwigClient:
         Args: last_is_finished - see Subscription.close.
         """
         self._is_closed = True
+        self._publishing.close()
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
         self._late_pointers.close()
         await self._attachments.close()
-        self._publishing.close()
         await self._channels.close()
         self._heartbeat.close()
 
@@ -118,7 +118,6 @@ class HedwigClient:
             was not published, for the reason that the last hub gave; LocalProtocolError - it is larger than hubs
             accept; InvalidArgumentError - `topic` cannot be a name; ClientClosedError.
         """
-        self._check_open()
         return await self._publishing.publish(topic_of(topic), _message(message))
 
     async def publish_many(
@@ -131,7 +130,6 @@ class HedwigClient:
         behind it. If a publish fails, its error is raised after the positions of the messages before it. Messages
         after it may have been published or not.
         """
-        self._check_open()
         name = topic_of(topic)
         running: deque[PendingPublish] = deque()
         try:

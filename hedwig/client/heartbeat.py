@@ -36,18 +36,18 @@ class Heartbeat:
 
     def _beat(self, latest: float) -> None:
         now = asyncio.get_running_loop().time()
+        self._timer = None
+        self._channels = {channel: None for channel in self._channels if channel.is_open}
+        if not self._channels:
+            return
+        self._wait()
         for channel in list(self._channels):
-            if not channel.is_open:
-                del self._channels[channel]
-            elif channel.is_paused or now > latest:
+            if channel.is_paused or now > latest:
                 channel.heard_at = now  # Nothing was read: by choice, or since this process stood still.
             elif now - channel.heard_at > self._silence_s:
                 channel.end(CouldNotConnectError(f"it has said nothing for {self._silence_s:g} s"))
             elif now - channel.heard_at > self._silence_s / 2:
                 channel.ping()
-        self._timer = None
-        if self._channels:
-            self._wait()
 
     def close(self) -> None:
         """Look after no channel any more."""

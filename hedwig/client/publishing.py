@@ -185,13 +185,13 @@ class Publishing:
     def close(self) -> None:
         """Send nothing any more. Messages in flight may still be answered, until their channel is closed."""
         self._is_closed = True
-        if self._deadline is not None:
-            self._deadline.cancel()
         for line in list(self._lines.values()):
             self._stop_waiting(line)
         for pending in list(self._pending.values()):
             if pending._channel is None:
                 self._fail(pending, ClientClosedError("the client was closed before a hub accepted the message"))
+        if self._deadline is not None and not self._pending:  # Those in flight keep their deadline.
+            self._deadline.cancel()
 
     # ---------------------------------------------------------------------------------------------- one message
 
@@ -253,23 +253,23 @@ class Publishing:
 
     def _refused(self, pending: PendingPublish, channel: Channel, answer: Answer) -> None:
         """Let a message wait for its next attempt, if the refusal passes and surely nothing was stored."""
-        line, topic = pending._line, pending._line.topic
-        refusal = error_of(answer)
+        line, topic, refusal = pending._line, pending._line.topic, error_of(answer)
         if answer.status not in _ALWAYS_DEFINITE and not channel.promises.refusals_are_definite:
             refusal = UncertainAnswerError(f"{refusal.text} (perhaps after it was stored)", answer.status)
-        if refusal.definite and answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
-            try:
-                self._routes.follow(topic, answer)
-            except ServiceError as exc:
-                refusal = exc
-            if channel.address.key not in line.tried:
-                line.tried = (*line.tried, channel.address.key)
-        elif refusal.definite and refusal.code in _PASSING:
-            self._routes.avoid(topic, channel.address)
         if not refusal.definite or refusal.code not in _PASSING:
             self._fail(pending, refusal)
             return
         line.refusal, line.may_hop = refusal, answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
+        if line.may_hop:
+            try:
+                self._routes.follow(topic, answer)
+            except ServiceError as exc:
+                self._fail(pending, exc)
+                return
+            if channel.address.key not in line.tried:
+                line.tried = (*line.tried, channel.address.key)
+        else:
+            self._routes.avoid(topic, channel.address)
         line.is_held = True
         line.waiting[pending.number] = pending
 

@@ -6,6 +6,7 @@ from functools import partial
 from hedwig.client.channel import Channel
 from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import ClientClosedError, CouldNotConnectError
 from hedwig.wire import Delivery, Event
 
@@ -19,8 +20,9 @@ class RequestChannels:
         self._options = options
         self._heartbeat = heartbeat
         self._open: dict[HubAddress, Channel] = {}
-        self._opening: dict[HubAddress, asyncio.Task[Channel]] = {}
-        self._is_closed = False
+        self._opening = KeyedWork[HubAddress, Channel](
+            lambda: ClientClosedError("the client was closed; make another one")
+        )
 
     def opened(self, address: HubAddress) -> Channel | None:
         """Return the channel to a hub, if it is open."""
@@ -28,45 +30,28 @@ class RequestChannels:
 
     def opening(self, address: HubAddress) -> asyncio.Task[Channel]:
         """Return the task that opens a channel to a hub. It raises CouldNotConnectError. Do not cancel it."""
-        opening = self._opening.get(address)
-        if opening is None:
-            opening = self._opening[address] = asyncio.create_task(self._open_one(address))
-            opening.add_done_callback(partial(self._end_opening, address))
-        return opening
+        return self._opening.begin(address, partial(self._open_one, address))
 
     async def channel(self, address: HubAddress) -> Channel:
         """Return the channel to a hub, after opening it if necessary. Raises CouldNotConnectError."""
         channel = self.opened(address)
         if channel is None:
-            # Cancelling one caller must not cancel the attempt that others wait for.
-            channel = await asyncio.shield(self.opening(address))
+            channel = await self._opening.join(address, partial(self._open_one, address))
         return channel
 
     async def close(self) -> None:
         """Close all channels. Requests under way fail."""
-        self._is_closed = True
-        opening = list(self._opening.values())
-        for task in opening:
-            task.cancel()
-        if opening:
-            await asyncio.wait(opening)
+        await self._opening.aclose()
         for channel in list(self._open.values()):
             await channel.close()
 
     async def _open_one(self, address: HubAddress) -> Channel:
-        if self._is_closed:
-            raise ClientClosedError("the client was closed; make another one")
         channel = await Channel.open(address, self._options, _ignore, self._forget, pings=True)
         if not channel.is_open:
             raise CouldNotConnectError(f"the hub {address} closed the connection at once")
         self._open[address] = channel
         self._heartbeat.watch(channel)
         return channel
-
-    def _end_opening(self, address: HubAddress, opening: asyncio.Task[Channel]) -> None:
-        del self._opening[address]
-        if not opening.cancelled():
-            opening.exception()  # If nobody waits for it any more, asyncio would report that.
 
     def _forget(self, channel: Channel) -> None:
         if self._open.get(channel.address) is channel:

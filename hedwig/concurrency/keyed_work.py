@@ -27,19 +27,26 @@ class KeyedWork(Generic[K, T]):
 
         Raises: the error of `closed`; any error of the work.
         """
+        try:
+            return await asyncio.shield(self.begin(key, work))
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._is_closed and (caller is None or not caller.cancelling()):
+                raise self._closed() from None
+            raise
+
+    def begin(self, key: K, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
+        """Return the work under way, for callbacks; begin `work` if there is none. Nobody but `aclose` may cancel it.
+
+        Raises: the error of `closed`.
+        """
         if self._is_closed:
             raise self._closed()
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.get_running_loop().create_task(work())
             task.add_done_callback(partial(self._ended, key))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._is_closed and (caller is None or not caller.cancelling()):
-                raise self._closed() from None
-            raise
+        return task
 
     async def aclose(self) -> None:
         """End the work under way, and wait for that. Nothing begins afterwards. May be called twice."""
