@@ -228,13 +228,16 @@ class ClusterMembership:
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
         try:
-            shared = await self._with_logs(bookies, registration, metadata)
+            has_others = await self._has_older_hubs(registration)
+            shared = await self._with_logs(bookies, registration, metadata, has_others=has_others)
         except BaseException:
             await bookies.aclose()
             raise
         self._bookies, self._store = bookies, shared
         self._serving = registration
-        incarnation = hub.registered(registration.hub, registration, shared, shared)
+        # A hub of an older release, or of the original, keeps nothing of what may be published again.
+        stores_once = not has_others and not self._options.is_beside_originals
+        incarnation = hub.registered(registration.hub, registration, shared, shared, stores_once=stores_once)
         self.balance.attach(incarnation.topics, incarnation.is_frozen)
         sweep = LogSweep(
             shared,
@@ -248,12 +251,12 @@ class ClusterMembership:
         self._sweeping = self._tasks.start(sweep.run())
 
     async def _with_logs(
-        self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore
+        self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore, *, has_others: bool
     ) -> SharedLedgerStore:
         """Return a store that reads shared logs, and writes one if the options say so and all hubs can read it."""
         records = KeptLogRecords(metadata.named_records, metadata.write_gate)
         options, is_alive, shares = SharedLogOptions(), registration.is_alive, self._shares()
-        if not self._options.bookkeeper.is_shared or await self._must_wait_for_others(registration):
+        if not self._options.bookkeeper.is_shared or has_others:
             return SharedLedgerStore.without_log(bookies, records, self._clock, options, is_alive=is_alive)
 
         begin = partial(self._begin_log, registration, records, metadata, is_alone=shares is None)
@@ -283,7 +286,7 @@ class ClusterMembership:
         - It changes such ranges only when their messages are consumed, or the topic is deleted.
         - Whatever it publishes is in ledgers that all hubs read.
         """
-        if await self._must_wait_for_others(registration):
+        if await self._has_older_hubs(registration):
             return None
         record = await records.create(registration.hub, is_alone=is_alone)
         await raise_format(metadata)
@@ -296,16 +299,20 @@ class ClusterMembership:
         has_own = topic_matcher(own)
         return lambda topic: topic is None or not has_own(topic)
 
-    async def _must_wait_for_others(self, registration: Registration) -> bool:
-        """Say whether a hub is alive that cannot read shared logs. Raises: ServiceDownError - it is not known."""
+    async def _has_older_hubs(self, registration: Registration) -> bool:
+        """Say whether a hub is alive that neither reads shared logs nor recognises what is published again.
+
+        Raises: ServiceDownError - it is not known.
+        """
         assert self.liveness is not None, "it has joined"
         hubs = [each for each in await self.liveness.read_hubs() if not each.reads_shared_logs]
         others = [each.info.address for each in hubs if not each.info.is_same(registration.hub)]
         if others:
             _log.warning(
-                "hub %s writes ledgers per topic although bookkeeper.ledgers is shared: hub %s%s, of an older release "
-                "or the original, cannot read shared logs. Upgrade or stop it, then start this hub again",
+                "hub %s does not recognise what is published again%s: hub %s%s, of an older release or the original, "
+                "could not go on with that. Upgrade or stop it, then start this hub again",
                 registration.hub.address,
+                ", and writes ledgers per topic" if self._options.bookkeeper.is_shared else "",
                 others[0],
                 f" and {len(others) - 1} more" if others[1:] else "",
             )

@@ -261,7 +261,13 @@ class Hub:
     # ------------------------------------------------------------------------------ what the shape reports (Member)
 
     def registered(
-        self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
+        self,
+        me: HubInfo,
+        liveness: Liveness,
+        ledgers: LedgerStore,
+        logs: SharedLogs | None = None,
+        *,
+        stores_once: bool = True,
     ) -> Incarnation:
         """Serve under a new registration, with no topics."""
         incarnation = Incarnation(
@@ -275,6 +281,7 @@ class Hub:
             self.clock,
             self._gate,
             self.deletions,
+            stores_once=stores_once,
         )
         self.freezing.registered()
         if hasattr(self, "incarnation"):

@@ -1,7 +1,7 @@
 """An incarnation: the state of a hub from one registration to the next. It starts empty, and ends for good."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.clock import Clock
 from hedwig.concurrency.tasks import Tasks, repeat
@@ -21,12 +21,15 @@ from hedwig.hub.topics.ownership import Liveness, Ownership, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, WriteGate
 from hedwig.model import HubInfo
-from hedwig.wire import Request
+from hedwig.wire import Promises, Request
 
 if TYPE_CHECKING:
     from hedwig.hub.connections.channel import Channel
 
 __all__ = ["Incarnation"]
+
+_WINDOW_SWEEPS: Final = 8
+"""How many times in the length of a window the hub looks for windows that are over."""
 
 
 class Incarnation:
@@ -47,8 +50,13 @@ class Incarnation:
         clock: Clock,
         gate: WriteGate,
         deletions: LedgerDeletions,
+        *,
+        stores_once: bool,
     ) -> None:
-        """`gate` is the gate of all writes of `metadata`; `deletions` outlives this incarnation."""
+        """`gate` is the gate of all writes of `metadata`; `deletions` outlives this incarnation.
+
+        `stores_once`: no hub is alive that would not recognise what is published again.
+        """
         self.me = me
         self.why_over: str | None = None
         self._liveness = liveness
@@ -62,7 +70,14 @@ class Incarnation:
         self._gate = gate
         deletions.attach(ledgers)
         self._log_store = LogContext(
-            ledgers, leased.persistence, options, self.tails, options.region.encode(), deletions
+            ledgers,
+            leased.persistence,
+            options,
+            self.tails,
+            options.region.encode(),
+            deletions,
+            clock,
+            stores_once=stores_once,
         )
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
@@ -80,7 +95,8 @@ class Incarnation:
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
         self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)
         self.topics.attach_caretaker(self.retention)
-        self.requests = Requests(options, self.topics, self.subscribing, gate)
+        promises = Promises(refusals_are_definite=True, stores_once=self._log_store.repeats.is_on)
+        self.requests = Requests(options, self.topics, self.subscribing, gate, promises)
         self._upkeep = Tasks()
 
     def _may_write_s(self) -> float:
@@ -97,6 +113,9 @@ class Incarnation:
         start(repeat("topic sweep", self._clock, options.topic_sweep_s, self._unless_frozen(self.topics.sweep)))
         start(repeat("retention", self._clock, options.retention_interval_s, self._unless_frozen(self.retention.sweep)))
         start(self.subscribing.pointers.run())
+        repeats = self._log_store.repeats
+        if repeats.is_on:
+            start(repeat("repeat windows", self._clock, repeats.window_s / _WINDOW_SWEEPS, repeats.sweep))
 
     def _unless_frozen(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
         """Return `work` as a function that does nothing while the metadata is frozen."""

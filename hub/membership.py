@@ -19,9 +19,18 @@ class Member(Protocol):
     """The hub, as its shape sees it."""
 
     def registered(
-        self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore, logs: SharedLogs | None = None
+        self,
+        me: HubInfo,
+        liveness: Liveness,
+        ledgers: LedgerStore,
+        logs: SharedLogs | None = None,
+        *,
+        stores_once: bool = True,
     ) -> "Incarnation":
-        """Serve under a new registration, with no topics; `lost` must have returned for the one before."""
+        """Serve under a new registration, with no topics; `lost` must have returned for the one before.
+
+        `stores_once`: no hub is alive that would not recognise what is published again.
+        """
         ...
 
     async def lost(self, why: str) -> None:

@@ -50,7 +50,6 @@ _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
 _FAIR_SHARE: Final = 64 * 1024
 """Bytes of requests that a channel may always have waiting, and one request more, whatever other channels have."""
-_PROMISES: Final = Promises(refusals_are_definite=True)
 
 
 _Attachment = tuple[Channel, Topic, SubscriberId]
@@ -94,8 +93,14 @@ class _Attempt:
 class Requests:
     """Runs the requests of all channels."""
 
-    def __init__(self, options: HubOptions, topics: Topics, subscribing: Subscribing, gate: WriteGate) -> None:
-        """`gate`: while it is closed, the hub refuses each request that changes the metadata or may have to."""
+    def __init__(
+        self, options: HubOptions, topics: Topics, subscribing: Subscribing, gate: WriteGate, promises: Promises
+    ) -> None:
+        """`gate`: while it is closed, the hub refuses each request that changes the metadata or may have to.
+
+        `promises` is what the hub tells clients that ask.
+        """
+        self._promises = promises
         self._options = options
         self._gate = gate
         self._topics = topics
@@ -166,7 +171,7 @@ class Requests:
 
     def _answer_ping(self, channel: Channel, request: Request, size: int) -> None:
         self._begin(channel, size)
-        channel.answer(size, Answer(txn_id=request.txn_id, promises=_PROMISES))
+        channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
 
     def _begin(self, channel: Channel, size: int) -> None:
         channel.begin(size)
@@ -241,7 +246,7 @@ class Requests:
     def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
         topic.used_at = self._topics.now()
         match request.action:
-            case Publish(message):
+            case Publish(message) as action:
 
                 def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
                     if error is not None:
@@ -254,7 +259,7 @@ class Requests:
                     else:
                         channel.answer_published(size, request.txn_id, local)
 
-                topic.log.publish(message, done)
+                topic.log.publish(message, done, action.attempt)
             case Consume(subscriber=subscriber) as action:
                 subscription = topic.subscription(subscriber)
                 if subscription is not None:

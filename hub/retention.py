@@ -99,6 +99,8 @@ class Retention:
                 if self._is_short and needs.lowest >= topic.log.last_id:
                     await topic.log.end_ledger()
                 deleted = await topic.log.delete_consumed(needs.lowest)
+        if topic.log.is_keeping:
+            topic.is_to_collect = True
         self.deleted_messages += deleted
         if not self._is_short:
             await self._merge(topic)

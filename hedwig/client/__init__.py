@@ -3,21 +3,24 @@
 `HedwigClient` is for programs that use asyncio, `BlockingClient` for those that do not.
 """
 
-from hedwig.client.blocking import BlockingClient
+from hedwig.client.blocking import BlockingClient, BlockingPublisher
 from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
 from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.client.publisher import NamedPublisher
 from hedwig.client.subscription import Subscription
 from hedwig.wire import CreateOrAttach, Message, Received
 
 __all__ = [
     "BlockingClient",
+    "BlockingPublisher",
     "BlockingSubscription",
     "ClientOptions",
     "CreateOrAttach",
     "HedwigClient",
     "HubAddress",
     "Message",
+    "NamedPublisher",
     "Opening",
     "Received",
     "Subscription",

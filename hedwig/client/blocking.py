@@ -16,17 +16,32 @@ from hedwig.client.background_call import BackgroundCall
 from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions
+from hedwig.client.publisher import NamedPublisher
 from hedwig.errors import ClientClosedError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, topic_of
 from hedwig.wire import CreateOrAttach, Message
 
-__all__ = ["BlockingClient"]
+__all__ = ["BlockingClient", "BlockingPublisher"]
 
 T = TypeVar("T")
 
 _GRACE_S: Final = 5.0
 """The time that a call gets beyond the deadlines of the work itself, in case the machine is busy."""
+
+
+class BlockingPublisher:
+    """A NamedPublisher whose calls block."""
+
+    def __init__(
+        self, publisher: NamedPublisher, call: Callable[[Callable[[], Coroutine[Any, Any, MessageSeqId]]], MessageSeqId]
+    ) -> None:
+        self._publisher = publisher
+        self._call = call
+
+    def publish(self, topic: Name, message: Message | bytes, *, sequence: int, age_s: float = 0.0) -> MessageSeqId:
+        """Publish a message once. Arguments and errors: NamedPublisher.publish."""
+        return self._call(partial(self._publisher.publish, topic, message, sequence=sequence, age_s=age_s))
 
 
 class BlockingClient:
@@ -88,6 +103,14 @@ class BlockingClient:
         It tries again as HedwigClient.publish does, and raises the same.
         """
         return self._call(partial(self._client.publish, topic, message))
+
+    def publisher(self, name: Name) -> "BlockingPublisher":
+        """Return the publisher with this name, whose messages the application numbers. See HedwigClient.publisher."""
+
+        async def make() -> NamedPublisher:
+            return self._client.publisher(name)
+
+        return BlockingPublisher(self._call(make), self._call)
 
     def publish_many(self, topic: Name, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.

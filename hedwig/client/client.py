@@ -9,8 +9,10 @@ from typing import Any, Self
 from hedwig.client.attachments import Attachments
 from hedwig.client.heartbeat import Heartbeat
 from hedwig.client.late_pointers import LatePointers
+from hedwig.client.lines import PendingPublish
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.publishing import PendingPublish, Publishing
+from hedwig.client.publisher import NamedPublisher, publisher_name
+from hedwig.client.publishing import Publishing
 from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
@@ -75,6 +77,7 @@ class HedwigClient:
         self._attachments = Attachments(self._options, self._routes, self._heartbeat)
         self._channels = RequestChannels(self._options, self._heartbeat)
         self._publishing = Publishing(self._options, self._routes, self._channels)
+        self._named: dict[bytes, Publishing] = {}
         self._late_pointers = LatePointers(self._options.consume_within_s)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         self._is_closed = False
@@ -91,7 +94,8 @@ class HedwigClient:
         Args: last_is_finished - see Subscription.close.
         """
         self._is_closed = True
-        self._publishing.close()
+        for publishing in (self._publishing, *self._named.values()):
+            publishing.close()
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
@@ -111,14 +115,28 @@ class HedwigClient:
     async def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub has stored it safely.
 
-        While a hub refuses it for a reason that passes, or none can be reached, the client tries again until
-        `answer_timeout_s`. The messages of a topic keep the order of the calls.
+        While a hub refuses it for a reason that passes, does not answer, or none can be reached, the client tries again
+        until `answer_timeout_s`. The hub stores it once. The messages of a topic keep the order of the calls.
 
         Raises: UncertainAnswerError - it was sent and not answered, so it may have been published; ServiceError - it
             was not published, for the reason that the last hub gave; LocalProtocolError - it is larger than hubs
             accept; InvalidArgumentError - `topic` cannot be a name; ClientClosedError.
         """
         return await self._publishing.publish(topic_of(topic), _message(message))
+
+    def publisher(self, name: Name) -> NamedPublisher:
+        """Return the publisher with this name, whose messages the application numbers.
+
+        No other process may publish under this name at the same time.
+
+        Raises: InvalidArgumentError - it has no bytes, or more than 64.
+        """
+        encoded = publisher_name(name)
+        publishing = self._named.get(encoded)
+        if publishing is None:
+            self._check_open()
+            publishing = self._named[encoded] = Publishing(self._options, self._routes, self._channels, encoded)
+        return NamedPublisher(publishing)
 
     async def publish_many(
         self, topic: Name, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]

@@ -3,6 +3,9 @@
 A topic moves, its hub ends, too few bookies are there: such a refusal is no outcome. The message is sent again, after
 pauses, until a hub has stored it or its time is up. Meanwhile all messages of the topic wait in a line. The oldest is
 sent alone. Once a hub has stored it, the others follow in their order.
+
+A lost answer is no outcome either, if the hub has promised to store a message once. Each message then has a sequence in
+its topic, by which hubs recognise it.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from hedwig.client.channel import Channel
+from hedwig.client.lines import Line, NamedLine, PendingPublish
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes, error_of
@@ -19,20 +23,25 @@ from hedwig.errors import (
     CouldNotConnectError,
     HedwigError,
     HubNotTrustedError,
+    InvalidArgumentError,
     RemoteProtocolError,
+    ServiceDownError,
     ServiceError,
     UncertainAnswerError,
 )
 from hedwig.model import MessageSeqId, Topic
 from hedwig.status import StatusCode
-from hedwig.wire import Answer, Message, Publish, Request
+from hedwig.wire import Answer, Attempt, Message, Publish, Request
 
-__all__ = ["Line", "PendingPublish", "Publishing"]
+__all__ = ["Publishing"]
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_MAX_S: Final = 1.0
 """The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
+
+_ID_BYTES: Final = 12
+"""The length of the random id of a publisher."""
 
 _PASSING: Final = frozenset(
     {
@@ -59,73 +68,13 @@ then, and promise it.
 """
 
 
-class PendingPublish:
-    """A message on its way. `position` is its outcome."""
-
-    __slots__ = ("_channel", "_line", "_message", "_txn_id", "deadline", "number", "position")
-
-    def __init__(
-        self, number: int, line: "Line", message: Message, deadline: float, position: asyncio.Future[MessageSeqId]
-    ) -> None:
-        self.number = number
-        """Its place among all messages of the client."""
-        self.deadline = deadline
-        """When it fails without an outcome, in the time of the event loop."""
-        self.position = position
-        self._line = line
-        self._message = message
-        self._channel: Channel | None = None
-        """The channel on which it is in flight."""
-        self._txn_id = 0
-
-
-class Line:
-    """The messages of one topic, while some are on their way."""
-
-    __slots__ = (
-        "awaits",
-        "channel",
-        "hops",
-        "in_flight",
-        "is_held",
-        "is_late",
-        "may_hop",
-        "pause_s",
-        "refusal",
-        "topic",
-        "tried",
-        "waiting",
-    )
-
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
-        self.in_flight = 0
-        """The number of messages that were sent and not answered."""
-        self.channel: Channel | None = None
-        """The channel on which they were sent."""
-        self.is_held = False
-        """Whether messages wait, and new ones behind them."""
-        self.waiting: dict[int, PendingPublish] = {}
-        """The messages that wait, by their number, in order."""
-        self.refusal: ServiceError | None = None
-        """Why they wait: the last refusal. None while the channel is opened for the first time."""
-        self.tried: tuple[bytes, ...] = ()
-        """The hubs that have redirected the messages since the last pause."""
-        self.hops = 0
-        """The number of attempts since the last pause that another hub was asked at once."""
-        self.may_hop = True
-        """Whether the next attempt asks another hub, and so needs no pause."""
-        self.pause_s = 0.0
-        self.awaits: asyncio.TimerHandle | asyncio.Task[Channel] | None = None
-        """What the next attempt waits for."""
-        self.is_late = False
-        """Whether it has taken a pause since a message was stored last."""
-
-
 class Publishing:
     """Sends the messages of a client. At most `publishes_in_flight_max` have no outcome at a time."""
 
-    def __init__(self, options: ClientOptions, routes: Routes, channels: RequestChannels) -> None:
+    def __init__(
+        self, options: ClientOptions, routes: Routes, channels: RequestChannels, name: bytes | None = None
+    ) -> None:
+        """`name`: that of a publisher whose application gives each message its sequence."""
         self._options = options
         self._routes = routes
         self._channels = channels
@@ -134,21 +83,27 @@ class Publishing:
         self._pending: dict[int, PendingPublish] = {}
         """The messages without an outcome, in the order of their deadlines, which is that of their numbers."""
         self._number = 0
+        self._has_name = name is not None
+        self._name = options.random.randbytes(_ID_BYTES) if name is None else name
+        """By which hubs know this publisher."""
         self._deadline: asyncio.TimerHandle | None = None
         self._late_lines = 0
         self._is_closed = False
 
-    async def publish(self, topic: Topic, message: Message) -> MessageSeqId:
-        """Publish a message, and return its position. Errors: HedwigClient.publish."""
-        pending = await self.begin(topic, message)
+    async def publish(self, topic: Topic, message: Message, sequence: int = 0, age_s: float = 0.0) -> MessageSeqId:
+        """Publish a message, and return its position. Errors: HedwigClient.publish.
+
+        Args: sequence, age_s - as NamedPublisher.publish, if this publisher has a name.
+        """
+        pending = await self.begin(topic, message, sequence, age_s)
         try:
             return await pending.position
         except asyncio.CancelledError:
             self.withdraw(pending)
             raise
 
-    async def begin(self, topic: Topic, message: Message) -> PendingPublish:
-        """Send a message once there is room for it. Raises ClientClosedError.
+    async def begin(self, topic: Topic, message: Message, sequence: int = 0, age_s: float = 0.0) -> PendingPublish:
+        """Send a message once there is room for it. Raises ClientClosedError, and InvalidArgumentError for a sequence.
 
         Await its `position` afterwards, or withdraw it.
         """
@@ -158,11 +113,22 @@ class Publishing:
             raise ClientClosedError("the client was closed; make another one")
         line = self._lines.get(topic)
         if line is None:
-            line = self._lines[topic] = Line(topic)
+            line = NamedLine(topic) if self._has_name else Line(topic, self._number)
+        if isinstance(line, NamedLine):
+            try:
+                line.add(sequence)
+            except InvalidArgumentError:
+                self._room.release()
+                raise
+        self._lines[topic] = line
         self._number += 1
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.answer_timeout_s
-        pending = PendingPublish(self._number, line, message, deadline, loop.create_future())
+        now = loop.time()
+        deadline = now + self._options.answer_timeout_s
+        pending = PendingPublish(self._number, line, message, now - age_s, deadline, loop.create_future())
+        pending.sequence = sequence
+        if age_s:
+            pending.unsure = UncertainAnswerError("the message may have been published before")
         self._pending[pending.number] = pending
         if self._deadline is None:
             self._deadline = loop.call_at(deadline, self._end_the_late)
@@ -178,7 +144,7 @@ class Publishing:
         if pending.number in self._pending:
             self._take_back(pending)
             self._end(pending)
-            self._settle(pending._line)
+            self._settle(pending.line)
         if not pending.position.cancel() and not pending.position.cancelled():
             pending.position.exception()  # Nobody will ask for it, and asyncio would report that.
 
@@ -188,7 +154,7 @@ class Publishing:
         for line in list(self._lines.values()):
             self._stop_waiting(line)
         for pending in list(self._pending.values()):
-            if pending._channel is None:
+            if pending.channel is None:
                 self._fail(pending, ClientClosedError("the client was closed before a hub accepted the message"))
         if self._deadline is not None and not self._pending:  # Those in flight keep their deadline.
             self._deadline.cancel()
@@ -204,10 +170,14 @@ class Publishing:
             line.waiting[pending.number] = pending
             return True
         txn_id = self._routes.new_txn_id()
+        attempt = self._attempt_at(line, pending) if channel.promises.stores_once else None
+        if attempt is None and pending.unsure is not None:
+            self._fail(pending, pending.unsure)  # This hub might store it for a second time.
+            return False
         request = Request(
             topic=line.topic,
             txn_id=txn_id,
-            action=Publish(pending._message),
+            action=Publish(pending.message, attempt),
             should_claim=bool(line.tried),
             tried=line.tried,
         )
@@ -216,19 +186,35 @@ class Publishing:
         except HedwigError as exc:
             self._fail(pending, exc)  # It is too large.
             return False
-        pending._channel = line.channel = channel
-        pending._txn_id = txn_id
+        if attempt is not None and not pending.sequence:
+            pending.sequence = attempt.sequence
+            line.begin(attempt.sequence)
+        pending.channel = line.channel = channel
+        pending.txn_id = txn_id
         line.in_flight += 1
         return True
 
+    def _attempt_at(self, line: Line, pending: PendingPublish) -> Attempt:
+        sequence = pending.sequence or line.next_sequence
+        age_ms = 0
+        if pending.unsure is not None:
+            age_ms = 1 + int(1000 * (asyncio.get_running_loop().time() - pending.begun_at))
+        return Attempt(
+            publisher=self._name,
+            sequence=sequence,
+            previous=line.before(sequence),
+            answered=line.answered,
+            age_ms=age_ms,
+        )
+
     def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
-        line, channel = pending._line, pending._channel
+        line, channel = pending.line, pending.channel
         assert channel is not None
-        pending._channel = None
+        pending.channel = None
         line.in_flight -= 1
         if isinstance(answer, UncertainAnswerError):
-            self._routes.leave(line.topic, channel.address)
-            self._fail(pending, answer)
+            line.may_hop = self._routes.leave(line.topic, channel.address)
+            self._in_doubt(pending, channel, answer)
         elif answer.status is StatusCode.SUCCESS:
             self._routes.remember(line.topic, channel.address)
             self._succeed(pending, answer)
@@ -253,10 +239,14 @@ class Publishing:
 
     def _refused(self, pending: PendingPublish, channel: Channel, answer: Answer) -> None:
         """Let a message wait for its next attempt, if the refusal passes and surely nothing was stored."""
-        line, topic, refusal = pending._line, pending._line.topic, error_of(answer)
+        line, topic, refusal = pending.line, pending.line.topic, error_of(answer)
         if answer.status not in _ALWAYS_DEFINITE and not channel.promises.refusals_are_definite:
             refusal = UncertainAnswerError(f"{refusal.text} (perhaps after it was stored)", answer.status)
-        if not refusal.definite or refusal.code not in _PASSING:
+        if isinstance(refusal, UncertainAnswerError):
+            line.may_hop = False
+            self._in_doubt(pending, channel, refusal)
+            return
+        if refusal.code not in _PASSING:
             self._fail(pending, refusal)
             return
         line.refusal, line.may_hop = refusal, answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
@@ -273,22 +263,38 @@ class Publishing:
         line.is_held = True
         line.waiting[pending.number] = pending
 
-    def _fail(self, pending: PendingPublish, error: Exception) -> None:
+    def _in_doubt(self, pending: PendingPublish, channel: Channel, error: UncertainAnswerError) -> None:
+        """Let a message wait for its next attempt, if hubs recognise it."""
+        if not channel.promises.stores_once or self._is_closed:
+            self._fail(pending, error)
+            return
+        line = pending.line
+        line.refusal = pending.unsure = error
+        line.is_held = True
+        line.waiting[pending.number] = pending
+
+    def _fail(self, pending: PendingPublish, error: HedwigError) -> None:
+        if pending.unsure is not None and error is not pending.unsure and error.definite:
+            # This attempt has surely stored nothing, but a former one may have.
+            error = UncertainAnswerError(f"{pending.unsure.text}, and then: {error}")
         self._end(pending)
         if not pending.position.done():
             pending.position.set_exception(error)
 
     def _end(self, pending: PendingPublish) -> None:
         del self._pending[pending.number]
-        pending._line.waiting.pop(pending.number, None)
+        line = pending.line
+        line.waiting.pop(pending.number, None)
+        if pending.sequence:
+            line.is_over(pending.sequence)
         self._room.release()
 
     def _take_back(self, pending: PendingPublish) -> None:
         """Wait for the answer to a message in flight no longer."""
-        if pending._channel is not None:
-            pending._channel.forget(pending._txn_id)
-            pending._channel = None
-            pending._line.in_flight -= 1
+        if pending.channel is not None:
+            pending.channel.forget(pending.txn_id)
+            pending.channel = None
+            pending.line.in_flight -= 1
 
     def _end_the_late(self) -> None:
         """Fail the messages whose time is up. One timer serves all: it waits for the oldest."""
@@ -303,7 +309,7 @@ class Publishing:
             self._expire(oldest)
 
     def _expire(self, pending: PendingPublish) -> None:
-        line, channel = pending._line, pending._channel
+        line, channel = pending.line, pending.channel
         timeout_s = self._options.answer_timeout_s
         if channel is not None:
             self._take_back(pending)
@@ -311,7 +317,8 @@ class Publishing:
             self._fail(pending, channel.unanswered(timeout_s))
         else:
             why = line.refusal or CouldNotConnectError(f"no connection to the hub {self._routes.owner(line.topic)}")
-            self._fail(pending, type(why)(f"not published within {timeout_s:g} s: {why.text}", why.code))
+            kind = type(why) if why.definite else ServiceDownError  # Nothing is in doubt of a message that only waits.
+            self._fail(pending, kind(f"not published within {timeout_s:g} s: {why.text}", why.code))
         self._settle(line)
 
     # ------------------------------------------------------------------------------------------- a line that is held
@@ -368,7 +375,7 @@ class Publishing:
         elif isinstance(error, CouldNotConnectError) and not isinstance(error, HubNotTrustedError):
             line.refusal, line.may_hop = error, self._routes.leave(line.topic, address)
         elif error is not None:
-            assert isinstance(error, Exception)
+            assert isinstance(error, HedwigError)
             for pending in list(line.waiting.values()):
                 self._fail(pending, error)
         else:

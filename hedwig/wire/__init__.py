@@ -5,10 +5,11 @@ of this package.
 """
 
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
-from hedwig.wire.message import Message, Received
+from hedwig.wire.message import Message, Origin, OriginEncoder, Received, encode_time
 from hedwig.wire.requests import (
     PING_TOPIC,
     Action,
+    Attempt,
     CloseSubscription,
     Consume,
     CreateOrAttach,
@@ -40,6 +41,7 @@ __all__ = [
     "PING_TOPIC",
     "Action",
     "Answer",
+    "Attempt",
     "CloseSubscription",
     "Consume",
     "CreateOrAttach",
@@ -50,6 +52,8 @@ __all__ = [
     "FrameDecoder",
     "Malformed",
     "Message",
+    "Origin",
+    "OriginEncoder",
     "Ping",
     "Promises",
     "Publish",
@@ -64,4 +68,5 @@ __all__ = [
     "encode_published",
     "encode_request",
     "encode_response",
+    "encode_time",
 ]

@@ -1,6 +1,7 @@
 """A message, as it is published, kept in a ledger, and delivered."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
@@ -11,7 +12,7 @@ from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.values import named_values, seq_id_from, seq_id_to, text_from, varint
 
-__all__ = ["Message", "Received"]
+__all__ = ["Message", "Origin", "OriginEncoder", "Received", "encode_time"]
 
 _LENGTH_DELIMITED: Final = 2
 _REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -19,6 +20,36 @@ _SEQ_ID_TAG: Final = bytes([pb.Message.MSGID_FIELD_NUMBER << 3 | _LENGTH_DELIMIT
 _LOCAL_TAG: Final = bytes([pb.MessageSeqId.LOCALCOMPONENT_FIELD_NUMBER << 3])
 _LOCAL_BEGIN: Final = tuple(_SEQ_ID_TAG + varint(length + 1) + _LOCAL_TAG for length in range(11))
 """The bytes before the number of a position, by the length of that number."""
+_STORED_TAG: Final = varint(pb.Message.STORED_FIELD_NUMBER << 3 | _LENGTH_DELIMITED)
+_PUBLISHER_TAG: Final = bytes([pb.Stored.PUBLISHER_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_SEQUENCE_TAG: Final = bytes([pb.Stored.SEQUENCE_FIELD_NUMBER << 3])
+_AT_TAG: Final = bytes([pb.Stored.AT_FIELD_NUMBER << 3])
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who published a message, and the number that its publisher gave it in the topic."""
+
+    publisher: bytes
+    sequence: int
+
+
+class OriginEncoder:
+    """Builds the part of a stored message that names its origin, for the messages of one publisher."""
+
+    __slots__ = ("_begin",)
+
+    def __init__(self, publisher: bytes) -> None:
+        self._begin = b"".join((_PUBLISHER_TAG, varint(len(publisher)), publisher, _SEQUENCE_TAG))
+
+    def encode(self, sequence: int) -> bytes:
+        """Return the part that names the message with this number."""
+        return self._begin + varint(sequence)
+
+
+def encode_time(at_ms: int) -> bytes:
+    """Return the part of a stored message that says when it was stored, in milliseconds since 1970."""
+    return _AT_TAG + varint(at_ms)
 
 
 @lru_cache(maxsize=16)
@@ -67,25 +98,43 @@ class Message:
         """Return the bytes that a ledger keeps and a delivery carries."""
         return self._message.SerializeToString()
 
-    def accepted(self, seq_id: MessageSeqId, region: bytes) -> "Message":
-        """Return this message as a hub of `region` keeps it, at the position that the hub assigned."""
+    def accepted(self, seq_id: MessageSeqId, region: bytes, stored: bytes = b"") -> "Message":
+        """Return this message as a hub of `region` keeps it, at the position that the hub assigned.
+
+        `stored` says what the hub keeps of the publish, in the form of `OriginEncoder` and `encode_time`.
+        """
         message = pb.Message()
         message.CopyFrom(self._message)
         message.srcRegion = region
         message.msgId.CopyFrom(seq_id_to(seq_id))
+        message.ClearField("stored")
+        if stored:
+            message.stored.MergeFromString(stored)
         return Message.wrap(message)
 
-    def stored_bytes(self, local: int, region: bytes) -> bytes:
+    def stored_bytes(self, local: int, region: bytes, stored: bytes = b"") -> bytes:
         """Return the bytes of `accepted` at the position `local`, which has no remote components.
 
-        A message from an application has neither a position nor a region yet. Then both are appended to its bytes, at a
-        third of the cost of building it anew. The order of fields has no meaning in protobuf.
+        A message from an application has none of what the hub adds. Then that is appended to its bytes, at a third of
+        the cost of building it anew. The order of fields has no meaning in protobuf.
         """
         message = self._message
-        if message.HasField("msgId") or message.HasField("srcRegion"):
-            return self.accepted(MessageSeqId(local), region).encode()
+        if message.HasField("msgId") or message.HasField("srcRegion") or message.HasField("stored"):
+            return self.accepted(MessageSeqId(local), region, stored).encode()
         number = varint(local)
-        return b"".join((message.SerializeToString(), _region_field(region), _LOCAL_BEGIN[len(number)], number))
+        parts = (message.SerializeToString(), _region_field(region), _LOCAL_BEGIN[len(number)], number)
+        return b"".join((*parts, _STORED_TAG, varint(len(stored)), stored) if stored else parts)
+
+    def is_copy_of(self, other: "Message") -> bool:
+        """Say whether an application would take this message for `other`: what hubs add does not count."""
+        return self._plain() == other._plain()
+
+    def _plain(self) -> bytes:
+        message = pb.Message()
+        message.CopyFrom(self._message)
+        for added in ("srcRegion", "msgId", "stored"):
+            message.ClearField(added)
+        return message.SerializeToString()
 
     @property
     def body(self) -> bytes:
@@ -109,6 +158,17 @@ class Message:
     @property
     def seq_id(self) -> MessageSeqId | None:
         return seq_id_from(self._message.msgId) if self._message.HasField("msgId") else None
+
+    @property
+    def origin(self) -> Origin | None:
+        """Return who published this message, as its hub has stored it; None if its publisher numbers no messages."""
+        stored = self._message.stored
+        return Origin(stored.publisher, stored.sequence) if stored.HasField("publisher") else None
+
+    @property
+    def stored_ms(self) -> int | None:
+        """Return when a hub stored this message, in milliseconds since 1970; None before, and by older hubs."""
+        return self._message.stored.at if self._message.stored.HasField("at") else None
 
     @property
     def remote(self) -> tuple[RegionSeqId, ...]:

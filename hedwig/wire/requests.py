@@ -17,6 +17,7 @@ from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, se
 __all__ = [
     "PING_TOPIC",
     "Action",
+    "Attempt",
     "CloseSubscription",
     "Consume",
     "CreateOrAttach",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 
+_PUBLISHER_BYTES_MAX: Final = 64
+"""The hub keeps the name of a publisher with each of its messages."""
+
 PING_TOPIC: Final = Topic(b"-")
 """The topic that a Ping names, since each request must name one."""
 
@@ -43,11 +47,28 @@ class CreateOrAttach(enum.IntEnum):
     CREATE_OR_ATTACH = 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One of the attempts to publish a message that must be stored once.
+
+    `publisher` names the publisher, and `sequence` is the number of the message in the topic, from 1 on. Numbers grow.
+    `previous` is the message before it that has no answer yet, 0 for none. The publisher repeats no message up to
+    `answered`. `age_ms` says how long ago the message may have been sent for the first time, 0 for never.
+    """
+
+    publisher: bytes
+    sequence: int
+    previous: int = 0
+    answered: int = 0
+    age_ms: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish a message."""
+    """Publish a message, once if it comes with an attempt."""
 
     message: Message
+    attempt: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +181,28 @@ def _decode_action(request: pb.PubSubRequest) -> Action:
         return Malformed(str(exc))
 
 
+def _decode_publish(request: pb.PubSubRequest) -> Publish:
+    publish = request.publishRequest
+    message = Message.wrap(publish.msg)
+    if not publish.HasField("attempt"):
+        return Publish(message)
+    attempt = publish.attempt
+    if not 0 < len(attempt.publisher) <= _PUBLISHER_BYTES_MAX:
+        raise InvalidArgumentError(f"the name of a publisher has from 1 to {_PUBLISHER_BYTES_MAX} bytes")
+    if not attempt.previous < attempt.sequence > attempt.answered:
+        raise InvalidArgumentError("a message has a higher sequence than those before it, and than those answered")
+    return Publish(
+        message,
+        Attempt(
+            publisher=attempt.publisher,
+            sequence=attempt.sequence,
+            previous=attempt.previous,
+            answered=attempt.answered,
+            age_ms=attempt.age,
+        ),
+    )
+
+
 def _decode_subscribe(request: pb.PubSubRequest) -> Subscribe:
     subscribe = request.subscribeRequest
     preferences = preferences_from(subscribe.preferences)
@@ -180,7 +223,7 @@ def _decode_consume(request: pb.PubSubRequest) -> Consume:
 
 
 _DECODERS: Final[Mapping[int, tuple[str, Callable[[pb.PubSubRequest], Action]]]] = {
-    pb.PUBLISH: ("publishRequest", lambda request: Publish(Message.wrap(request.publishRequest.msg))),
+    pb.PUBLISH: ("publishRequest", _decode_publish),
     pb.SUBSCRIBE: ("subscribeRequest", _decode_subscribe),
     pb.CONSUME: ("consumeRequest", _decode_consume),
     pb.UNSUBSCRIBE: (
@@ -200,9 +243,11 @@ def encode_request(request: Request) -> bytes:
         protocolVersion=pb.VERSION_ONE, topic=request.topic, txnId=request.txn_id, triedServers=request.tried
     )
     match request.action:
-        case Publish(published):
+        case Publish(published, attempt):
             message.type = pb.PUBLISH
             message.publishRequest.msg.MergeFromString(published.encode())
+            if attempt is not None:
+                message.publishRequest.attempt.CopyFrom(_encode_attempt(attempt))
         case Subscribe() as action:
             message.type = pb.SUBSCRIBE
             message.subscribeRequest.CopyFrom(_encode_subscribe(action))
@@ -223,6 +268,16 @@ def encode_request(request: Request) -> bytes:
     if message.type != pb.CONSUME:
         message.shouldClaim = request.should_claim  # Like the original client, in all requests but CONSUME.
     return message.SerializeToString()
+
+
+def _encode_attempt(attempt: Attempt) -> pb.Attempt:
+    return pb.Attempt(
+        publisher=attempt.publisher,
+        sequence=attempt.sequence,
+        previous=attempt.previous or None,
+        answered=attempt.answered or None,
+        age=attempt.age_ms or None,
+    )
 
 
 def _encode_subscribe(action: Subscribe) -> pb.SubscribeRequest:

@@ -39,9 +39,11 @@ class Promises:
     """What a hub promises to a client. Hubs of the original promise nothing.
 
     `refusals_are_definite`: a request that is refused has done nothing, unless the status is UNCERTAIN_STATE.
+    `stores_once`: a message that comes with an attempt is stored once, however often it is sent.
     """
 
     refusals_are_definite: bool = False
+    stores_once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
 
 
 def _decode_promises(promises: pb.Promises) -> Promises:
-    return Promises(refusals_are_definite=promises.refusalsAreDefinite)
+    return Promises(refusals_are_definite=promises.refusalsAreDefinite, stores_once=promises.storesOnce)
 
 
 def encode_response(response: Response) -> bytes:
@@ -148,6 +150,7 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
         message.responseBody.subscribeResponse.preferences.SetInParent()
     if answer.promises is not None:
         message.promises.refusalsAreDefinite = answer.promises.refusals_are_definite
+        message.promises.storesOnce = answer.promises.stores_once
     return message
 
 

@@ -37,6 +37,10 @@ class _Log(Protocol):
         """Receive the message after `last_id`, which has just become part of the topic."""
         ...
 
+    def on_refused(self, error: HedwigError) -> None:
+        """Append nothing that waits: a message before it is surely not stored, and comes first if it is sent again."""
+        ...
+
     def on_failed(self, error: HedwigError) -> None:
         """Append no more: only a new claim, which fences, can find out what is in the ledger."""
         ...
@@ -56,6 +60,7 @@ class Appends:
         "ledger_id",
         "remote",
         "start",
+        "stored_ms",
     )
 
     def __init__(self, store: LogContext, log: _Log, remote: tuple[RegionSeqId, ...]) -> None:
@@ -70,6 +75,8 @@ class Appends:
         self._last = log.last_id
         """The last position assigned."""
         self._bytes = 0
+        self.stored_ms = 0
+        """When the last message was appended, in milliseconds since 1970; 0 if the hub does not say so in messages."""
         self._outstanding: deque[_Append] | None = None
         """The appends on their way, in order; None instead of an empty deque, which would take 700 bytes a topic."""
         self.has_failed = False
@@ -106,11 +113,17 @@ class Appends:
         """Append no more, for good."""
         self.has_failed = self._is_over = True
 
-    def append(self, message: Message, done: Published) -> bool:
-        """Append to the current ledger; return False if the message is refused for its content."""
+    def append(self, message: Message, done: Published, origin: bytes = b"") -> bool:
+        """Append to the current ledger; return False if the message is refused for its content.
+
+        `origin` names who published it, in the form of OriginEncoder.
+        """
         local = self._last + 1
         region = self._store.region
         theirs = message.remote
+        repeats = self._store.repeats
+        mark = origin + repeats.stamp()
+        self.stored_ms = repeats.stamped_ms
         if theirs or self.remote:
             remote = furthest(self.remote, theirs)
             try:
@@ -119,9 +132,9 @@ class Appends:
                 done(0, (), exc)
                 return False
             self.remote = remote
-            stored = message.accepted(MessageSeqId(local, self.remote), region).encode()
+            stored = message.accepted(MessageSeqId(local, self.remote), region, mark).encode()
         else:
-            stored = message.stored_bytes(local, region)
+            stored = message.stored_bytes(local, region, mark)
         assert self.ledger_id is not None
         future = self._store.ledgers.start_append(self.ledger_id, local - self.start, stored)
         self._last = local
@@ -187,6 +200,8 @@ class Appends:
             if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
                 refusal = error
             done(0, (), refusal)
+        if not isinstance(refusal, InvalidArgumentError):
+            self._log.on_refused(refusal)
 
     def _take(
         self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
@@ -215,7 +230,10 @@ class Appends:
         if not (can_go_on and refusal.definite):
             # The message may be stored, or the ledger belongs to another hub: the topic must be claimed anew.
             self._log.on_failed(refusal)
-        elif not self._outstanding and not self._is_over:
+            return
+        if first:
+            self._log.on_refused(refusal)
+        if not self._outstanding and not self._is_over:
             # None of them was stored, so the positions are free again.
             self._last = self._log.last_id
             self.has_failed = False

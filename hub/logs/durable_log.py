@@ -10,6 +10,7 @@ ledger that stays open because ZooKeeper does not answer does no harm.
 import asyncio
 import bisect
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,12 +19,14 @@ from typing import Final, Self
 
 from hedwig.errors import (
     BadVersionError,
+    CorruptEntryError,
     HedwigError,
     InvalidArgumentError,
     LedgerError,
     LedgerStoreUnavailableError,
     NoRecordError,
     NoSuchLedgerError,
+    RemoteProtocolError,
     ServiceDownError,
     TopicPersistenceInfoExistsError,
     UncertainStateError,
@@ -36,11 +39,12 @@ from hedwig.hub.logs.range_merging import copy_small, with_copy
 from hedwig.hub.logs.range_record import RangeRecord
 from hedwig.hub.logs.recent_messages import Tail
 from hedwig.hub.logs.remote_positions import bounded
+from hedwig.hub.logs.repeat_window import RepeatWindow
 from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
-from hedwig.wire import Message
+from hedwig.wire import Attempt, Message
 
 __all__ = ["DurableLog"]
 
@@ -61,9 +65,11 @@ class DurableLog:
     __slots__ = (
         "_appends",
         "_changing",
+        "_ended",
         "_full",
         "_is_held",
         "_is_over",
+        "_known_since",
         "_listener",
         "_made",
         "_record",
@@ -73,6 +79,8 @@ class DurableLog:
         "_tail",
         "_unclosed",
         "_waiting",
+        "_window",
+        "is_keeping",
         "last_id",
         "topic",
     )
@@ -92,7 +100,7 @@ class DurableLog:
         """A new ledger that takes no appends yet; the range record may or may not name it."""
         self._unclosed: int | None = None
         """The former ledger, until it is closed; the range record has its end, or will have it."""
-        self._waiting: deque[tuple[Message, Published]] | None = None
+        self._waiting: deque[tuple[Message, Published, bytes]] | None = None
         self._changing: asyncio.Future[None] | None = None
         """Done when the change of ledgers under way is over. Only one runs at a time."""
         self._is_held = False
@@ -103,7 +111,14 @@ class DurableLog:
         """The ranges that leave no room for one more on record."""
         self._is_over = False
         """Whether the log appends nothing any more, for good."""
+        self.is_keeping = False
+        self._ended: dict[int, int] | None = None
+        """When the last message of closed ledgers was stored, in milliseconds since 1970, as far as it is known."""
         self._tail: Tail | None = None
+        self._window: RepeatWindow | None = None
+        """The window of recent publishes, once a publish has come with an attempt."""
+        self._known_since = None if self.last_id else -math.inf
+        """A new window needs to know nothing that was published since then; None if it must read the log."""
         self._listener: LogListener | None = None
 
     @classmethod
@@ -157,12 +172,18 @@ class DurableLog:
     def has_closed(self) -> bool:
         ranges = self.ranges.ranges
         # The ledgers that a change in doubt dropped are deleted once its outcome is known.
-        return self._record.is_in_doubt or (bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0]))
+        is_closed = bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0])
+        return self._record.is_in_doubt or (is_closed and not self._is_kept(ranges[0]))
+
+    @property
+    def is_recent(self) -> bool:
+        return self._appends is not None and self._store.repeats.is_recent(self._appends.stored_ms)
 
     @property
     def is_idle(self) -> bool:
         is_appending = self._appends is not None and not self._appends.is_idle
-        return not is_appending and not self._waiting and self._changing is None
+        is_reading = self._window is not None and self._window.is_busy
+        return not is_appending and not is_reading and not self._waiting and self._changing is None
 
     @property
     def ranges(self) -> LedgerRanges:
@@ -170,29 +191,50 @@ class DurableLog:
 
     # ---------------------------------------------------------------------------------------------- publishing
 
-    def publish(self, message: Message, done: Published) -> None:
+    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
+        if attempt is None:
+            self.append(message, done, b"")
+        elif self._window is not None:
+            self._window.publish(attempt, message, done)
+        elif self._store.repeats.is_on:
+            self._window = RepeatWindow(self._store, self, self._known_since)
+            if self._known_since is None:
+                self._store.tasks.start(self._window.read_back())
+            self._window.publish(attempt, message, done)
+        elif attempt.age_ms:
+            done(0, (), ServiceDownError("this hub does not know whether the message was published before"))
+        else:
+            self.append(message, done, b"")
+
+    def on_window_over(self, window: RepeatWindow, known_since: float | None) -> None:
+        """Drop the window. If `known_since` is given, nothing that was published since then is in need of one."""
+        if self._window is window:
+            self._window, self._known_since = None, known_since
+
+    def append(self, message: Message, done: Published, origin: bytes) -> None:
+        """Make a message part of the topic, as `publish` does, with its origin in the form of OriginEncoder."""
         if self._failed:
             done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
         elif self._ledger_id is None or self._is_held:
-            self._wait(message, done)
+            self._wait(message, done, origin)
         else:
-            self._append(message, done)
+            self._append(message, done, origin)
 
-    def _wait(self, message: Message, done: Published) -> None:
+    def _wait(self, message: Message, done: Published, origin: bytes) -> None:
         """Queue a publish until there is a ledger for it."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= self._store.options.topic_requests_max:
             done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
             return
-        self._waiting.append((message, done))
+        self._waiting.append((message, done, origin))
         if self._changing is None:
             self._begin_ledger()
 
-    def _append(self, message: Message, done: Published) -> None:
+    def _append(self, message: Message, done: Published, origin: bytes) -> None:
         appends = self._appends
         assert appends is not None
-        if not appends.append(message, done):
+        if not appends.append(message, done, origin):
             return
         is_full = appends.is_full
         if is_full or self._unclosed is not None:
@@ -210,6 +252,10 @@ class DurableLog:
             self._tail.put(self.last_id, stored)
             listener.on_message(self.last_id, stored)
 
+    def on_refused(self, error: HedwigError) -> None:
+        """Append nothing that waits: a message before it is surely not stored, and comes first if it is sent again."""
+        self._drop_waiting(error)
+
     def on_failed(self, error: HedwigError) -> None:
         """Give up the topic: the content of the ledger is unknown, or another hub owns it by now."""
         self._give_up(error)
@@ -225,7 +271,7 @@ class DurableLog:
         return self._is_over or (self._appends is not None and self._appends.has_failed)
 
     def _give_up(self, error: HedwigError) -> None:
-        self._drop_waiting(error)
+        self._drop_all(error)
         self._let_go()
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -234,6 +280,8 @@ class DurableLog:
     def _let_go(self) -> None:
         """Append no more; leave open ledgers as they are, for the next owner of the topic."""
         self._end_appends()
+        if self._window is not None:
+            self._window.end(keeps=False)
         for ledger_id in (self._ledger_id, self._made, self._unclosed):
             if ledger_id is not None:
                 self._store.ledgers.let_go(ledger_id)
@@ -249,8 +297,14 @@ class DurableLog:
         if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
             # The error is about a record that publishers do not know. For them, the hub could not serve: try again.
             error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
-        for _, done in waiting or ():
+        for _, done, _ in waiting or ():
             done(0, (), error)
+
+    def _drop_all(self, error: HedwigError) -> None:
+        """Refuse the publishes that are not begun."""
+        if self._window is not None:
+            self._window.refuse_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is given up; try again"))
+        self._drop_waiting(error)
 
     # ------------------------------------------------------------------------------------------------- ledgers
 
@@ -383,6 +437,7 @@ class DurableLog:
         *before, last = ranges.ranges
         appends = self._appends
         assert appends is not None, "no other range is open"
+        self._note_end(last.ledger_id, appends.stored_ms)
         end = MessageSeqId(self.last_id, appends.remote)
         return replace(ranges, ranges=ended(tuple(before), last, self.last_id - appends.start, end))
 
@@ -454,7 +509,49 @@ class DurableLog:
     # ------------------------------------------------------------------------------------- retention and close
 
     async def delete_consumed(self, consumed: int) -> int:
-        return await self._change(lambda ranges: without_consumed(ranges, consumed))
+        deletable = await self._deletable(consumed)
+        deleted = await self._change(lambda ranges: without_consumed(ranges, deletable))
+        if self._ended is not None:
+            kept = {each.ledger_id for each in self.ranges.ranges}
+            self._ended = {key: value for key, value in self._ended.items() if key in kept} or None
+        return deleted
+
+    async def _deletable(self, consumed: int) -> int:
+        """Return the last consumed message that is not kept. Raises: LedgerError, TimeoutError."""
+        self.is_keeping = False
+        if not self._store.repeats.is_on:
+            return consumed
+        for each in reversed(self.ranges.ranges):
+            if each.end is None or not holds_messages(each) or each.end.local > consumed:
+                continue
+            if self._ended is None or each.ledger_id not in self._ended:
+                self._note_end(each.ledger_id, await self._stored_ms(each.end.local))
+            if not self._is_kept(each):
+                return each.end.local
+            self.is_keeping = True
+        return 0
+
+    async def _stored_ms(self, local: int) -> int:
+        """Return when a message was stored; 0 if it does not say. Raises: LedgerError, TimeoutError."""
+        try:
+            stored = await self.read(local, messages_max=1, bytes_max=1)
+            return Message.decode(stored[0]).stored_ms or 0
+        except (CorruptEntryError, RemoteProtocolError):
+            return int(self._store.repeats.wall() * 1000)  # It is kept for once as long as if it were new.
+
+    def _note_end(self, ledger_id: int, stored_ms: int) -> None:
+        if self._store.repeats.is_on:
+            if self._ended is None:
+                self._ended = {}
+            self._ended[ledger_id] = stored_ms
+
+    def _is_kept(self, each: LedgerRange) -> bool:
+        """Say whether a message of a closed range may be published again, as far as this is known."""
+        repeats = self._store.repeats
+        if self._ended is None or each.end is None or each.end.local <= self.last_id - repeats.messages_max:
+            return False
+        stored_ms = self._ended.get(each.ledger_id)
+        return stored_ms is not None and repeats.is_recent(stored_ms)
 
     async def end_ledger(self) -> None:
         appends = self._appends
@@ -535,7 +632,7 @@ class DurableLog:
         await store.within(store.ledgers.settle(self._ledger_ids))
 
     def abandon(self) -> None:
-        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
+        self._drop_all(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
 
     async def end(self) -> bool:
         self._let_go()

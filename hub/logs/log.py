@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 
 from hedwig.errors import HedwigError
 from hedwig.model import RegionSeqId
-from hedwig.wire import Message
+from hedwig.wire import Attempt, Message
 
 __all__ = ["LogListener", "Published", "TopicLog"]
 
@@ -55,14 +55,25 @@ class TopicLog(Protocol):
         ...
 
     @property
+    def is_keeping(self) -> bool:
+        """Whether consumed messages may be kept, because they may be published again. They can be deleted later."""
+        ...
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether this hub has stored a message of which it must know if it is published again."""
+        ...
+
+    @property
     def is_idle(self) -> bool:
         """Whether no publish is on its way."""
         ...
 
-    def publish(self, message: Message, done: Published) -> None:
+    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
         """Make a message part of the topic, and call `done` once it is, surely is not, or that is unknown.
 
-        The log assigns positions in the order of the calls, and calls `done` in that order.
+        The log assigns positions in the order of the calls, and calls `done` in that order. With an attempt, the
+        message may be part of the topic already. Then `done` gets the position that it has.
         """
         ...
 
@@ -87,7 +98,7 @@ class TopicLog(Protocol):
     async def delete_consumed(self, consumed: int) -> int:
         """Delete the ledgers that hold only messages up to and including `consumed`; return the number of messages.
 
-        If it raises, it has deleted nothing.
+        Those of which a message may be published again are kept. If it raises, it has deleted nothing.
 
         Raises: MetadataError, ServiceDownError.
         """

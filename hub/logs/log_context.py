@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.recent_messages import RecentMessages
+from hedwig.hub.logs.repeats import Repeats
 from hedwig.hub.logs.small_ranges import LargeLedgers
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
@@ -41,6 +43,10 @@ class LogContext:
     tails: RecentMessages
     region: bytes
     deletions: LedgerDeletions
+    clock: Clock = field(default_factory=SystemClock)
+    stores_once: bool = True
+    """Whether this hub stores a message once that is published again."""
+    repeats: Repeats = field(init=False)
     tasks: Tasks = field(default_factory=Tasks, init=False)
     record_turns: KeyedLock = field(default_factory=KeyedLock, init=False)
     large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
@@ -53,6 +59,7 @@ class LogContext:
     _reads: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "repeats", Repeats(self.options, self.clock, is_on=self.stores_once))
         object.__setattr__(self, "_turns", asyncio.Semaphore(self.options.ledger_changes_max))
         object.__setattr__(self, "_copies", asyncio.Semaphore(_COPIES_MAX))
         object.__setattr__(self, "_reads", asyncio.Semaphore(self.options.reads_max))

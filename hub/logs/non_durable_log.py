@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from hedwig.errors import NoSuchTopicError
+from hedwig.errors import MalformedRequestError, NoSuchTopicError
 from hedwig.hub.logs.log import LogListener, Published
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.recent_messages import Tail
-from hedwig.wire import Message
+from hedwig.wire import Attempt, Message
 
 __all__ = ["NonDurableLog"]
 
@@ -31,13 +31,24 @@ class NonDurableLog:
         return False
 
     @property
+    def is_keeping(self) -> bool:
+        return False
+
+    @property
+    def is_recent(self) -> bool:
+        return False
+
+    @property
     def is_idle(self) -> bool:
         return True
 
     def attach_listener(self, listener: LogListener) -> None:
         self._listener = listener
 
-    def publish(self, message: Message, done: Published) -> None:
+    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
+        if attempt is not None and attempt.age_ms:
+            done(0, (), MalformedRequestError("a message to a non-durable topic cannot be repeated"))
+            return
         listener = self._listener
         is_heard = listener is not None and listener.has_attached
         if not is_heard and self._store.options.non_durable_refuses_nobody:

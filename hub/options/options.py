@@ -95,6 +95,15 @@ class HubOptions:
 
     ledger_messages_max: int = option(100_000, "messages of a ledger before the next one begins; 0: no limit")
     ledger_bytes_max: int = option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
+    repeat_window_s: float = option(
+        300.0,
+        "for how long the hub knows a message if it is published again, and keeps it though it is consumed; 0: the hub "
+        "tells clients that it does not. All hubs of a cluster need the same",
+    )
+    repeat_window_messages: int = option(10_000, "messages of a topic that are kept for that, and read at a takeover")
+    repeat_bytes_max: int = option(
+        256 * _MIB, "memory for what the hub knows of recent publishes; beyond, it reads it from the logs again"
+    )
     retention_interval_s: float = option(60.0, "how often the hub deletes ledgers that all subscribers have consumed")
     cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
     read_messages_max: int = option(128, "messages of one read for a subscriber that catches up")
@@ -142,6 +151,8 @@ class HubOptions:
             ("topics_max", 1, 1 << 40),
             ("message_window", 0, (1 << 32) - 1),
             ("consume_interval", 1, 1 << 32),
+            ("repeat_window_messages", 1, 1 << 20),
+            ("repeat_bytes_max", 1 << 10, 1 << 40),
             ("ledger_messages_max", 0, 1 << 40),
             ("ledger_bytes_max", 0, 1 << 50),
             ("cache_bytes", 0, 1 << 50),
@@ -153,7 +164,15 @@ class HubOptions:
         for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("handshake_s", "frame_s", "topic_idle_s", "topic_age_s", "shutdown_s", "damage_wait_s"):
+        for name in (
+            "handshake_s",
+            "frame_s",
+            "topic_idle_s",
+            "topic_age_s",
+            "shutdown_s",
+            "damage_wait_s",
+            "repeat_window_s",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be a number from 0 on")
         for name in ("host", "region", "admin_host"):

@@ -490,7 +490,7 @@ class Topics:
             if index % _SWEEP_SLICE == _SWEEP_SLICE - 1:
                 await asyncio.sleep(0)
             # Of millions of topics few are due, so each passes only two comparisons.
-            is_idle = topic.used_at <= idle_since and topic.is_unused
+            is_idle = topic.used_at <= idle_since and topic.is_unused and not topic.log.is_recent
             if is_idle or topic.claimed_at <= old_since:
                 await self._make_room(topic)
             elif excess > 0 and topic.is_unused:

@@ -53,10 +53,18 @@ def at(machine: str, make: Callable[[], HedwigClient]) -> HedwigClient:
 
 
 class Publisher:
-    """Publishes bursts of messages, without waiting for each answer."""
+    """Publishes bursts of messages, without waiting for each answer.
 
-    def __init__(self, number: int, world: Surroundings, machine: str, client: HedwigClient) -> None:
+    One with a name, `numbers`, publishes some of them again, whatever came of the first time.
+    """
+
+    def __init__(
+        self, number: int, world: Surroundings, machine: str, client: HedwigClient, *, numbers: bool
+    ) -> None:
         self._number = number
+        self._named = client.publisher(b"publisher %d" % number) if numbers else None
+        self._sequences: dict[bytes, tuple[int, float]] = {}
+        """The sequence of each message, and when it was sent first."""
         self._world = world
         self._machine = machine
         self._client = client
@@ -67,11 +75,15 @@ class Publisher:
         random = self._world.random
         while not self._world.is_calm:
             topic = random.choice(self._world.topics)
+            self._sequences.clear()
             burst = [asyncio.create_task(self.publish(topic)) for _ in range(random.choice((1, 1, 2, 4, 8)))]
             if random.random() < 0.05:
                 await asyncio.sleep(random.uniform(0.0, 0.1))
                 random.choice(burst).cancel()
             await asyncio.wait(burst)
+            if self._sequences and random.random() < 0.3:
+                await asyncio.sleep(random.choice((0.0, 0.5, 2.0)) * random.random())
+                await self._repeat(topic, random.choice(list(self._sequences)))
             await asyncio.sleep(random.choice((0.0, 0.05, 0.5, 2.0)) * random.random())
 
     async def publish(self, topic: Topic) -> bool:
@@ -81,7 +93,11 @@ class Publisher:
         body = sent_by(self._number, self._count)
         history.sends(topic, body)
         try:
-            position = await self._client.publish(topic, body)
+            if self._named is None:
+                position = await self._client.publish(topic, body)
+            else:
+                self._sequences[body] = self._count, asyncio.get_running_loop().time()
+                position = await self._named.publish(topic, body, sequence=self._count)
         except asyncio.CancelledError:
             history.is_unknown(body, "cancelled")
             raise
@@ -90,6 +106,18 @@ class Publisher:
             return False
         history.is_acknowledged(body, position.local)
         return True
+
+    async def _repeat(self, topic: Topic, body: bytes) -> None:
+        assert self._named is not None, "it numbers its messages"
+        sequence, sent_at = self._sequences[body]
+        self._world.history.repeats(body)
+        age_s = asyncio.get_running_loop().time() - sent_at
+        try:
+            position = await self._named.publish(topic, body, sequence=sequence, age_s=age_s)
+        except ServiceError as exc:
+            self._world.history.is_not_repeated(body, str(exc))
+        else:
+            self._world.history.is_repeated(body, position.local)
 
     async def close(self) -> None:
         await self._client.close()

@@ -93,6 +93,8 @@ class History:
         """The body that was acknowledged or delivered at each position."""
         self._positions: dict[bytes, int] = {}
         self._acknowledged: dict[Topic, dict[int, bytes]] = defaultdict(dict)
+        self.repeated = 0
+        """How many messages were published again, with a position as their outcome."""
         self.acknowledged = self.delivered = self.refused = self.unknown = 0
 
     def digest(self) -> str:
@@ -140,6 +142,37 @@ class History:
     def is_unknown(self, body: bytes, why: str) -> None:
         self.unknown += 1
         self.note(f"unknown {body.decode()}: {why}")
+
+    def repeats(self, body: bytes) -> None:
+        """Record that a message is published again."""
+        self.note(f"publishes {body.decode()} again")
+        self._sent[body].is_refused = False
+
+    def is_repeated(self, body: bytes, position: int) -> None:
+        """Record that a message was published again, and has this position."""
+        self.repeated += 1
+        sent = self._sent[body]
+        self.note(f"published {body.decode()} again, as {position}")
+        if sent.position is None:
+            self.is_acknowledged(body, position)
+        self._see(sent.topic, position, body)
+
+    def is_not_repeated(self, body: bytes, why: str) -> None:
+        """Record that a message was published again, and its outcome is not known, for whatever reason."""
+        self.note(f"{body.decode()} is not published again: {why}")
+        if self._sent[body].position is not None and "MALFORMED" in why:
+            self.broken("a repeat is not refused", f"{body!r}, which is {self._sent[body].position}: {why}")
+
+    def check_order(self) -> None:
+        """Check that each publisher's messages of a topic have the order in which it sent them."""
+        last: dict[tuple[Topic, bytes], tuple[int, bytes]] = {}
+        for body, sent in self._sent.items():
+            if (position := self._positions.get(body)) is not None:
+                publisher = sent.topic, body.partition(b".")[0]
+                before, earlier = last.get(publisher, (0, b""))
+                if position < before:
+                    self.broken("order of a publisher", f"{body!r} is {position}, and {earlier!r} is {before}")
+                last[publisher] = max(last.get(publisher, (0, b"")), (position, body))
 
     def _see(self, topic: Topic, position: int, body: bytes) -> None:
         if self._bodies[topic].setdefault(position, body) != body:

@@ -241,6 +241,8 @@ class Simulation:
                 await subscriber.finish()
             await self._close()
         self._check_left()
+        if self._options.repeat_window_s:
+            self.history.check_order()
 
     def _client(self, machine: str, *, share: bool, consume_every: int = 5) -> HedwigClient:
         options = ClientOptions(
@@ -261,7 +263,8 @@ class Simulation:
 
     def _publisher(self, number: int) -> Publisher:
         machine = f"publisher{number}"
-        return Publisher(number, self, machine, self._client(machine, share=False))
+        client = self._client(machine, share=False)
+        return Publisher(number, self, machine, client, numbers=self.random.random() < 0.5)
 
     def _subscribers(self) -> list[Subscriber]:
         random = self.random

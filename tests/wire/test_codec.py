@@ -190,7 +190,7 @@ def test_the_old_place_of_the_message_bound_overrides_the_preferences() -> None:
 
 
 def test_unknown_fields_of_messages_and_preferences_are_kept() -> None:
-    unknown = bytes.fromhex("c23e0474657374")  # Field 1000, four bytes.
+    unknown = bytes.fromhex("827d0474657374")  # Field 2000, four bytes.
     message = Message.decode(b"\x0a\x01m" + unknown).accepted(MessageSeqId(3), b"here")
     assert unknown in message.encode()
     delivered = decode_response(encode_response(Delivery(topic=T, subscriber=S, message=message)))

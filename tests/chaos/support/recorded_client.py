@@ -15,7 +15,8 @@ from typing import Final, cast
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.client.attachments import Attachments
 from hedwig.client.heartbeat import Heartbeat
-from hedwig.client.publishing import Line, PendingPublish, Publishing
+from hedwig.client.lines import Line, PendingPublish
+from hedwig.client.publishing import Publishing
 from hedwig.client.request_channels import RequestChannels
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
@@ -96,7 +97,7 @@ class _RecordedPublishing(Publishing):
 
     def _send(self, line: Line, pending: PendingPublish) -> bool:
         is_sent = super()._send(line, pending)
-        if (channel := pending._channel) is not None:
+        if (channel := pending.channel) is not None:
             before = self._sent.get(pending.number)
             self._sent[pending.number] = Attempt(
                 topic=line.topic,
@@ -127,7 +128,7 @@ class _RecordedPublishing(Publishing):
         super()._answered(pending, answer)
 
     def _take_back(self, pending: PendingPublish) -> None:
-        if pending._channel is not None:
+        if pending.channel is not None:
             self._ended(pending, UncertainAnswerError.__name__, "not answered in time, or given up")
         super()._take_back(pending)
 

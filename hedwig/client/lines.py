@@ -1,0 +1,152 @@
+"""Lines: the messages of one topic that are on their way, in order, and the sequences by which hubs recognise them."""
+
+import asyncio
+from bisect import bisect_left
+
+from hedwig.client.channel import Channel
+from hedwig.errors import InvalidArgumentError, ServiceError, UncertainAnswerError
+from hedwig.model import MessageSeqId, Topic
+from hedwig.wire import Message
+
+__all__ = ["Line", "NamedLine", "PendingPublish"]
+
+
+class PendingPublish:
+    """A message on its way. `position` is its outcome."""
+
+    __slots__ = (
+        "begun_at",
+        "channel",
+        "deadline",
+        "line",
+        "message",
+        "number",
+        "position",
+        "sequence",
+        "txn_id",
+        "unsure",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        line: "Line",
+        message: Message,
+        begun_at: float,
+        deadline: float,
+        position: asyncio.Future[MessageSeqId],
+    ) -> None:
+        self.number = number
+        """Its place among all messages of the publisher."""
+        self.begun_at = begun_at
+        """It was surely not sent before, in the time of the event loop."""
+        self.deadline = deadline
+        """When it fails without an outcome, in the time of the event loop."""
+        self.position = position
+        self.sequence = 0
+        """By which hubs recognise it; 0 before it was sent to one that does."""
+        self.unsure: UncertainAnswerError | None = None
+        """Why it is not known whether a former attempt has stored it."""
+        self.line = line
+        self.message = message
+        self.channel: Channel | None = None
+        """The channel on which it is in flight."""
+        self.txn_id = 0
+
+
+class Line:
+    """The messages of one topic, while some are on their way."""
+
+    __slots__ = (
+        "_ahead",
+        "answered",
+        "awaits",
+        "channel",
+        "hops",
+        "in_flight",
+        "is_held",
+        "is_late",
+        "may_hop",
+        "next_sequence",
+        "pause_s",
+        "refusal",
+        "topic",
+        "tried",
+        "waiting",
+    )
+
+    def __init__(self, topic: Topic, last_sequence: int) -> None:
+        """`last_sequence` is at least that of all earlier messages of the topic."""
+        self.topic = topic
+        self.answered = last_sequence
+        """No message up to this sequence is sent again."""
+        self.next_sequence = last_sequence + 1
+        self._ahead: set[int] = set()
+        """The sequences of messages that have an outcome, while one before them has none."""
+        self.in_flight = 0
+        """The number of messages that were sent and not answered."""
+        self.channel: Channel | None = None
+        """The channel on which they were sent."""
+        self.is_held = False
+        """Whether messages wait, and new ones behind them."""
+        self.waiting: dict[int, PendingPublish] = {}
+        """The messages that wait, by their number, in order."""
+        self.refusal: ServiceError | None = None
+        """Why they wait: the last refusal. None while the channel is opened for the first time."""
+        self.tried: tuple[bytes, ...] = ()
+        """The hubs that have redirected the messages since the last pause."""
+        self.hops = 0
+        """The number of attempts since the last pause that another hub was asked at once."""
+        self.may_hop = True
+        """Whether the next attempt asks another hub, and so needs no pause."""
+        self.pause_s = 0.0
+        self.awaits: asyncio.TimerHandle | asyncio.Task[Channel] | None = None
+        """What the next attempt waits for."""
+        self.is_late = False
+        """Whether it has taken a pause since a message was stored last."""
+
+    def before(self, sequence: int) -> int:
+        """Return the sequence of the message that must be stored before this one; 0 for none."""
+        return sequence - 1 if sequence - 1 > self.answered else 0
+
+    def is_over(self, sequence: int) -> None:
+        """Record that a message has an outcome."""
+        if sequence != self.answered + 1:
+            self._ahead.add(sequence)
+            return
+        self.answered = sequence
+        while self._ahead and self.answered + 1 in self._ahead:
+            self.answered += 1
+            self._ahead.remove(self.answered)
+
+    def begin(self, sequence: int) -> None:
+        """Record that a message gets this sequence, because it was sent."""
+        self.next_sequence = sequence + 1
+
+
+class NamedLine(Line):
+    """The messages of one topic whose sequences the application gives. It may repeat any of them at any time."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__(topic, 0)
+        self._open: list[int] = []
+        """The sequences of messages without outcome, in order."""
+
+    def add(self, sequence: int) -> None:
+        """Add a message. Raises: InvalidArgumentError - its sequence does not follow those before it."""
+        if self._open and sequence <= self._open[-1]:
+            raise InvalidArgumentError(
+                f"sequence {sequence} does not follow {self._open[-1]}, which is still on its way; sequences must grow"
+            )
+        self._open.append(sequence)
+
+    def before(self, sequence: int) -> int:
+        """Return the sequence of the message that must be stored before this one; 0 for none."""
+        at = bisect_left(self._open, sequence)
+        return self._open[at - 1] if at else 0
+
+    def is_over(self, sequence: int) -> None:
+        """Record that a message has an outcome."""
+        self._open.remove(sequence)

@@ -1,0 +1,106 @@
+"""What a hub knows of recent publishes, over all topics: the time that it keeps it, and the memory that it takes."""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from hedwig.clock import Clock
+from hedwig.hub.options.options import HubOptions
+from hedwig.wire import encode_time
+
+if TYPE_CHECKING:
+    from hedwig.hub.logs.repeat_window import RepeatWindow
+
+__all__ = ["CLOCKS_DIFFER_S", "Repeats"]
+
+CLOCKS_DIFFER_S: Final = 10.0
+"""By how much the clocks of hubs may differ, if a hub reads of another's publishes in a log."""
+_UNIT_BYTES: Final = 128
+"""The memory of one message in a window. Windows count all that they hold in this unit."""
+_SLICE: Final = 5000
+"""How many windows a sweep visits before it lets other tasks run."""
+
+
+class Repeats:
+    """The windows of a hub, within one bound on their memory.
+
+    A window that was not used for long is dropped. Its log reads it anew if it is needed again.
+    """
+
+    def __init__(self, options: HubOptions, clock: Clock, *, is_on: bool) -> None:
+        """`is_on`: whether this hub stores a message once that is published again."""
+        self.window_s = options.repeat_window_s if is_on else 0.0
+        """For how long a publish is recognised, and its message kept."""
+        self.messages_max = options.repeat_window_messages
+        """How many messages of a topic are kept for that, and read for it."""
+        self.now = clock.monotonic
+        self.wall = clock.wall
+        self._units_max = options.repeat_bytes_max // _UNIT_BYTES
+        self._units = 0
+        self._windows: deque[RepeatWindow] = deque()
+        """All windows, and some that are over, from the one that may go next."""
+        self.stamped_ms = 0
+        """The time of the last stamp."""
+        self._stamp = b""
+
+    @property
+    def is_on(self) -> bool:
+        return self.window_s > 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of all windows, roughly."""
+        return self._units * _UNIT_BYTES
+
+    def stamp(self) -> bytes:
+        """Return the part of a stored message that says when it is stored, which is now; empty if it is not said."""
+        if not self.window_s:
+            return b""
+        now_ms = int(self.wall() * 1000)
+        if now_ms != self.stamped_ms:
+            self.stamped_ms, self._stamp = now_ms, encode_time(now_ms)
+        return self._stamp
+
+    def is_recent(self, stored_ms: int) -> bool:
+        """Say whether a message that was stored at this time may be published again, and must be known then."""
+        return stored_ms > 1000 * (self.wall() - self.window_s) if self.window_s else False
+
+    def add(self, window: "RepeatWindow") -> None:
+        """Add a new window, which may go as soon as it is not busy."""
+        self._windows.append(window)
+
+    def count(self, units: int) -> None:
+        """Record that a window has grown, or shrunk, by so many units. Others may go, unless they are busy."""
+        self._units += units
+        if self._units > self._units_max and units > 0:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Drop the windows that were not used since they were visited last, until a tenth of the room is free."""
+        for _ in range(2 * len(self._windows)):
+            if not self._windows or self._units <= self._units_max - self._units_max // 10:
+                return
+            window = self._windows.popleft()
+            if window.is_over:
+                continue
+            if window.was_used or window.is_busy:
+                window.was_used = False
+                self._windows.append(window)
+            else:
+                window.end(keeps=False)
+
+    async def sweep(self) -> None:
+        """Drop the windows of topics to which nothing was published for the length of a window."""
+        before = self.now() - self.window_s
+        for number in range(len(self._windows)):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            if not self._windows:
+                return
+            window = self._windows.popleft()
+            if window.is_over:
+                continue
+            if window.used_at < before and not window.is_busy:
+                window.end(keeps=True)
+            else:
+                self._windows.append(window)
