@@ -121,7 +121,7 @@ class Requests:
         A Ping is answered at once.
         """
         if isinstance(request.action, Ping):
-            self._answer_ping(channel, request, size)
+            self._answer_ping(channel, request, size, request.action)
             return
         self._begin(channel, size)
         try:
@@ -163,13 +163,15 @@ class Requests:
         match request.action:
             case Consume():
                 return
-            case Ping():
-                self._answer_ping(channel, request, size)
+            case Ping() as ping:
+                self._answer_ping(channel, request, size, ping)
             case _:
                 self._begin(channel, size)
                 self._refuse(channel, size, request.txn_id, error)
 
-    def _answer_ping(self, channel: Channel, request: Request, size: int) -> None:
+    def _answer_ping(self, channel: Channel, request: Request, size: int, ping: Ping) -> None:
+        if self._promises.stores_once and ping.publisher is not None:
+            channel.publisher = ping.publisher
         self._begin(channel, size)
         channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
 
@@ -246,20 +248,8 @@ class Requests:
     def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
         topic.used_at = self._topics.now()
         match request.action:
-            case Publish(message) as action:
-
-                def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
-                    if error is not None:
-                        self._refuse(channel, size, request.txn_id, error)
-                        return
-                    self.published += 1
-                    if remote:
-                        seq_id = MessageSeqId(local, remote)
-                        channel.answer(size, Answer(txn_id=request.txn_id, published=seq_id))
-                    else:
-                        channel.answer_published(size, request.txn_id, local)
-
-                topic.log.publish(message, done, action.attempt)
+            case Publish() as action:
+                self._publish(topic, channel, request, size, action)
             case Consume(subscriber=subscriber) as action:
                 subscription = topic.subscription(subscriber)
                 if subscription is not None:
@@ -283,6 +273,39 @@ class Requests:
                 self._answer_when_done(
                     self._subscribing.close(topic, subscriber, channel), channel, request, size, attempt
                 )
+
+    def _publish(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, action: Publish) -> None:
+        def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
+            if error is not None:
+                self._refuse(channel, size, request.txn_id, error)
+                return
+            self.published += 1
+            if remote:
+                seq_id = MessageSeqId(local, remote)
+                channel.answer(size, Answer(txn_id=request.txn_id, published=seq_id))
+            else:
+                channel.answer_published(size, request.txn_id, local)
+
+        publisher, sequence, previous = channel.publisher, request.txn_id, action.previous
+        answered = 0 if previous else sequence - 1
+        age_ms = 0
+        if (attempt := action.attempt) is not None:
+            age_ms = attempt.age_ms
+            if attempt.sequence is not None:
+                sequence = attempt.sequence
+            if attempt.publisher is not None:
+                publisher, answered = attempt.publisher, 0
+            else:
+                answered = attempt.answered or (0 if previous else sequence - 1)
+        if publisher is None:
+            topic.log.publish(action.message, done)
+        elif sequence <= previous or sequence <= answered:
+            error = MalformedRequestError(f"message {sequence} of its publisher comes before one that it follows")
+            self._refuse(channel, size, request.txn_id, error)
+        elif (window := topic.log.window) is not None:
+            window.publish(action.message, done, publisher, sequence, previous, answered, age_ms)
+        else:
+            topic.log.publish_once(action.message, done, publisher, sequence, previous, answered, age_ms)
 
     def _answer_when_done(
         self,

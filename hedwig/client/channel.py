@@ -6,6 +6,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Self
 
 from hedwig.client.options import ClientOptions, HubAddress
@@ -57,6 +58,7 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
+        self._ping = _PING
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
         self._waiting: dict[int, Callable[[Answer | UncertainAnswerError], None]] = {}
@@ -77,9 +79,9 @@ class Channel:
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
         *,
-        pings: bool = False,
+        publisher: bytes | None = None,
     ) -> Self:
-        """Connect to a hub. With `pings`, wait until it has said what it promises.
+        """Connect to a hub. With a publisher, wait until it has said what it promises for messages of that.
 
         A system accepts connections for a hub that stands still or ends, and a request on one would have no outcome.
 
@@ -107,7 +109,8 @@ class Channel:
             error = HubNotTrustedError if is_refused else CouldNotConnectError
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end)
-        if pings:
+        if publisher is not None:
+            channel._ping = replace(_PING, action=Ping(publisher))
             await channel._ask_for_promises(latest)
         return channel
 
@@ -202,7 +205,7 @@ class Channel:
     def ping(self) -> None:
         """Ask for a sign of life, unless the last such request is unanswered."""
         if self._end is None and _PING.txn_id not in self._waiting:
-            self.send(_PING, lambda _: None)
+            self.send(self._ping, lambda _: None)
 
     def end(self, reason: Exception) -> None:
         """End the channel at once, since its hub seems to be gone. Requests under way have no known outcome."""
@@ -275,7 +278,7 @@ class Channel:
 
     async def _ask_for_promises(self, latest: float) -> None:
         try:
-            answer = await self.ask(_PING, latest - self._loop.time())
+            answer = await self.ask(self._ping, latest - self._loop.time())
         except BaseException as exc:
             self._writer.transport.abort()
             await self.close()

@@ -58,7 +58,6 @@ class Line:
     """The messages of one topic, while some are on their way."""
 
     __slots__ = (
-        "_ahead",
         "answered",
         "awaits",
         "channel",
@@ -66,8 +65,8 @@ class Line:
         "in_flight",
         "is_held",
         "is_late",
+        "last",
         "may_hop",
-        "next_sequence",
         "pause_s",
         "refusal",
         "topic",
@@ -75,14 +74,12 @@ class Line:
         "waiting",
     )
 
-    def __init__(self, topic: Topic, last_sequence: int) -> None:
-        """`last_sequence` is at least that of all earlier messages of the topic."""
+    def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.answered = last_sequence
+        self.last = 0
+        """The sequence of the message that was sent last."""
+        self.answered = 0
         """No message up to this sequence is sent again."""
-        self.next_sequence = last_sequence + 1
-        self._ahead: set[int] = set()
-        """The sequences of messages that have an outcome, while one before them has none."""
         self.in_flight = 0
         """The number of messages that were sent and not answered."""
         self.channel: Channel | None = None
@@ -105,23 +102,12 @@ class Line:
         self.is_late = False
         """Whether it has taken a pause since a message was stored last."""
 
-    def before(self, sequence: int) -> int:
+    def before(self, sequence: int) -> int:  # noqa: ARG002 (see NamedLine)
         """Return the sequence of the message that must be stored before this one; 0 for none."""
-        return sequence - 1 if sequence - 1 > self.answered else 0
+        return self.last if self.in_flight else 0
 
     def is_over(self, sequence: int) -> None:
         """Record that a message has an outcome."""
-        if sequence != self.answered + 1:
-            self._ahead.add(sequence)
-            return
-        self.answered = sequence
-        while self._ahead and self.answered + 1 in self._ahead:
-            self.answered += 1
-            self._ahead.remove(self.answered)
-
-    def begin(self, sequence: int) -> None:
-        """Record that a message gets this sequence, because it was sent."""
-        self.next_sequence = sequence + 1
 
 
 class NamedLine(Line):
@@ -130,7 +116,7 @@ class NamedLine(Line):
     __slots__ = ("_open",)
 
     def __init__(self, topic: Topic) -> None:
-        super().__init__(topic, 0)
+        super().__init__(topic)
         self._open: list[int] = []
         """The sequences of messages without outcome, in order."""
 

@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 _PAUSE_MAX_S: Final = 1.0
 """The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
 
-_ID_BYTES: Final = 12
-"""The length of the random id of a publisher."""
+_ANSWERED_EVERY: Final = 32
+"""One in N messages says which have been answered, so that hubs need not remember these."""
 
 _PASSING: Final = frozenset(
     {
@@ -83,9 +83,7 @@ class Publishing:
         self._pending: dict[int, PendingPublish] = {}
         """The messages without an outcome, in the order of their deadlines, which is that of their numbers."""
         self._number = 0
-        self._has_name = name is not None
-        self._name = options.random.randbytes(_ID_BYTES) if name is None else name
-        """By which hubs know this publisher."""
+        self._name = name
         self._deadline: asyncio.TimerHandle | None = None
         self._late_lines = 0
         self._is_closed = False
@@ -113,7 +111,7 @@ class Publishing:
             raise ClientClosedError("the client was closed; make another one")
         line = self._lines.get(topic)
         if line is None:
-            line = NamedLine(topic) if self._has_name else Line(topic, self._number)
+            line = NamedLine(topic) if self._name is not None else Line(topic)
         if isinstance(line, NamedLine):
             try:
                 line.add(sequence)
@@ -170,42 +168,37 @@ class Publishing:
             line.waiting[pending.number] = pending
             return True
         txn_id = self._routes.new_txn_id()
-        attempt = self._attempt_at(line, pending) if channel.promises.stores_once else None
-        if attempt is None and pending.unsure is not None:
+        publish = Publish(pending.message)
+        stores_once = channel.promises.stores_once
+        if stores_once:
+            if line.in_flight or self._name is not None:
+                publish.previous = line.before(pending.sequence)
+            if pending.sequence or self._name is not None or not txn_id % _ANSWERED_EVERY:
+                publish.attempt = self._attempt_at(line, pending)
+        elif pending.unsure is not None:
             self._fail(pending, pending.unsure)  # This hub might store it for a second time.
             return False
-        request = Request(
-            topic=line.topic,
-            txn_id=txn_id,
-            action=Publish(pending.message, attempt),
-            should_claim=bool(line.tried),
-            tried=line.tried,
-        )
+        tried = line.tried
+        request = Request(topic=line.topic, txn_id=txn_id, action=publish, should_claim=bool(tried), tried=tried)
         try:
             channel.send(request, partial(self._answered, pending))
         except HedwigError as exc:
             self._fail(pending, exc)  # It is too large.
             return False
-        if attempt is not None and not pending.sequence:
-            pending.sequence = attempt.sequence
-            line.begin(attempt.sequence)
+        if stores_once:
+            line.last = pending.sequence = pending.sequence or txn_id
         pending.channel = line.channel = channel
         pending.txn_id = txn_id
         line.in_flight += 1
         return True
 
     def _attempt_at(self, line: Line, pending: PendingPublish) -> Attempt:
-        sequence = pending.sequence or line.next_sequence
         age_ms = 0
         if pending.unsure is not None:
             age_ms = 1 + int(1000 * (asyncio.get_running_loop().time() - pending.begun_at))
-        return Attempt(
-            publisher=self._name,
-            sequence=sequence,
-            previous=line.before(sequence),
-            answered=line.answered,
-            age_ms=age_ms,
-        )
+        # While messages wait, those before them have an outcome, and the hub knows that if `previous` is not given.
+        answered = line.answered if not line.waiting else 0
+        return Attempt(publisher=self._name, sequence=pending.sequence or None, age_ms=age_ms, answered=answered)
 
     def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
         line, channel = pending.line, pending.channel
@@ -233,6 +226,7 @@ class Publishing:
                 ),
             )
             return
+        pending.line.answered = pending.sequence
         self._end(pending)
         if not pending.position.done():
             pending.position.set_result(answer.published)
@@ -285,7 +279,7 @@ class Publishing:
         del self._pending[pending.number]
         line = pending.line
         line.waiting.pop(pending.number, None)
-        if pending.sequence:
+        if self._name is not None:
             line.is_over(pending.sequence)
         self._room.release()
 

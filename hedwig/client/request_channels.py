@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import Final
 
 from hedwig.client.channel import Channel
 from hedwig.client.heartbeat import Heartbeat
@@ -13,11 +14,16 @@ from hedwig.wire import Delivery, Event
 __all__ = ["RequestChannels"]
 
 
+_PUBLISHER_BYTES: Final = 12
+
+
 class RequestChannels:
     """Opens a channel to a hub when it is first needed, and again when it has ended."""
 
     def __init__(self, options: ClientOptions, heartbeat: Heartbeat) -> None:
         self._options = options
+        self._publisher = options.random.randbytes(_PUBLISHER_BYTES)
+        """By which hubs know the messages of this client, on whatever channel they come."""
         self._heartbeat = heartbeat
         self._open: dict[HubAddress, Channel] = {}
         self._opening = KeyedWork[HubAddress, Channel](
@@ -46,7 +52,7 @@ class RequestChannels:
             await channel.close()
 
     async def _open_one(self, address: HubAddress) -> Channel:
-        channel = await Channel.open(address, self._options, _ignore, self._forget, pings=True)
+        channel = await Channel.open(address, self._options, _ignore, self._forget, publisher=self._publisher)
         if not channel.is_open:
             raise CouldNotConnectError(f"the hub {address} closed the connection at once")
         self._open[address] = channel

@@ -5,7 +5,7 @@ of this package.
 """
 
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
-from hedwig.wire.message import Message, Origin, OriginEncoder, Received, encode_time
+from hedwig.wire.message import STORED_BY_NOBODY, Message, Origin, Received, stored_at, stored_of
 from hedwig.wire.requests import (
     PING_TOPIC,
     Action,
@@ -39,6 +39,7 @@ __all__ = [
     "CLIENT_FRAME_BYTES_MAX",
     "HUB_FRAME_BYTES_MAX",
     "PING_TOPIC",
+    "STORED_BY_NOBODY",
     "Action",
     "Answer",
     "Attempt",
@@ -53,7 +54,6 @@ __all__ = [
     "Malformed",
     "Message",
     "Origin",
-    "OriginEncoder",
     "Ping",
     "Promises",
     "Publish",
@@ -68,5 +68,6 @@ __all__ = [
     "encode_published",
     "encode_request",
     "encode_response",
-    "encode_time",
+    "stored_at",
+    "stored_of",
 ]

@@ -12,8 +12,9 @@ from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.values import named_values, seq_id_from, seq_id_to, text_from, varint
 
-__all__ = ["Message", "Origin", "OriginEncoder", "Received", "encode_time"]
+__all__ = ["STORED_BY_NOBODY", "Message", "Origin", "Received", "stored_at", "stored_of"]
 
+_FIXED_64: Final = 1
 _LENGTH_DELIMITED: Final = 2
 _REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _SEQ_ID_TAG: Final = bytes([pb.Message.MSGID_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -22,8 +23,9 @@ _LOCAL_BEGIN: Final = tuple(_SEQ_ID_TAG + varint(length + 1) + _LOCAL_TAG for le
 """The bytes before the number of a position, by the length of that number."""
 _STORED_TAG: Final = varint(pb.Message.STORED_FIELD_NUMBER << 3 | _LENGTH_DELIMITED)
 _PUBLISHER_TAG: Final = bytes([pb.Stored.PUBLISHER_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
-_SEQUENCE_TAG: Final = bytes([pb.Stored.SEQUENCE_FIELD_NUMBER << 3])
-_AT_TAG: Final = bytes([pb.Stored.AT_FIELD_NUMBER << 3])
+_SEQUENCE_TAG: Final = bytes([pb.Stored.SEQUENCE_FIELD_NUMBER << 3 | _FIXED_64])
+_AT_TAG: Final = bytes([pb.Stored.AT_FIELD_NUMBER << 3 | _FIXED_64])
+_FIXED_FIELD_BYTES: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +36,19 @@ class Origin:
     sequence: int
 
 
-class OriginEncoder:
-    """Builds the part of a stored message that names its origin, for the messages of one publisher."""
-
-    __slots__ = ("_begin",)
-
-    def __init__(self, publisher: bytes) -> None:
-        self._begin = b"".join((_PUBLISHER_TAG, varint(len(publisher)), publisher, _SEQUENCE_TAG))
-
-    def encode(self, sequence: int) -> bytes:
-        """Return the part that names the message with this number."""
-        return self._begin + varint(sequence)
+def stored_of(publisher: bytes) -> bytes:
+    """Return how `Stored` begins for a message of a publisher. 8 bytes of its sequence follow, then `stored_at`."""
+    named = b"".join((_PUBLISHER_TAG, varint(len(publisher)), publisher, _SEQUENCE_TAG))
+    return b"".join((_STORED_TAG, varint(len(named) + 8 + _FIXED_FIELD_BYTES), named))
 
 
-def encode_time(at_ms: int) -> bytes:
-    """Return the part of a stored message that says when it was stored, in milliseconds since 1970."""
-    return _AT_TAG + varint(at_ms)
+def stored_at(at_ms: int) -> bytes:
+    """Return the end of `Stored` for a message that is stored at this time, in milliseconds since 1970."""
+    return _AT_TAG + at_ms.to_bytes(8, "little")
+
+
+STORED_BY_NOBODY: Final = _STORED_TAG + varint(_FIXED_FIELD_BYTES)
+"""How `Stored` begins for a message without a publisher. `stored_at` follows."""
 
 
 @lru_cache(maxsize=16)
@@ -101,7 +100,7 @@ class Message:
     def accepted(self, seq_id: MessageSeqId, region: bytes, stored: bytes = b"") -> "Message":
         """Return this message as a hub of `region` keeps it, at the position that the hub assigned.
 
-        `stored` says what the hub keeps of the publish, in the form of `OriginEncoder` and `encode_time`.
+        `stored` is what the hub says of the publish: a whole `Stored`, or nothing.
         """
         message = pb.Message()
         message.CopyFrom(self._message)
@@ -109,7 +108,7 @@ class Message:
         message.msgId.CopyFrom(seq_id_to(seq_id))
         message.ClearField("stored")
         if stored:
-            message.stored.MergeFromString(stored)
+            message.MergeFromString(stored)
         return Message.wrap(message)
 
     def stored_bytes(self, local: int, region: bytes, stored: bytes = b"") -> bytes:
@@ -122,8 +121,7 @@ class Message:
         if message.HasField("msgId") or message.HasField("srcRegion") or message.HasField("stored"):
             return self.accepted(MessageSeqId(local), region, stored).encode()
         number = varint(local)
-        parts = (message.SerializeToString(), _region_field(region), _LOCAL_BEGIN[len(number)], number)
-        return b"".join((*parts, _STORED_TAG, varint(len(stored)), stored) if stored else parts)
+        return b"".join((message.SerializeToString(), _region_field(region), _LOCAL_BEGIN[len(number)], number, stored))
 
     def is_copy_of(self, other: "Message") -> bool:
         """Say whether an application would take this message for `other`: what hubs add does not count."""

@@ -39,7 +39,7 @@ class Promises:
     """What a hub promises to a client. Hubs of the original promise nothing.
 
     `refusals_are_definite`: a request that is refused has done nothing, unless the status is UNCERTAIN_STATE.
-    `stores_once`: a message that comes with an attempt is stored once, however often it is sent.
+    `stores_once`: a message of a publisher is stored once, however often it is sent.
     """
 
     refusals_are_definite: bool = False

@@ -107,6 +107,10 @@ def varint(number: int) -> bytes:
     """Return a protobuf number: seven bits per byte, the lowest first."""
     if number < 0x80:
         return _SHORT[number]
+    if number < 0x4000:  # The usual lengths need no loop.
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x20_0000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -156,6 +156,7 @@ class Channel(asyncio.Protocol):
         "had_s",
         "is_closed",
         "peer",
+        "publisher",
         "subscriptions",
     )
 
@@ -165,6 +166,8 @@ class Channel(asyncio.Protocol):
         """The connection until its TLS handshake is over."""
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         """The subscriptions that are attached to this channel."""
+        self.publisher: bytes | None = None
+        """Who publishes the messages that come on this channel and name no publisher."""
         self.is_closed = False
         self.had_s = 0.0
         self._owner = owner

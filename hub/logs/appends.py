@@ -19,6 +19,7 @@ from hedwig.errors import (
 from hedwig.hub.logs.log import Published
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.remote_positions import check_bound, furthest
+from hedwig.hub.logs.repeats import Publisher
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import Message
 
@@ -37,8 +38,8 @@ class _Log(Protocol):
         """Receive the message after `last_id`, which has just become part of the topic."""
         ...
 
-    def on_refused(self, error: HedwigError) -> None:
-        """Append nothing that waits: a message before it is surely not stored, and comes first if it is sent again."""
+    def on_refused(self, error: HedwigError, last: int) -> None:
+        """Record that the messages behind the position `last` are surely not stored, or nobody may rely on them."""
         ...
 
     def on_failed(self, error: HedwigError) -> None:
@@ -113,17 +114,22 @@ class Appends:
         """Append no more, for good."""
         self.has_failed = self._is_over = True
 
-    def append(self, message: Message, done: Published, origin: bytes = b"") -> bool:
+    def append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
         """Append to the current ledger; return False if the message is refused for its content.
 
-        `origin` names who published it, in the form of OriginEncoder.
+        Its publisher is told the position. If it has none, the hub does not recognise the message if it comes again.
         """
         local = self._last + 1
         region = self._store.region
         theirs = message.remote
         repeats = self._store.repeats
-        mark = origin + repeats.stamp()
-        self.stored_ms = repeats.stamped_ms
+        if repeats.is_stale:
+            repeats.refresh()
+        self.stored_ms = repeats.stored_ms
+        if publisher is None:
+            mark = repeats.stored_by_nobody
+        else:
+            mark = publisher.begin + sequence.to_bytes(8, "little") + repeats.end
         if theirs or self.remote:
             remote = furthest(self.remote, theirs)
             try:
@@ -139,6 +145,8 @@ class Appends:
         future = self._store.ledgers.start_append(self.ledger_id, local - self.start, stored)
         self._last = local
         self._bytes += len(stored)
+        if publisher is not None:
+            publisher.entries[sequence] = local
         if self._outstanding is None:
             self._outstanding = deque()
         self._outstanding.append((future, stored, self.remote, done))
@@ -200,8 +208,7 @@ class Appends:
             if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
                 refusal = error
             done(0, (), refusal)
-        if not isinstance(refusal, InvalidArgumentError):
-            self._log.on_refused(refusal)
+        self._log.on_refused(refusal, self._last)
 
     def _take(
         self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
@@ -232,7 +239,7 @@ class Appends:
             self._log.on_failed(refusal)
             return
         if first:
-            self._log.on_refused(refusal)
+            self._log.on_refused(refusal, self._log.last_id)
         if not self._outstanding and not self._is_over:
             # None of them was stored, so the positions are free again.
             self._last = self._log.last_id

@@ -40,11 +40,12 @@ from hedwig.hub.logs.range_record import RangeRecord
 from hedwig.hub.logs.recent_messages import Tail
 from hedwig.hub.logs.remote_positions import bounded
 from hedwig.hub.logs.repeat_window import RepeatWindow
+from hedwig.hub.logs.repeats import Publisher
 from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
-from hedwig.wire import Attempt, Message
+from hedwig.wire import Message
 
 __all__ = ["DurableLog"]
 
@@ -79,10 +80,10 @@ class DurableLog:
         "_tail",
         "_unclosed",
         "_waiting",
-        "_window",
         "is_keeping",
         "last_id",
         "topic",
+        "window",
     )
 
     def __init__(self, store: LogContext, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
@@ -100,7 +101,7 @@ class DurableLog:
         """A new ledger that takes no appends yet; the range record may or may not name it."""
         self._unclosed: int | None = None
         """The former ledger, until it is closed; the range record has its end, or will have it."""
-        self._waiting: deque[tuple[Message, Published, bytes]] | None = None
+        self._waiting: deque[tuple[Message, Published, Publisher | None, int]] | None = None
         self._changing: asyncio.Future[None] | None = None
         """Done when the change of ledgers under way is over. Only one runs at a time."""
         self._is_held = False
@@ -115,7 +116,7 @@ class DurableLog:
         self._ended: dict[int, int] | None = None
         """When the last message of closed ledgers was stored, in milliseconds since 1970, as far as it is known."""
         self._tail: Tail | None = None
-        self._window: RepeatWindow | None = None
+        self.window: RepeatWindow | None = None
         """The window of recent publishes, once a publish has come with an attempt."""
         self._known_since = None if self.last_id else -math.inf
         """A new window needs to know nothing that was published since then; None if it must read the log."""
@@ -181,9 +182,13 @@ class DurableLog:
 
     @property
     def is_idle(self) -> bool:
-        is_appending = self._appends is not None and not self._appends.is_idle
-        is_reading = self._window is not None and self._window.is_busy
-        return not is_appending and not is_reading and not self._waiting and self._changing is None
+        is_reading = self.window is not None and self.window.is_reading
+        return not self.is_appending and not is_reading and self._changing is None
+
+    @property
+    def is_appending(self) -> bool:
+        """Whether publishes are on their way, or wait for a ledger."""
+        return bool(self._waiting) or (self._appends is not None and not self._appends.is_idle)
 
     @property
     def ranges(self) -> LedgerRanges:
@@ -191,60 +196,75 @@ class DurableLog:
 
     # ---------------------------------------------------------------------------------------------- publishing
 
-    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
-        if attempt is None:
-            self.append(message, done, b"")
-        elif self._window is not None:
-            self._window.publish(attempt, message, done)
-        elif self._store.repeats.is_on:
-            self._window = RepeatWindow(self._store, self, self._known_since)
-            if self._known_since is None:
-                self._store.tasks.start(self._window.read_back())
-            self._window.publish(attempt, message, done)
-        elif attempt.age_ms:
-            done(0, (), ServiceDownError("this hub does not know whether the message was published before"))
-        else:
-            self.append(message, done, b"")
+    def publish(self, message: Message, done: Published) -> None:
+        self.append(message, done, None, 0)
+
+    def publish_once(
+        self,
+        message: Message,
+        done: Published,
+        publisher: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None:
+        window = self.window
+        if window is None:
+            if not self._store.repeats.is_on:
+                done(0, (), ServiceDownError("this hub does not recognise a message that is published again"))
+                return
+            window = self.window = RepeatWindow(self._store, self, self._known_since)
+        window.publish(message, done, publisher, sequence, previous, answered, age_ms)
 
     def on_window_over(self, window: RepeatWindow, known_since: float | None) -> None:
         """Drop the window. If `known_since` is given, nothing that was published since then is in need of one."""
-        if self._window is window:
-            self._window, self._known_since = None, known_since
+        if self.window is window:
+            self.window, self._known_since = None, known_since
 
-    def append(self, message: Message, done: Published, origin: bytes) -> None:
-        """Make a message part of the topic, as `publish` does, with its origin in the form of OriginEncoder."""
+    def append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
+        """Make a message part of the topic, as `publish` does; return False if it was refused at once.
+
+        Its publisher is told the position once there is one.
+        """
         if self._failed:
             done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
-        elif self._ledger_id is None or self._is_held:
-            self._wait(message, done, origin)
-        else:
-            self._append(message, done, origin)
+            return False
+        if self._ledger_id is None or self._is_held:
+            return self._wait(message, done, publisher, sequence)
+        return self._append(message, done, publisher, sequence)
 
-    def _wait(self, message: Message, done: Published, origin: bytes) -> None:
-        """Queue a publish until there is a ledger for it."""
+    def _wait(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
+        """Queue a publish until there is a ledger for it; return False if too many wait."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= self._store.options.topic_requests_max:
             done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
-            return
-        self._waiting.append((message, done, origin))
+            return False
+        self._waiting.append((message, done, publisher, sequence))
         if self._changing is None:
             self._begin_ledger()
+        return True
 
-    def _append(self, message: Message, done: Published, origin: bytes) -> None:
+    def _append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
         appends = self._appends
         assert appends is not None
-        if not appends.append(message, done, origin):
-            return
+        if not appends.append(message, done, publisher, sequence):
+            if publisher is not None:
+                publisher.entries.pop(sequence, None)
+            return False
         is_full = appends.is_full
         if is_full or self._unclosed is not None:
             self._is_held = is_full and not self._roll_at
             if self._changing is None and (not self._roll_at or asyncio.get_running_loop().time() >= self._roll_at):
                 self._begin_ledger()
+        return True
 
     def on_stored(self, stored: bytes) -> None:
         """Receive the message after `last_id`, which has just become part of the topic."""
         self.last_id += 1
+        if self.window is not None and self.window.repeats:
+            self.window.on_stored(self.last_id, stored)
         listener = self._listener
         if listener is not None and listener.has_attached:
             if self._tail is None:
@@ -252,9 +272,16 @@ class DurableLog:
             self._tail.put(self.last_id, stored)
             listener.on_message(self.last_id, stored)
 
-    def on_refused(self, error: HedwigError) -> None:
-        """Append nothing that waits: a message before it is surely not stored, and comes first if it is sent again."""
-        self._drop_waiting(error)
+    def on_refused(self, error: HedwigError, last: int) -> None:
+        """Record that the messages behind the position `last` are surely not stored, or nobody may rely on them.
+
+        Those that wait are refused, since these come first if they are sent again. One that is refused for its content
+        does not come again.
+        """
+        if self.window is not None:
+            self.window.forget_after(last, error)
+        if not isinstance(error, InvalidArgumentError):
+            self._drop_waiting(error)
 
     def on_failed(self, error: HedwigError) -> None:
         """Give up the topic: the content of the ledger is unknown, or another hub owns it by now."""
@@ -280,8 +307,8 @@ class DurableLog:
     def _let_go(self) -> None:
         """Append no more; leave open ledgers as they are, for the next owner of the topic."""
         self._end_appends()
-        if self._window is not None:
-            self._window.end(keeps=False)
+        if self.window is not None:
+            self.window.end(keeps=False)
         for ledger_id in (self._ledger_id, self._made, self._unclosed):
             if ledger_id is not None:
                 self._store.ledgers.let_go(ledger_id)
@@ -297,13 +324,15 @@ class DurableLog:
         if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
             # The error is about a record that publishers do not know. For them, the hub could not serve: try again.
             error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
-        for _, done, _ in waiting or ():
+        for _, done, publisher, sequence in waiting or ():
+            if publisher is not None:
+                publisher.take_back(sequence)
             done(0, (), error)
 
     def _drop_all(self, error: HedwigError) -> None:
         """Refuse the publishes that are not begun."""
-        if self._window is not None:
-            self._window.refuse_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is given up; try again"))
+        if self.window is not None:
+            self.window.refuse_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is given up; try again"))
         self._drop_waiting(error)
 
     # ------------------------------------------------------------------------------------------------- ledgers
@@ -537,7 +566,7 @@ class DurableLog:
             stored = await self.read(local, messages_max=1, bytes_max=1)
             return Message.decode(stored[0]).stored_ms or 0
         except (CorruptEntryError, RemoteProtocolError):
-            return int(self._store.repeats.wall() * 1000)  # It is kept for once as long as if it were new.
+            return int(self._store.clock.wall() * 1000)  # It is kept for once as long as if it were new.
 
     def _note_end(self, ledger_id: int, stored_ms: int) -> None:
         if self._store.repeats.is_on:

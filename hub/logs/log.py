@@ -5,12 +5,29 @@ from typing import Protocol, TypeAlias
 
 from hedwig.errors import HedwigError
 from hedwig.model import RegionSeqId
-from hedwig.wire import Attempt, Message
+from hedwig.wire import Message
 
-__all__ = ["LogListener", "Published", "TopicLog"]
+__all__ = ["LogListener", "PublishWindow", "Published", "TopicLog"]
 
 Published: TypeAlias = Callable[[int, tuple[RegionSeqId, ...], HedwigError | None], None]
 """Receives the outcome of a publish: the position of the message (local, remote), or why none is acknowledged."""
+
+
+class PublishWindow(Protocol):
+    """What a log knows of recent publishes."""
+
+    def publish(
+        self,
+        message: Message,
+        done: Published,
+        name: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None:
+        """As TopicLog.publish_once."""
+        ...
 
 
 class LogListener(Protocol):
@@ -45,6 +62,11 @@ class TopicLog(Protocol):
     """The id of the last message that is part of the topic, 0 for none. Later ones may be on their way."""
 
     @property
+    def window(self) -> PublishWindow | None:
+        """What is known of recent publishes; None if the log keeps none, or none yet."""
+        ...
+
+    @property
     def first_id(self) -> int:
         """The id of the first message that can be read; `last_id` + 1 if there is none."""
         ...
@@ -69,11 +91,26 @@ class TopicLog(Protocol):
         """Whether no publish is on its way."""
         ...
 
-    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
+    def publish(self, message: Message, done: Published) -> None:
         """Make a message part of the topic, and call `done` once it is, surely is not, or that is unknown.
 
-        The log assigns positions in the order of the calls, and calls `done` in that order. With an attempt, the
-        message may be part of the topic already. Then `done` gets the position that it has.
+        The log assigns positions in the order of the calls, and calls `done` in that order.
+        """
+        ...
+
+    def publish_once(
+        self,
+        message: Message,
+        done: Published,
+        publisher: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None:
+        """Publish a message unless it is part of the topic already. Then `done` gets the position that it has.
+
+        Args: as wire.Attempt. `answered` is 0 if the publisher may repeat any message.
         """
         ...
 

@@ -6,7 +6,7 @@ from hedwig.errors import MalformedRequestError, NoSuchTopicError
 from hedwig.hub.logs.log import LogListener, Published
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.recent_messages import Tail
-from hedwig.wire import Attempt, Message
+from hedwig.wire import Message
 
 __all__ = ["NonDurableLog"]
 
@@ -21,6 +21,10 @@ class NonDurableLog:
         self._store = store
         self._tail = Tail(store.tails)
         self._listener: LogListener | None = None
+
+    @property
+    def window(self) -> None:
+        """Return None: nothing is stored by which a repeat could be known."""
 
     @property
     def first_id(self) -> int:
@@ -45,10 +49,22 @@ class NonDurableLog:
     def attach_listener(self, listener: LogListener) -> None:
         self._listener = listener
 
-    def publish(self, message: Message, done: Published, attempt: Attempt | None = None) -> None:
-        if attempt is not None and attempt.age_ms:
-            done(0, (), MalformedRequestError("a message to a non-durable topic cannot be repeated"))
-            return
+    def publish_once(
+        self,
+        message: Message,
+        done: Published,
+        publisher: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None:
+        if age_ms:
+            done(0, (), MalformedRequestError("a message to a non-durable topic cannot be published again"))
+        else:
+            self.publish(message, done)
+
+    def publish(self, message: Message, done: Published) -> None:
         listener = self._listener
         is_heard = listener is not None and listener.has_attached
         if not is_heard and self._store.options.non_durable_refuses_nobody:

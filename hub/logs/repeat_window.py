@@ -10,24 +10,25 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from hedwig.errors import (
     CorruptEntryError,
     HedwigError,
+    InvalidArgumentError,
     LedgerError,
     MalformedRequestError,
     NoSuchLedgerError,
     RemoteProtocolError,
     ServiceDownError,
+    UncertainAnswerError,
 )
 from hedwig.hub.logs.log import Published
 from hedwig.hub.logs.log_context import LogContext
-from hedwig.hub.logs.repeats import CLOCKS_DIFFER_S
-from hedwig.model import RegionSeqId, Topic
+from hedwig.hub.logs.repeats import CLOCKS_DIFFER_S, ROOM, Publisher
+from hedwig.model import Topic
 from hedwig.names import show_name
-from hedwig.wire import Attempt, Message, OriginEncoder
+from hedwig.wire import Message
 
 __all__ = ["RepeatWindow"]
 
@@ -44,7 +45,8 @@ _READ_SHARE: Final = 0.25
 _PURGED_FROM: Final = 16
 """From how many publishers on a window drops those that have published nothing for its length."""
 
-_Waiting: TypeAlias = tuple[Attempt, Message, Published]
+_Waiting: TypeAlias = tuple[Message, Published, bytes, int, int, int, int]
+"""The arguments of `RepeatWindow.publish`."""
 
 
 class WindowedLog(Protocol):
@@ -55,261 +57,269 @@ class WindowedLog(Protocol):
 
     @property
     def first_id(self) -> int: ...
+    @property
+    def is_appending(self) -> bool: ...
     def recent(self, local: int) -> bytes | None: ...
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]: ...
 
-    def append(self, message: Message, done: Published, origin: bytes) -> None:
-        """Make a message part of the topic, as `publish` does, with its origin in the form of OriginEncoder."""
+    def append(self, message: Message, done: Published, publisher: Publisher, sequence: int) -> bool:
+        """Make a message part of the topic, as `publish` does; return False if it was refused at once.
+
+        Its publisher is told the position once there is one.
+        """
         ...
+
+    def publish_once(
+        self,
+        message: Message,
+        done: Published,
+        publisher: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None: ...
 
     def on_window_over(self, window: "RepeatWindow", known_since: float | None) -> None:
         """Drop the window. If `known_since` is given, nothing that was published since then is in need of one."""
         ...
 
 
-class _Publisher:
-    """The messages of one publisher in the window."""
-
-    __slots__ = ("answered", "encoder", "entries", "highest", "repeats", "used_at")
-
-    def __init__(self, name: bytes) -> None:
-        self.encoder = OriginEncoder(name)
-        self.highest = 0
-        """The highest sequence that is stored or under way."""
-        self.answered = 0
-        """The publisher repeats nothing up to this sequence."""
-        self.entries: dict[int, int | Message] = {}
-        """The positions of its messages by their sequence; a message itself while it is under way."""
-        self.repeats: dict[int, list[Published]] | None = None
-        """The repeats that wait for messages under way."""
-        self.used_at = 0.0
-
-
 class RepeatWindow:
-    """The window of one log. `publish` judges each publish that comes with an attempt, and stores it if it is new."""
+    """The window of one log. `publish` judges each publish that has a publisher, and stores it if it is new."""
 
     __slots__ = (
         "_log",
         "_publishers",
+        "_repeats",
         "_since",
         "_store",
-        "_under_way",
         "_units",
         "_waiting",
         "is_over",
+        "repeats",
+        "seen_at",
         "used_at",
-        "was_used",
     )
 
     def __init__(self, store: LogContext, log: WindowedLog, known_since: float | None) -> None:
-        """`known_since`: no publish is stored that was begun after this moment. None: `read_back` must find out."""
+        """`known_since`: no publish is stored that was begun after this moment. None: the log is read to find out."""
         self._store = store
+        self._repeats = store.repeats
         self._log = log
-        self._publishers: dict[bytes, _Publisher] = {}
+        self._publishers: dict[bytes, Publisher] = {}
         self._since = -math.inf if known_since is None else known_since
         """From when on the window is complete, in the time of `Repeats.now`."""
-        self._waiting: deque[_Waiting] | None = deque() if known_since is None else None
-        """The publishes that wait for `read_back`. None once it is done."""
-        self._under_way = 0
+        self._waiting: deque[_Waiting] | None = None
+        """The publishes that wait until the log is read."""
+        self.repeats: dict[int, list[tuple[Message, Published]]] | None = None
+        """The repeats of messages on their way, by the position that these will have."""
         self._units = 0
-        self.used_at = store.repeats.now()
-        self.was_used = True
+        self._repeats.refresh()
+        self.used_at = self._repeats.now_s
+        self.seen_at = 0.0
+        """The same, when it was considered last whether this window may go."""
         self.is_over = False
-        store.repeats.add(self)
+        self._repeats.add(self)
+        if known_since is None:
+            self._waiting = deque()
+            store.tasks.start(self._read())
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether publishes wait until the log is read."""
+        return self._waiting is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether publishes wait, or are under way."""
-        return self._waiting is not None or self._under_way > 0
+        """Whether publishes wait, or are on their way to the log."""
+        return self._waiting is not None or self._log.is_appending
 
     # ---------------------------------------------------------------------------------------------- judging
 
-    def publish(self, attempt: Attempt, message: Message, done: Published) -> None:
-        """Store a message unless it is stored already, or must not be. `done` is as in TopicLog.publish."""
+    def publish(
+        self,
+        message: Message,
+        done: Published,
+        name: bytes,
+        sequence: int,
+        previous: int,
+        answered: int,
+        age_ms: int,
+    ) -> None:
+        """Store a message unless it is stored already, or must not be. Arguments: TopicLog.publish_once."""
         if self._waiting is not None:
             if len(self._waiting) >= self._store.options.topic_requests_max:
                 topic = show_name(self._log.topic)
                 done(0, (), ServiceDownError(f"too many publishes wait for topic '{topic}'; try again"))
             else:
-                self._waiting.append((attempt, message, done))
+                self._waiting.append((message, done, name, sequence, previous, answered, age_ms))
             return
-        self.was_used = True
-        self.used_at = now = self._store.repeats.now()
-        sequence = attempt.sequence
-        publisher = self._publishers.get(attempt.publisher)
-        is_new = publisher is None
+        repeats = self._repeats
+        if repeats.is_stale:
+            repeats.refresh()
+        now = repeats.now_s
+        publisher = self._publishers.get(name)
+        grown = 0
         if publisher is None:
-            if (refusal := self._why_unknown(attempt, now)) is not None:
+            if (refusal := self._why_unknown(sequence, previous, age_ms, now)) is not None:
                 done(0, (), refusal)
                 return
-            publisher = self._add(attempt.publisher, now)
-            publisher.answered = max(attempt.answered, sequence - 1)
+            publisher = self._add(name, now)
+            publisher.answered = sequence - 1
+            grown = _PUBLISHER_UNITS
         else:
-            if attempt.answered > publisher.answered:
-                self._forget(publisher, attempt.answered)
             if sequence <= publisher.highest:
-                self._repeat(publisher, attempt, message, done)
+                self._repeat(publisher, sequence, age_ms, message, done)
                 return
-            if attempt.previous > publisher.highest:
-                done(0, (), _gap(attempt))
+            if previous > publisher.highest:
+                done(0, (), _gap(previous))
                 return
-            if len(publisher.entries) > self._store.repeats.messages_max:
-                self._trim(publisher)
-        publisher.used_at = now
+            if answered > publisher.answered:
+                publisher.answered = answered
+                if answered >= publisher.highest:
+                    publisher.entries.clear()
+            if len(publisher.entries) >= publisher.room:
+                grown = self._prune(publisher)
+        self.used_at = publisher.used_at = now
         publisher.highest = sequence
-        publisher.entries[sequence] = message
-        self._under_way += 1  # From here on it is busy, so it cannot be dropped to make room.
-        self._grow(1 + (_PUBLISHER_UNITS if is_new else 0))
-        self._log.append(message, partial(self._stored, publisher, sequence, done), publisher.encoder.encode(sequence))
+        publisher.entries[sequence] = 0
+        if not self._log.append(message, done, publisher, sequence):
+            publisher.take_back(sequence)
+        if grown and not self.is_over:
+            self._grow(grown)
 
-    def _why_unknown(self, attempt: Attempt, now: float) -> HedwigError | None:
+    def _why_unknown(self, sequence: int, previous: int, age_ms: int, now: float) -> HedwigError | None:
         """Return why a publish is refused whose publisher is not in the window; None if it is new."""
-        if attempt.previous:
-            return _gap(attempt)
-        if not attempt.age_ms:
+        if previous:
+            return _gap(previous)
+        if not age_ms:
             return None
-        age_s = attempt.age_ms / 1000 + CLOCKS_DIFFER_S
-        known_s = min(now - self._since, self._store.repeats.window_s)
-        if age_s <= known_s:
+        known_s = min(now - self._since, self._repeats.window_s) - CLOCKS_DIFFER_S
+        if age_ms / 1000 <= known_s:
             return None
         return ServiceDownError(
-            f"the message may have been published {attempt.age_ms / 1000:g} s ago; this hub knows what was published "
-            f"in the last {max(0.0, known_s - CLOCKS_DIFFER_S):.0f} s"
+            f"message {sequence} of its publisher may have been published {age_ms / 1000:g} s ago, and this hub knows "
+            f"what was published in the last {max(0.0, known_s):.0f} s"
         )
 
-    def _repeat(self, publisher: _Publisher, attempt: Attempt, message: Message, done: Published) -> None:
-        found = publisher.entries.get(attempt.sequence)
-        if isinstance(found, int):
-            self._store.tasks.start(self._answer(found, attempt, message, done))
-        elif found is None:
-            done(0, (), _not_found(publisher, attempt))
-        elif not message.is_copy_of(found):
-            done(0, (), _other_content(attempt))
+    def _repeat(self, publisher: Publisher, sequence: int, age_ms: int, message: Message, done: Published) -> None:
+        local = publisher.entries.get(sequence)
+        if local is None:
+            done(0, (), _not_found(publisher, sequence, age_ms))
+        elif not local:
+            done(0, (), ServiceDownError("the message waits for a ledger already; try again"))
+        elif local > self._log.last_id:
+            if self.repeats is None:
+                self.repeats = {}
+            self.repeats.setdefault(local, []).append((message, done))
         else:
-            if publisher.repeats is None:
-                publisher.repeats = {}
-            publisher.repeats.setdefault(attempt.sequence, []).append(done)
+            self._store.tasks.start(self._answer(local, message, done))
 
-    async def _answer(self, local: int, attempt: Attempt, message: Message, done: Published) -> None:
-        """Answer a repeat with the position of the message, if that is the same message."""
+    async def _answer(self, local: int, message: Message, done: Published) -> None:
+        """Answer a repeat of a stored message."""
         try:
             stored = self._log.recent(local)
             if stored is None:
                 stored = (await self._store.within(self._log.read(local, messages_max=1, bytes_max=1)))[0]
-            found = Message.decode(stored)
+            _compare(local, stored, message, done)
         except (HedwigError, TimeoutError) as exc:
             done(0, (), ServiceDownError(f"message {local}, which is published again, cannot be read: {exc}"))
-            return
         except BaseException:
             done(0, (), ServiceDownError("the topic was released; try again"))
             raise
-        if message.is_copy_of(found):
-            done(local, found.remote, None)
-        else:
-            done(0, (), _other_content(attempt))
 
-    def _stored(
-        self,
-        publisher: _Publisher,
-        sequence: int,
-        done: Published,
-        local: int,
-        remote: tuple[RegionSeqId, ...],
-        error: HedwigError | None,
-    ) -> None:
-        self._under_way -= 1
-        entries = publisher.entries
-        if error is not None:
-            if entries.pop(sequence, None) is not None:
-                self._shrink(1)
-            publisher.highest = max(max(entries, default=0), publisher.answered)
-        elif sequence in entries:  # Else the publisher does not wait for it any more.
-            entries[sequence] = local
-        done(local, remote, error)
-        if publisher.repeats is not None:
-            for repeat in publisher.repeats.pop(sequence, ()):
-                repeat(local, remote, error)
-            if not publisher.repeats:
-                publisher.repeats = None
+    def on_stored(self, local: int, stored: bytes) -> None:
+        """Answer the repeats of a message that has become part of the topic."""
+        for message, done in (self.repeats or {}).pop(local, ()):
+            _compare(local, stored, message, done)
+        self.repeats = self.repeats or None
+
+    def forget_after(self, last: int, error: HedwigError) -> None:
+        """Drop the messages behind the position `last`, which are refused with this error."""
+        for publisher in self._publishers.values():
+            for sequence in [each for each, local in publisher.entries.items() if local > last]:
+                if isinstance(error, InvalidArgumentError):
+                    del publisher.entries[sequence]  # It is not sent again, so those behind it go on.
+                else:
+                    publisher.take_back(sequence)
+        self._refuse_repeats(last, error)
+
+    def _refuse_repeats(self, last: int, error: HedwigError) -> None:
+        for local in [each for each in self.repeats or () if each > last]:
+            for _, done in (self.repeats or {}).pop(local):
+                done(0, (), error)
+        self.repeats = self.repeats or None
 
     # ------------------------------------------------------------------------------------------- its content
 
-    def _add(self, name: bytes, now: float) -> _Publisher:
+    def _add(self, name: bytes, now: float) -> Publisher:
         count = len(self._publishers)
         if count >= _PURGED_FROM and count & (count - 1) == 0:
             self._purge(now)
-        publisher = self._publishers[name] = _Publisher(name)
+        publisher = self._publishers[name] = Publisher(name)
         return publisher
 
     def _purge(self, now: float) -> None:
         """Drop the publishers that have published nothing for the length of the window, and half if too many remain."""
-        before = now - self._store.repeats.window_s
-        if len(self._publishers) >= self._store.repeats.messages_max:
+        before = now - self._repeats.window_s
+        if len(self._publishers) >= self._repeats.messages_max:
             times = sorted(each.used_at for each in self._publishers.values())
             before = max(before, times[len(times) // 2])
             self._since = max(self._since, before)
+        last = self._log.last_id
         for name, publisher in list(self._publishers.items()):
-            if publisher.used_at <= before and all(isinstance(each, int) for each in publisher.entries.values()):
+            if publisher.used_at <= before and all(0 < local <= last for local in publisher.entries.values()):
                 del self._publishers[name]
-                self._shrink(_PUBLISHER_UNITS + len(publisher.entries))
+                self._grow(-_PUBLISHER_UNITS - publisher.room + ROOM)
 
-    def _forget(self, publisher: _Publisher, answered: int) -> None:
-        """Drop the messages that a publisher does not repeat any more."""
-        entries, count = publisher.entries, len(publisher.entries)
-        if answered - publisher.answered <= count:
-            for sequence in range(publisher.answered + 1, answered + 1):
-                entries.pop(sequence, None)
-        else:
-            for sequence in [each for each in entries if each <= answered]:
-                del entries[sequence]
-        publisher.answered = answered
-        publisher.highest = max(publisher.highest, answered)
-        self._shrink(count - len(entries))
-
-    def _trim(self, publisher: _Publisher) -> None:
-        """Drop the older half of the messages of a publisher that does not say which it repeats no more."""
+    def _prune(self, publisher: Publisher) -> int:
+        """Drop messages that are not repeated any more, or make room for more; return by how much the window grows."""
         entries = publisher.entries
-        for sequence in sorted(entries)[: len(entries) // 2]:
-            if isinstance(entries[sequence], int):
+        for sequence in [each for each in entries if each <= publisher.answered]:
+            del entries[sequence]
+        if 2 * len(entries) <= publisher.room:
+            return 0
+        if publisher.room < self._repeats.messages_max:
+            publisher.room *= 2
+            return publisher.room // 2
+        for sequence in sorted(entries)[: len(entries) // 2]:  # Its publisher does not say what it does not repeat.
+            if 0 < entries[sequence] <= self._log.last_id:
                 del entries[sequence]
-                self._shrink(1)
+        return 0
 
     def _grow(self, units: int) -> None:
         self._units += units
-        self._store.repeats.count(units)
-
-    def _shrink(self, units: int) -> None:
-        self._units -= units
-        self._store.repeats.count(-units)
+        self._repeats.count(units)
 
     # ----------------------------------------------------------------------------------------------- its end
 
     def refuse_waiting(self, error: HedwigError) -> None:
-        """Refuse the publishes that wait for the log to be read. Nothing was done for them."""
-        waiting, self._waiting = self._waiting or (), deque() if self._waiting is not None else None
-        for _, _, done in waiting:
-            done(0, (), error)
+        """Refuse the publishes that wait until the log is read. Nothing was done for them."""
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, deque()
+            for _, done, *_ in waiting:
+                done(0, (), error)
 
     def end(self, *, keeps: bool) -> None:
         """Drop the content. `keeps`: the log need not be read again, since none of it counts any more."""
         if not self.is_over:
             self.is_over = True
-            self._shrink(self._units)
+            self._grow(-self._units)
+            self._refuse_repeats(0, UncertainAnswerError("the topic was given up before the outcome was known"))
             self._log.on_window_over(self, self._since if keeps else None)
 
     # ------------------------------------------------------------------------------------ read from the log
 
-    async def read_back(self) -> None:
+    async def _read(self) -> None:
         """Read the end of the log, as far as the window reaches, and then judge the publishes that wait."""
         topic = show_name(self._log.topic)
         refusal: HedwigError = ServiceDownError(f"topic '{topic}' was released; try again")
         try:
             await self._read_back()
             waiting, self._waiting = self._waiting or (), None
-            self._under_way += 1  # It must not be dropped before all of them are judged.
             for each in waiting:
-                self.publish(*each)
-            self._under_way -= 1
+                self._log.publish_once(*each)  # The window may be over by now.
         except (HedwigError, TimeoutError) as exc:
             refusal = ServiceDownError(
                 f"the last messages of topic '{topic}' cannot be read for now; try again ({exc})"
@@ -327,8 +337,9 @@ class RepeatWindow:
         Raises: HedwigError, TimeoutError.
         """
         log, repeats = self._log, self._store.repeats
-        read = _Read(repeats.wall() * 1000, repeats.window_s * 1000)
-        until = repeats.now() + self._store.options.operation_timeout_s * _READ_SHARE
+        repeats.refresh()
+        read = _Read(repeats.stored_ms, repeats.window_s * 1000)
+        until = repeats.now_s + self._store.options.operation_timeout_s * _READ_SHARE
         end = log.last_id + 1
         first, size = max(log.first_id, end - repeats.messages_max), 1
         while end > first and not read.is_enough:
@@ -339,23 +350,29 @@ class RepeatWindow:
         # Messages are deleted once they are older than the window, or before so many others.
         is_by_age = log.first_id in (1, first) and first != log.last_id + 1 - repeats.messages_max
         is_whole = read.is_whole or (not read.is_enough and end <= first and is_by_age)
-        now = repeats.now()
+        repeats.refresh()
+        now = repeats.now_s
         self._since = now - (repeats.window_s if is_whole else read.oldest_age_s)
         for name, sequence, local, age_s in read.found:
             publisher = self._publishers.get(name)
             if publisher is None:
-                publisher = self._publishers[name] = _Publisher(name)
+                publisher = self._publishers[name] = Publisher(name)
                 publisher.used_at = now - age_s
             publisher.entries[sequence] = local
             publisher.highest = max(publisher.highest, sequence)
-        self._grow(len(read.found) + _PUBLISHER_UNITS * len(self._publishers))
+        grown = 0
+        for publisher in self._publishers.values():
+            while publisher.room < len(publisher.entries):
+                publisher.room *= 2
+            grown += _PUBLISHER_UNITS + publisher.room - ROOM
+        self._grow(grown)
 
     async def _read_page(self, begin: int, end: int, read: "_Read", until: float) -> bool:
         """Read the messages from `begin` on; return False if it is too late for that. The last one is always read."""
         log, at = self._log, begin
         page: list[tuple[int, Message]] = []
         while at < end:
-            if self._store.repeats.now() > until and end <= log.last_id:
+            if end <= log.last_id and self._store.clock.monotonic() > until:
                 return False
             try:
                 stored = await log.read(at, messages_max=end - at, bytes_max=_READ_BYTES)
@@ -409,16 +426,21 @@ class _Read:
             self.found.append((origin.publisher, origin.sequence, local, self.oldest_age_s))
 
 
-def _gap(attempt: Attempt) -> HedwigError:
-    return ServiceDownError(f"message {attempt.previous} of its publisher is not stored yet, and comes before it")
+def _compare(local: int, stored: bytes, message: Message, done: Published) -> None:
+    """Answer a repeat with the position of the message, if that is the same message. Raises: RemoteProtocolError."""
+    found = Message.decode(stored)
+    if message.is_copy_of(found):
+        done(local, found.remote, None)
+    else:
+        done(0, (), MalformedRequestError(f"another message of its publisher has this sequence: {local}"))
 
 
-def _other_content(attempt: Attempt) -> HedwigError:
-    return MalformedRequestError(f"its publisher has published another message with the sequence {attempt.sequence}")
+def _gap(previous: int) -> HedwigError:
+    return ServiceDownError(f"message {previous} of its publisher is not stored yet, and comes before it")
 
 
-def _not_found(publisher: _Publisher, attempt: Attempt) -> HedwigError:
-    higher = f"its publisher has published message {publisher.highest}, and it is {attempt.sequence}"
-    if attempt.age_ms:
+def _not_found(publisher: Publisher, sequence: int, age_ms: int) -> HedwigError:
+    higher = f"its publisher has published message {publisher.highest}, and it is {sequence}"
+    if age_ms:
         return ServiceDownError(f"{higher}, of which this hub does not know any more whether it was published")
     return MalformedRequestError(f"{higher}; sequences must grow")

@@ -6,19 +6,45 @@ from typing import TYPE_CHECKING, Final
 
 from hedwig.clock import Clock
 from hedwig.hub.options.options import HubOptions
-from hedwig.wire import encode_time
+from hedwig.wire import STORED_BY_NOBODY, stored_at, stored_of
 
 if TYPE_CHECKING:
     from hedwig.hub.logs.repeat_window import RepeatWindow
 
-__all__ = ["CLOCKS_DIFFER_S", "Repeats"]
+__all__ = ["CLOCKS_DIFFER_S", "ROOM", "Publisher", "Repeats"]
 
 CLOCKS_DIFFER_S: Final = 10.0
 """By how much the clocks of hubs may differ, if a hub reads of another's publishes in a log."""
+ROOM: Final = 4
+"""How many messages of a publisher have room in a window at first."""
 _UNIT_BYTES: Final = 128
 """The memory of one message in a window. Windows count all that they hold in this unit."""
 _SLICE: Final = 5000
 """How many windows a sweep visits before it lets other tasks run."""
+
+
+class Publisher:
+    """The recent messages of one publisher to one topic."""
+
+    __slots__ = ("answered", "begin", "entries", "highest", "room", "used_at")
+
+    def __init__(self, name: bytes) -> None:
+        self.begin = stored_of(name)
+        """How `Stored` begins in its messages."""
+        self.highest = 0
+        """The highest sequence that is stored or on its way."""
+        self.answered = 0
+        """The publisher repeats nothing up to this sequence."""
+        self.entries: dict[int, int] = {}
+        """The positions of its messages by their sequence; 0 while a message waits for its position."""
+        self.room = ROOM
+        """How many entries it may have before those up to `answered` go."""
+        self.used_at = 0.0
+
+    def take_back(self, sequence: int) -> None:
+        """Record that a message is not stored. Neither are those behind it."""
+        self.entries.pop(sequence, None)
+        self.highest = min(self.highest, sequence - 1)
 
 
 class Repeats:
@@ -33,15 +59,21 @@ class Repeats:
         """For how long a publish is recognised, and its message kept."""
         self.messages_max = options.repeat_window_messages
         """How many messages of a topic are kept for that, and read for it."""
-        self.now = clock.monotonic
-        self.wall = clock.wall
+        self._clock = clock
+        self.is_stale = self.is_on
+        """Whether `refresh` must be called before the following are used."""
+        self.now_s = 0.0
+        """The time of the clock that never goes back."""
+        self.stored_ms = 0
+        """When a message is stored that is stored now, in milliseconds since 1970; 0 if messages do not say it."""
+        self.end = b""
+        """How `Stored` ends in such a message."""
+        self.stored_by_nobody = b""
+        """The whole of `Stored` for one without a publisher; empty if messages do not say when they are stored."""
         self._units_max = options.repeat_bytes_max // _UNIT_BYTES
         self._units = 0
         self._windows: deque[RepeatWindow] = deque()
         """All windows, and some that are over, from the one that may go next."""
-        self.stamped_ms = 0
-        """The time of the last stamp."""
-        self._stamp = b""
 
     @property
     def is_on(self) -> bool:
@@ -52,18 +84,21 @@ class Repeats:
         """The memory of all windows, roughly."""
         return self._units * _UNIT_BYTES
 
-    def stamp(self) -> bytes:
-        """Return the part of a stored message that says when it is stored, which is now; empty if it is not said."""
-        if not self.window_s:
-            return b""
-        now_ms = int(self.wall() * 1000)
-        if now_ms != self.stamped_ms:
-            self.stamped_ms, self._stamp = now_ms, encode_time(now_ms)
-        return self._stamp
+    def refresh(self) -> None:
+        """Read the clocks. Call it if `is_stale`: one reading serves all messages of a turn of the event loop."""
+        self.is_stale = False
+        asyncio.get_running_loop().call_soon(self._expire)
+        self.now_s = self._clock.monotonic()
+        self.stored_ms = int(self._clock.wall() * 1000)
+        self.end = stored_at(self.stored_ms)
+        self.stored_by_nobody = STORED_BY_NOBODY + self.end
+
+    def _expire(self) -> None:
+        self.is_stale = True
 
     def is_recent(self, stored_ms: int) -> bool:
         """Say whether a message that was stored at this time may be published again, and must be known then."""
-        return stored_ms > 1000 * (self.wall() - self.window_s) if self.window_s else False
+        return stored_ms > 1000 * (self._clock.wall() - self.window_s) if self.window_s else False
 
     def add(self, window: "RepeatWindow") -> None:
         """Add a new window, which may go as soon as it is not busy."""
@@ -83,15 +118,15 @@ class Repeats:
             window = self._windows.popleft()
             if window.is_over:
                 continue
-            if window.was_used or window.is_busy:
-                window.was_used = False
+            if window.used_at > window.seen_at or window.is_busy:
+                window.seen_at = window.used_at
                 self._windows.append(window)
             else:
                 window.end(keeps=False)
 
     async def sweep(self) -> None:
         """Drop the windows of topics to which nothing was published for the length of a window."""
-        before = self.now() - self.window_s
+        before = self._clock.monotonic() - self.window_s
         for number in range(len(self._windows)):
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)

@@ -58,9 +58,7 @@ class Publisher:
     One with a name, `numbers`, publishes some of them again, whatever came of the first time.
     """
 
-    def __init__(
-        self, number: int, world: Surroundings, machine: str, client: HedwigClient, *, numbers: bool
-    ) -> None:
+    def __init__(self, number: int, world: Surroundings, machine: str, client: HedwigClient, *, numbers: bool) -> None:
         self._number = number
         self._named = client.publisher(b"publisher %d" % number) if numbers else None
         self._sequences: dict[bytes, tuple[int, float]] = {}

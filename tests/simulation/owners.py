@@ -5,6 +5,7 @@ once the later one is refused a write, and looks again.
 
 A hub that is declared dead between its claim and the opening of the log may open it behind the later owner, and shut
 that one out. Only its lease prevents that, which hubs of the simulation do not have. So no rule holds between these.
+Nor does one hold for what it finds there: the ranges may be those that an importer has taken out.
 """
 
 from collections import defaultdict
@@ -61,6 +62,8 @@ class Owners:
 
     def opened(self, log: DurableLog, owner: int) -> None:
         self._logs[id(log)] = log, owner
+        if any(owner < later for later in self._found[log.topic]):
+            return
         self._found[log.topic][owner] = log.last_id
         self._beside[log.topic][owner] = {each for each in self._opening[log.topic] if each < owner}
         for former, last_id in self._stored[log.topic].items():
