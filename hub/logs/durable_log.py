@@ -321,19 +321,24 @@ class DurableLog:
     def _drop_waiting(self, error: HedwigError) -> None:
         """Refuse the waiting publishes: whatever happened to the ledger, the hub has sent none of them."""
         waiting, self._waiting = self._waiting, None
-        if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
-            # The error is about a record that publishers do not know. For them, the hub could not serve: try again.
-            error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
+        refusal = self._not_begun(error)
         for _, done, publisher, sequence in waiting or ():
             if publisher is not None:
                 publisher.take_back(sequence)
-            done(0, (), error)
+            done(0, (), refusal)
 
     def _drop_all(self, error: HedwigError) -> None:
-        """Refuse the publishes that are not begun."""
+        """Refuse the publishes that wait, also those that wait until the log is read."""
         if self.window is not None:
-            self.window.refuse_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is given up; try again"))
+            self.window.refuse_waiting(self._not_begun(error))
         self._drop_waiting(error)
+
+    def _not_begun(self, error: HedwigError) -> HedwigError:
+        """Return the error of publishes that are not begun, because of `error`."""
+        if error.definite and not isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
+            return error
+        # It is about another message, or a record that publishers do not know. For them, the hub could not serve.
+        return ServiceDownError(f"topic '{show_name(self.topic)}' cannot go on; try again ({error})")
 
     # ------------------------------------------------------------------------------------------------- ledgers
 

@@ -2,14 +2,11 @@
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.hub.options.options import HubOptions
 from hedwig.wire import STORED_BY_NOBODY, stored_at, stored_of
-
-if TYPE_CHECKING:
-    from hedwig.hub.logs.repeat_window import RepeatWindow
 
 __all__ = ["CLOCKS_DIFFER_S", "ROOM", "Publisher", "Repeats"]
 
@@ -21,6 +18,25 @@ _UNIT_BYTES: Final = 128
 """The memory of one message in a window. Windows count all that they hold in this unit."""
 _SLICE: Final = 5000
 """How many windows a sweep visits before it lets other tasks run."""
+
+
+class Window(Protocol):
+    """The window of a topic, as Repeats counts and drops it."""
+
+    is_over: bool
+    used_at: float
+    """When something was published last, in the time of `now_s`."""
+    seen_at: float
+    """The same, when it was considered last whether this window may go."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether publishes wait, or are on their way to the log."""
+        ...
+
+    def end(self, *, keeps: bool) -> None:
+        """Drop the content. `keeps`: the log need not be read again, since none of it counts any more."""
+        ...
 
 
 class Publisher:
@@ -72,7 +88,7 @@ class Repeats:
         """The whole of `Stored` for one without a publisher; empty if messages do not say when they are stored."""
         self._units_max = options.repeat_bytes_max // _UNIT_BYTES
         self._units = 0
-        self._windows: deque[RepeatWindow] = deque()
+        self._windows: deque[Window] = deque()
         """All windows, and some that are over, from the one that may go next."""
 
     @property
@@ -100,7 +116,7 @@ class Repeats:
         """Say whether a message that was stored at this time may be published again, and must be known then."""
         return stored_ms > 1000 * (self._clock.wall() - self.window_s) if self.window_s else False
 
-    def add(self, window: "RepeatWindow") -> None:
+    def add(self, window: Window) -> None:
         """Add a new window, which may go as soon as it is not busy."""
         self._windows.append(window)
 

@@ -29,7 +29,12 @@ def hub_options(tmp_path: Path) -> HubOptions:
     """The options that hubs of this test start from."""
     ledgers = LocalLedgerOptions(segment_bytes=_MIB, reserve_bytes=1 << 16, upkeep_interval_s=0.05)
     return HubOptions(
-        data_directory=tmp_path / "data", port=0, admin_port=-1, retention_interval_s=3600.0, ledgers=ledgers
+        data_directory=tmp_path / "data",
+        port=0,
+        admin_port=-1,
+        retention_interval_s=3600.0,
+        repeat_window_s=0.0,  # What is consumed goes at once. Tests of repeats start hubs with a window.
+        ledgers=ledgers,
     )
 
 

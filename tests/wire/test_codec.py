@@ -10,7 +10,10 @@ from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic, UnknownFields
 from hedwig.status import StatusCode
 from hedwig.wire import (
+    PING_TOPIC,
+    STORED_BY_NOBODY,
     Answer,
+    Attempt,
     CloseSubscription,
     Consume,
     CreateOrAttach,
@@ -19,6 +22,8 @@ from hedwig.wire import (
     EventKind,
     Malformed,
     Message,
+    Origin,
+    Ping,
     Publish,
     Request,
     Response,
@@ -29,6 +34,8 @@ from hedwig.wire import (
     encode_published,
     encode_request,
     encode_response,
+    stored_at,
+    stored_of,
 )
 
 T, S = Topic(b"T"), SubscriberId(b"s")
@@ -107,6 +114,15 @@ ACTIONS = st.one_of(
     st.builds(Unsubscribe, SUBSCRIBERS),
     st.builds(CloseSubscription, SUBSCRIBERS),
 )
+NAMES_OF_PUBLISHERS = st.binary(min_size=1, max_size=64)
+ATTEMPTS = st.builds(
+    Attempt,
+    publisher=st.none() | NAMES_OF_PUBLISHERS,
+    sequence=st.none() | UINT64,
+    age_ms=UINT64,
+    answered=UINT64,
+)
+STORED = st.just(b"") | st.builds(lambda at_ms: STORED_BY_NOBODY + stored_at(at_ms), UINT64)
 
 
 @given(
@@ -235,10 +251,68 @@ def test_the_answer_to_a_publish_written_by_hand_is_the_generated_one(txn_id: in
     assert encode_published(txn_id, local) == encode_response(Answer(txn_id=txn_id, published=MessageSeqId(local)))
 
 
-@given(MESSAGES, UINT64, st.binary(min_size=1, max_size=300), st.booleans())
+@given(MESSAGES, UINT64, st.binary(min_size=1, max_size=300), st.booleans(), STORED)
 def test_what_a_ledger_keeps_is_the_accepted_message(
-    message: Message, local: int, region: bytes, was_accepted_before: bool
+    message: Message, local: int, region: bytes, was_accepted_before: bool, stored: bytes
 ) -> None:
+    original = message
     if was_accepted_before:
-        message = message.accepted(MessageSeqId(7, (RegionSeqId(b"r", 9),)), b"elsewhere")
-    assert Message.decode(message.stored_bytes(local, region)) == message.accepted(MessageSeqId(local), region)
+        before = STORED_BY_NOBODY + stored_at(1)
+        message = message.accepted(MessageSeqId(7, (RegionSeqId(b"r", 9),)), b"elsewhere", before)
+    kept = Message.decode(message.stored_bytes(local, region, stored))
+    assert kept == message.accepted(MessageSeqId(local), region, stored)
+    assert kept.is_copy_of(original)
+    assert not kept.is_copy_of(Message(original.body + b"x"))
+
+
+@given(NAMES_OF_PUBLISHERS, UINT64, UINT64)
+def test_a_stored_message_names_its_origin_and_its_time(publisher: bytes, sequence: int, at_ms: int) -> None:
+    stored = stored_of(publisher) + sequence.to_bytes(8, "little") + stored_at(at_ms)
+    message = Message.decode(Message(b"m").stored_bytes(1, b"here", stored))
+    assert (message.origin, message.stored_ms) == (Origin(publisher, sequence), at_ms)
+    message = Message.decode(Message(b"m").stored_bytes(1, b"here", STORED_BY_NOBODY + stored_at(at_ms)))
+    assert (message.origin, message.stored_ms) == (None, at_ms)
+    assert (Message(b"m").origin, Message(b"m").stored_ms) == (None, None)
+
+
+@given(
+    MESSAGES,
+    st.binary(min_size=1, max_size=300),
+    UINT64,
+    st.booleans(),
+    st.lists(st.binary(max_size=200), max_size=3),
+    UINT64,
+    st.none() | ATTEMPTS,
+)
+def test_every_publish_comes_back_as_it_was(
+    message: Message,
+    topic: bytes,
+    txn_id: int,
+    should_claim: bool,
+    tried: list[bytes],
+    previous: int,
+    attempt: Attempt | None,
+) -> None:
+    """The encoder is written by hand, and protobuf decodes what it writes."""
+    request = Request(
+        topic=Topic(topic),
+        txn_id=txn_id,
+        action=Publish(message, previous, attempt),
+        should_claim=should_claim,
+        tried=tuple(tried),
+    )
+    assert decode_request(encode_request(request)) == request
+
+
+@pytest.mark.parametrize("publisher", [None, b"p", b"p" * 64])
+def test_a_ping_may_name_a_publisher(publisher: bytes | None) -> None:
+    request = Request(topic=PING_TOPIC, txn_id=0, action=Ping(publisher))
+    assert decode_request(encode_request(request)) == request
+
+
+@pytest.mark.parametrize("name", [b"", b"p" * 65])
+def test_the_name_of_a_publisher_has_a_bound(name: bytes) -> None:
+    for action in (Ping(name), Publish(Message(b"m"), 0, Attempt(publisher=name, sequence=1))):
+        decoded = decode_request(encode_request(Request(topic=PING_TOPIC, txn_id=0, action=action)))
+        assert isinstance(decoded.action, Malformed)
+        assert "from 1 to 64 bytes" in decoded.action.reason

@@ -41,8 +41,8 @@ class Wire:
     it does so from the next delivery on. If `loses_consumes` is set, no CONSUME reaches the hub. `intercept` may answer
     a request in place of the hub. For the next `cuts_after_subscribed` answers to a SUBSCRIBE, the wire ends the
     connection after the answer. For the next `cuts_before_answer` requests, it ends the connection once the hub has
-    received the request. The wire answers Pings itself, ahead of all else: as a hub of ours, or as one of the original
-    if `promises` is unset.
+    received the request. The wire answers Pings itself, ahead of all else: as a hub of ours that does not recognise
+    what is published again, or as one of the original if `promises` is unset. If `asks_hub` is set, the hub answers.
     """
 
     def __init__(self, hub: HubAddress, port: int = 0) -> None:
@@ -61,6 +61,7 @@ class Wire:
         self.loses_consumes = False
         self.intercept: Callable[[Request], Answer | None] = lambda _: None
         self.promises = True
+        self.asks_hub = False
         self.connections = 0
         self.pings = 0
         self.cuts_after_subscribed = 0
@@ -145,7 +146,10 @@ class Wire:
                 request = decode_request(body)
                 if isinstance(request.action, Ping):
                     self.pings += 1
-                    client.write(encode_frame(encode_response(self._answer_to_ping(request)), _MOST))
+                    if self.asks_hub:
+                        hub.write(encode_frame(body, _MOST))
+                    else:
+                        client.write(encode_frame(encode_response(self._answer_to_ping(request)), _MOST))
                     continue
                 if isinstance(request.action, Subscribe):
                     subscribed.add(request.txn_id)

@@ -190,7 +190,7 @@ async def test_a_seek_with_a_version_is_refused_at_another_one(start: Start) -> 
 
 
 async def test_what_was_deleted_does_not_come_again(start: Start) -> None:
-    run = await start(ledger_messages_max=2, retention_interval_s=0.05)
+    run = await start(ledger_messages_max=2, retention_interval_s=0.05, repeat_window_s=0.0)
     await _with_a_detached_reader(run, 5, 5)
     await run.wait("/topics/news", lambda topic: topic["first_id"] == 5, "consumed ledgers are deleted")
     answer = await run.post(f"{SEEK}&to=0")

@@ -54,7 +54,7 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
             store.latest.set_result(None)
             ledgers.append(store)
             await format_metadata(url, wipe=True)
-            options = replace(HubOptions(), ledger_messages_max=3, operation_timeout_s=5.0)
+            options = replace(HubOptions(repeat_window_s=0.0), ledger_messages_max=3, operation_timeout_s=5.0)
             persistence: Any = FaultyPersistence(metadata, faults)
             deletions = LedgerDeletions(SystemClock(), 5.0, store)
             ends.append(deletions)

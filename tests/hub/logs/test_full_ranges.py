@@ -66,7 +66,7 @@ class TopicStores:
     def __init__(self, metadata: MetadataStore, ledgers: LocalLedgerStore) -> None:
         self.metadata = metadata
         self.ledgers = ledgers
-        self.options = replace(HubOptions(), ledger_messages_max=2, operation_timeout_s=30.0)
+        self.options = replace(HubOptions(repeat_window_s=0.0), ledger_messages_max=2, operation_timeout_s=30.0)
         self.persistence: Any = metadata.persistence
         self.listener = Listener()
         self.deletions = LedgerDeletions(SystemClock(), 30.0, ledgers)

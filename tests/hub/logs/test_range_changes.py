@@ -147,7 +147,7 @@ async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
     async with await open_metadata(url) as metadata:
         doubtful = DoubtfulPersistence(metadata)
         persistence: Any = doubtful
-        options = replace(HubOptions(), ledger_messages_max=3)
+        options = replace(HubOptions(repeat_window_s=0.0), ledger_messages_max=3)
         deletions = LedgerDeletions(SystemClock(), 5.0, ledgers)
         yield Stores(LogContext(ledgers, persistence, options, RecentMessages(0), b"here", deletions), doubtful)
         await deletions.close()

@@ -77,7 +77,7 @@ async def test_nothing_is_acknowledged_beside_the_next_owner(
     tmp_path: Path, metadata: MetadataStore, is_idle: bool
 ) -> None:
     records = KeptLogRecords(metadata.named_records)
-    options = replace(HubOptions(), ledger_messages_max=_LEDGER_MESSAGES, operation_timeout_s=5.0)
+    options = replace(HubOptions(repeat_window_s=0.0), ledger_messages_max=_LEDGER_MESSAGES, operation_timeout_s=5.0)
     async with AsyncExitStack() as stack:
         below = await LocalLedgerStore.open(tmp_path / "ledgers", LocalLedgerOptions(reserve_bytes=1 << 16))
         stack.push_async_callback(below.aclose)
