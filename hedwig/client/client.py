@@ -144,9 +144,8 @@ class HedwigClient:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
         At most `publishes_in_flight_max` are unanswered at a time. Nothing happens before the caller asks for the first
-        position. Messages keep their order, but for one case: a hub refuses a message and stores one that was in flight
-        behind it. If a publish fails, its error is raised after the positions of the messages before it. Messages
-        after it may have been published or not.
+        position. Messages keep their order. If a publish fails, its error is raised after the positions of the messages
+        before it. Messages after it may have been published or not.
         """
         name = topic_of(topic)
         running: deque[PendingPublish] = deque()

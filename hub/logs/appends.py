@@ -146,7 +146,7 @@ class Appends:
         self._last = local
         self._bytes += len(stored)
         if publisher is not None:
-            publisher.entries[sequence] = local
+            publisher.place(sequence, local)
         if self._outstanding is None:
             self._outstanding = deque()
         self._outstanding.append((future, stored, self.remote, done))

@@ -251,7 +251,7 @@ class DurableLog:
         assert appends is not None
         if not appends.append(message, done, publisher, sequence):
             if publisher is not None:
-                publisher.entries.pop(sequence, None)
+                publisher.drop(sequence)
             return False
         is_full = appends.is_full
         if is_full or self._unclosed is not None:

@@ -34,7 +34,7 @@ __all__ = ["RepeatWindow"]
 
 _log = logging.getLogger(__name__)
 
-_PUBLISHER_UNITS: Final = 8
+_PUBLISHER_UNITS: Final = 5
 """The memory of a publisher in a window, beside its messages. Most windows have only one."""
 _READ_MESSAGES: Final = 256
 _READ_BYTES: Final = 1 << 20
@@ -90,7 +90,8 @@ class RepeatWindow:
 
     __slots__ = (
         "_log",
-        "_publishers",
+        "_more",
+        "_only",
         "_repeats",
         "_since",
         "_store",
@@ -107,7 +108,10 @@ class RepeatWindow:
         self._store = store
         self._repeats = store.repeats
         self._log = log
-        self._publishers: dict[bytes, Publisher] = {}
+        self._only: Publisher | None = None
+        """The first publisher."""
+        self._more: dict[bytes, Publisher] | None = None
+        """All publishers, if there is more than one."""
         self._since = -math.inf if known_since is None else known_since
         """From when on the window is complete, in the time of `Repeats.now`."""
         self._waiting: deque[_Waiting] | None = None
@@ -159,13 +163,16 @@ class RepeatWindow:
         if repeats.is_stale:
             repeats.refresh()
         now = repeats.now_s
-        publisher = self._publishers.get(name)
+        publisher = self._only
+        if publisher is None or publisher.name != name:
+            publisher = self._more.get(name) if self._more is not None else None
         grown = 0
         if publisher is None:
             if (refusal := self._why_unknown(sequence, previous, age_ms, now)) is not None:
                 done(0, (), refusal)
                 return
-            publisher = self._add(name, now)
+            self._purge(now)
+            publisher = self._add(name)
             publisher.answered = sequence - 1
             grown = _PUBLISHER_UNITS
         else:
@@ -177,13 +184,10 @@ class RepeatWindow:
                 return
             if answered > publisher.answered:
                 publisher.answered = answered
-                if answered >= publisher.highest:
-                    publisher.entries.clear()
-            if len(publisher.entries) >= publisher.room:
+            if len(publisher) >= publisher.room:
                 grown = self._prune(publisher)
         self.used_at = publisher.used_at = now
-        publisher.highest = sequence
-        publisher.entries[sequence] = 0
+        publisher.add(sequence)
         if not self._log.append(message, done, publisher, sequence):
             publisher.take_back(sequence)
         if grown and not self.is_over:
@@ -204,7 +208,7 @@ class RepeatWindow:
         )
 
     def _repeat(self, publisher: Publisher, sequence: int, age_ms: int, message: Message, done: Published) -> None:
-        local = publisher.entries.get(sequence)
+        local = publisher.find(sequence)
         if local is None:
             done(0, (), _not_found(publisher, sequence, age_ms))
         elif not local:
@@ -237,10 +241,10 @@ class RepeatWindow:
 
     def forget_after(self, last: int, error: HedwigError) -> None:
         """Drop the messages behind the position `last`, which are refused with this error."""
-        for publisher in self._publishers.values():
-            for sequence in [each for each, local in publisher.entries.items() if local > last]:
+        for publisher in self._publishers():
+            for sequence in [each for each, local in publisher.positions() if local > last]:
                 if isinstance(error, InvalidArgumentError):
-                    del publisher.entries[sequence]  # It is not sent again, so those behind it go on.
+                    publisher.drop(sequence)  # It is not sent again, so those behind it go on.
                 else:
                     publisher.take_back(sequence)
         self._refuse_repeats(last, error)
@@ -253,39 +257,59 @@ class RepeatWindow:
 
     # ------------------------------------------------------------------------------------------- its content
 
-    def _add(self, name: bytes, now: float) -> Publisher:
-        count = len(self._publishers)
-        if count >= _PURGED_FROM and count & (count - 1) == 0:
-            self._purge(now)
-        publisher = self._publishers[name] = Publisher(name)
+    def _publishers(self) -> list[Publisher]:
+        if self._more is not None:
+            return list(self._more.values())
+        return [] if self._only is None else [self._only]
+
+    def _add(self, name: bytes) -> Publisher:
+        publisher = Publisher(name)
+        if self._only is None:
+            self._only = publisher
+        else:
+            if self._more is None:
+                self._more = {self._only.name: self._only}
+            self._more[name] = publisher
         return publisher
 
     def _purge(self, now: float) -> None:
-        """Drop the publishers that have published nothing for the length of the window, and half if too many remain."""
+        """Drop the publishers that have published nothing for the length of the window, and half if too many remain.
+
+        It does so whenever their number has doubled.
+        """
+        count = len(self._more or ())
+        if count < _PURGED_FROM or count & (count - 1):
+            return
         before = now - self._repeats.window_s
-        if len(self._publishers) >= self._repeats.messages_max:
-            times = sorted(each.used_at for each in self._publishers.values())
-            before = max(before, times[len(times) // 2])
+        publishers = self._publishers()
+        if count >= self._repeats.messages_max:
+            before = max(before, sorted(each.used_at for each in publishers)[count // 2])
             self._since = max(self._since, before)
         last = self._log.last_id
-        for name, publisher in list(self._publishers.items()):
-            if publisher.used_at <= before and all(0 < local <= last for local in publisher.entries.values()):
-                del self._publishers[name]
+        self._only = self._more = None
+        for publisher in publishers:
+            if publisher.used_at <= before and all(0 < local <= last for _, local in publisher.positions()):
                 self._grow(-_PUBLISHER_UNITS - publisher.room + ROOM)
+            elif self._only is None:
+                self._only = publisher
+            else:
+                self._more = self._more or {self._only.name: self._only}
+                self._more[publisher.name] = publisher
 
     def _prune(self, publisher: Publisher) -> int:
         """Drop messages that are not repeated any more, or make room for more; return by how much the window grows."""
-        entries = publisher.entries
-        for sequence in [each for each in entries if each <= publisher.answered]:
-            del entries[sequence]
-        if 2 * len(entries) <= publisher.room:
+        positions = sorted(publisher.positions())
+        for sequence, _ in positions:
+            if sequence <= publisher.answered:
+                publisher.drop(sequence)
+        if 2 * len(publisher) <= publisher.room:
             return 0
         if publisher.room < self._repeats.messages_max:
             publisher.room *= 2
             return publisher.room // 2
-        for sequence in sorted(entries)[: len(entries) // 2]:  # Its publisher does not say what it does not repeat.
-            if 0 < entries[sequence] <= self._log.last_id:
-                del entries[sequence]
+        for sequence, local in positions[: len(positions) // 2]:  # Its publisher does not say what it does not repeat.
+            if 0 < local <= self._log.last_id:
+                publisher.drop(sequence)
         return 0
 
     def _grow(self, units: int) -> None:
@@ -353,19 +377,14 @@ class RepeatWindow:
         repeats.refresh()
         now = repeats.now_s
         self._since = now - (repeats.window_s if is_whole else read.oldest_age_s)
+        publishers: dict[bytes, Publisher] = {}
         for name, sequence, local, age_s in read.found:
-            publisher = self._publishers.get(name)
+            publisher = publishers.get(name)
             if publisher is None:
-                publisher = self._publishers[name] = Publisher(name)
+                publisher = publishers[name] = self._add(name)
                 publisher.used_at = now - age_s
-            publisher.entries[sequence] = local
-            publisher.highest = max(publisher.highest, sequence)
-        grown = 0
-        for publisher in self._publishers.values():
-            while publisher.room < len(publisher.entries):
-                publisher.room *= 2
-            grown += _PUBLISHER_UNITS + publisher.room - ROOM
-        self._grow(grown)
+            publisher.found(sequence, local)
+        self._grow(sum(_PUBLISHER_UNITS + each.room - ROOM for each in publishers.values()))
 
     async def _read_page(self, begin: int, end: int, read: "_Read", until: float) -> bool:
         """Read the messages from `begin` on; return False if it is too late for that. The last one is always read."""

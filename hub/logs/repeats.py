@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from functools import lru_cache
 from typing import Final, Protocol
 
 from hedwig.clock import Clock
@@ -14,10 +15,16 @@ CLOCKS_DIFFER_S: Final = 10.0
 """By how much the clocks of hubs may differ, if a hub reads of another's publishes in a log."""
 ROOM: Final = 4
 """How many messages of a publisher have room in a window at first."""
+_NONE: Final = -1
+"""Stands for the position of no message."""
 _UNIT_BYTES: Final = 128
 """The memory of one message in a window. Windows count all that they hold in this unit."""
 _SLICE: Final = 5000
 """How many windows a sweep visits before it lets other tasks run."""
+
+
+_begin_of = lru_cache(maxsize=4096)(stored_of)
+"""The same bytes for all topics of a publisher, since there may be a million."""
 
 
 class Window(Protocol):
@@ -40,27 +47,83 @@ class Window(Protocol):
 
 
 class Publisher:
-    """The recent messages of one publisher to one topic."""
+    """The recent messages of one publisher to one topic. It must be small: most topics have one publisher.
 
-    __slots__ = ("answered", "begin", "entries", "highest", "room", "used_at")
+    Usually only the newest message may be repeated, and it has no place in a dictionary.
+    """
+
+    __slots__ = ("_entries", "_local", "answered", "begin", "highest", "name", "room", "used_at")
 
     def __init__(self, name: bytes) -> None:
-        self.begin = stored_of(name)
+        self.name = name
+        self.begin = _begin_of(name)
         """How `Stored` begins in its messages."""
         self.highest = 0
         """The highest sequence that is stored or on its way."""
         self.answered = 0
         """The publisher repeats nothing up to this sequence."""
-        self.entries: dict[int, int] = {}
-        """The positions of its messages by their sequence; 0 while a message waits for its position."""
-        self.room = ROOM
-        """How many entries it may have before those up to `answered` go."""
         self.used_at = 0.0
+        """When it published last, in the time of `Repeats.now_s`."""
+        self.room = ROOM
+        """How many messages it may have here before those up to `answered` go."""
+        self._local = _NONE
+        """The position of the highest message if that is the only one."""
+        self._entries: dict[int, int] | None = None
+        """The positions of all by their sequence, if there may be several."""
+
+    def __len__(self) -> int:
+        return len(self._entries) if self._entries is not None else int(self._local != _NONE)
+
+    def positions(self) -> list[tuple[int, int]]:
+        """Return the sequences of its messages and their positions, 0 while a message waits for its position."""
+        if self._entries is not None:
+            return list(self._entries.items())
+        return [] if self._local == _NONE else [(self.highest, self._local)]
+
+    def find(self, sequence: int) -> int | None:
+        """Return the position of a message, 0 while it waits for that; None if it is not here."""
+        if self._entries is not None:
+            return self._entries.get(sequence)
+        return self._local if sequence == self.highest and self._local != _NONE else None
+
+    def add(self, sequence: int) -> None:
+        """Add a message, the highest so far, which waits for its position."""
+        if self.answered >= self.highest:
+            self._entries, self._local = None, 0
+        else:
+            if self._entries is None:
+                self._entries = dict(self.positions())
+            self._entries[sequence] = 0
+        self.highest = sequence
+
+    def place(self, sequence: int, local: int) -> None:
+        """Record the position of a message, unless the publisher does not repeat it any more."""
+        if self._entries is not None:
+            self._entries[sequence] = local
+        elif sequence == self.highest:
+            self._local = local
+
+    def found(self, sequence: int, local: int) -> None:
+        """Add a message that was read in the log."""
+        if self._entries is None:
+            self._entries = {}
+        self._entries[sequence] = local
+        self.highest = max(self.highest, sequence)
+        self.room = max(self.room, len(self._entries))
+
+    def drop(self, sequence: int) -> None:
+        """Remove a message."""
+        if self._entries is not None:
+            self._entries.pop(sequence, None)
+        elif sequence == self.highest:
+            self._local = _NONE
 
     def take_back(self, sequence: int) -> None:
         """Record that a message is not stored. Neither are those behind it."""
-        self.entries.pop(sequence, None)
-        self.highest = min(self.highest, sequence - 1)
+        self.drop(sequence)
+        if sequence <= self.highest:
+            self._entries = dict(self.positions())
+            self.highest = sequence - 1
 
 
 class Repeats:

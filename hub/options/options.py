@@ -102,7 +102,7 @@ class HubOptions:
     )
     repeat_window_messages: int = option(10_000, "messages of a topic that are kept for that, and read at a takeover")
     repeat_bytes_max: int = option(
-        256 * _MIB, "memory for what the hub knows of recent publishes; beyond, it reads it from the logs again"
+        512 * _MIB, "memory for what the hub knows of recent publishes; beyond, it reads it from the logs again"
     )
     retention_interval_s: float = option(60.0, "how often the hub deletes ledgers that all subscribers have consumed")
     cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
