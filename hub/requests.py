@@ -297,7 +297,10 @@ class Requests:
                 publisher, answered = attempt.publisher, 0
             else:
                 answered = attempt.answered or (0 if previous else sequence - 1)
-        if publisher is None:
+        if publisher is None and age_ms:
+            error = MalformedRequestError("a message of nobody that may have been published before is not recognised")
+            self._refuse(channel, size, request.txn_id, error)
+        elif publisher is None:
             topic.log.publish(action.message, done)
         elif sequence <= previous or sequence <= answered:
             error = MalformedRequestError(f"message {sequence} of its publisher comes before one that it follows")

@@ -206,7 +206,7 @@ class Publishing:
         pending.channel = None
         line.in_flight -= 1
         if isinstance(answer, UncertainAnswerError):
-            line.may_hop = self._routes.leave(line.topic, channel.address)
+            line.may_hop = self._routes.leave(line.topic, channel.address) or line.may_hop
             self._in_doubt(pending, channel, answer)
         elif answer.status is StatusCode.SUCCESS:
             self._routes.remember(line.topic, channel.address)

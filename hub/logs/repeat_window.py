@@ -44,6 +44,8 @@ _READ_SHARE: Final = 0.25
 """For which part of the time of an operation a log is read. What is read by then makes a shorter window."""
 _PURGED_FROM: Final = 16
 """From how many publishers on a window drops those that have published nothing for its length."""
+_UNITS_MAX: Final = 8
+"""How much a window may hold, in units for each message that is kept. Beyond, the older half of its publishers goes."""
 
 _Waiting: TypeAlias = tuple[Message, Published, bytes, int, int, int, int]
 """The arguments of `RepeatWindow.publish`."""
@@ -92,6 +94,7 @@ class RepeatWindow:
         "_log",
         "_more",
         "_only",
+        "_purged_at",
         "_repeats",
         "_since",
         "_store",
@@ -119,6 +122,8 @@ class RepeatWindow:
         self.repeats: dict[int, list[tuple[Message, Published]]] | None = None
         """The repeats of messages on their way, by the position that these will have."""
         self._units = 0
+        self._purged_at = _PURGED_FROM
+        """At how many publishers those that are gone are dropped."""
         self._repeats.refresh()
         self.used_at = self._repeats.now_s
         self.seen_at = 0.0
@@ -171,7 +176,8 @@ class RepeatWindow:
             if (refusal := self._why_unknown(sequence, previous, age_ms, now)) is not None:
                 done(0, (), refusal)
                 return
-            self._purge(now)
+            if self._more is not None and len(self._more) >= self._purged_at:
+                self._purge(now, halves=len(self._more) >= repeats.messages_max)
             publisher = self._add(name)
             publisher.answered = sequence - 1
             grown = _PUBLISHER_UNITS
@@ -192,6 +198,8 @@ class RepeatWindow:
             publisher.take_back(sequence)
         if grown and not self.is_over:
             self._grow(grown)
+            if self._units > _UNITS_MAX * repeats.messages_max:
+                self._purge(now, halves=True)
 
     def _why_unknown(self, sequence: int, previous: int, age_ms: int, now: float) -> HedwigError | None:
         """Return why a publish is refused whose publisher is not in the window; None if it is new."""
@@ -272,18 +280,12 @@ class RepeatWindow:
             self._more[name] = publisher
         return publisher
 
-    def _purge(self, now: float) -> None:
-        """Drop the publishers that have published nothing for the length of the window, and half if too many remain.
-
-        It does so whenever their number has doubled.
-        """
-        count = len(self._more or ())
-        if count < _PURGED_FROM or count & (count - 1):
-            return
+    def _purge(self, now: float, *, halves: bool) -> None:
+        """Drop the publishers that have published nothing for the length of the window, or the older half of all."""
         before = now - self._repeats.window_s
         publishers = self._publishers()
-        if count >= self._repeats.messages_max:
-            before = max(before, sorted(each.used_at for each in publishers)[count // 2])
+        if halves:
+            before = max(before, sorted(each.used_at for each in publishers)[len(publishers) // 2])
             self._since = max(self._since, before)
         last = self._log.last_id
         self._only = self._more = None
@@ -295,6 +297,7 @@ class RepeatWindow:
             else:
                 self._more = self._more or {self._only.name: self._only}
                 self._more[publisher.name] = publisher
+        self._purged_at = max(_PURGED_FROM, 2 * len(self._more or ()))
 
     def _prune(self, publisher: Publisher) -> int:
         """Drop messages that are not repeated any more, or make room for more; return by how much the window grows."""

@@ -25,7 +25,9 @@ from hedwig.hub.ledgers.shared.sealing import new_ledger
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
 from hedwig.hub.ledgers.shared.writer import LogWriter, _with_next
 from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log import Published
 from hedwig.hub.logs.range_record import IsOwned, RangeRecord
+from hedwig.hub.logs.repeat_window import RepeatWindow
 from hedwig.hub.requests import _TRIES, Requests, _Attempt
 from hedwig.hub.subscriptions.cursor import Cursor
 from hedwig.hub.subscriptions.starts import Starts
@@ -35,6 +37,7 @@ from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import LogRecords
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, Topic
 from hedwig.versions import Version
+from hedwig.wire import Message
 
 __all__ = ["TAKEN_OUT", "without_mend"]
 
@@ -214,6 +217,18 @@ def _always_settled(self: SharedLedgerStore, ledger_ids: Collection[int]) -> boo
     return True
 
 
+def _store_again(self: DurableLog, message: Message, done: Published, *_: Any) -> None:
+    self.append(message, done, None, 0)
+
+
+async def _read_nothing(self: RepeatWindow) -> None:
+    """Take the window for complete."""
+
+
+def _always_new(self: RepeatWindow, sequence: int, previous: int, age_ms: int, now: float) -> None:
+    """Take a message of an unknown publisher for new, whatever its age."""
+
+
 TAKEN_OUT: Final[Mapping[str, tuple[tuple[Any, str, object], ...]]] = {
     # Later fixes hide the defect: a log that ends drops its writers, and a reader recovers what it does not find.
     "1.3": (
@@ -247,6 +262,10 @@ TAKEN_OUT: Final[Mapping[str, tuple[tuple[Any, str, object], ...]]] = {
     ),
     "the next ledger of a log is not fenced": ((store, "shut_out", _fence_current_only),),
     "a refused first change of the ranges is repeated": ((RangeRecord, "_put", _put_again),),
+    # See docs/explanation/published-once.md for these.
+    "a repeat is stored": ((DurableLog, "publish_once", _store_again),),
+    "a new owner does not read its log": ((RepeatWindow, "_read_back", _read_nothing),),
+    "a message is new whatever its age": ((RepeatWindow, "_why_unknown", _always_new),),
 }
 
 

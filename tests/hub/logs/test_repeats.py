@@ -487,3 +487,13 @@ async def test_a_non_durable_topic_has_no_window(hub: _Hub) -> None:
     assert outcomes[0] == (1, None)
     assert isinstance(outcomes[1][1], MalformedRequestError)
     assert log.last_id == 1
+
+
+async def test_no_topic_holds_more_than_its_share(hub: _Hub) -> None:
+    hub.start(repeat_window_messages=10)
+    log = await hub.open()
+    for name in range(60):
+        for number in range(1, 30):
+            await log.publish(number, by=b"publisher %d" % name)
+    assert hub.store.repeats.held_bytes < 2 * 8 * 10 * 128
+    assert await log.publish(29, age_s=1.0, by=b"publisher 59") == log.log.last_id
