@@ -46,7 +46,7 @@ async def _ask_until_it_has_died(hub: RunningHub, topic: Topic) -> None:
         await publish_in_each_step(lambda: len(publishes) >= 10)
         hub.kill()
         # One publish is sent in the very step in which only the transport knows of the end.
-        await publish_in_each_step(lambda: publishes[0].done())
+        await publish_in_each_step(lambda: not client._channels._open)
         await client.close()  # This ends those that wait for another hub, and none that were sent.
         outcomes = await asyncio.gather(*publishes, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} <= {UncertainAnswerError, ClientClosedError}
