@@ -228,7 +228,9 @@ class ClusterMembership:
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
         try:
-            has_others = await self._has_older_hubs(registration)
+            # Beside hubs of the original, their presence is no news.
+            is_beside = self._options.is_beside_originals
+            has_others = not is_beside and await self._has_older_hubs(registration)
             shared = await self._with_logs(bookies, registration, metadata, has_others=has_others)
         except BaseException:
             await bookies.aclose()
@@ -236,7 +238,7 @@ class ClusterMembership:
         self._bookies, self._store = bookies, shared
         self._serving = registration
         # A hub of an older release, or of the original, keeps nothing of what may be published again.
-        stores_once = not has_others and not self._options.is_beside_originals
+        stores_once = not has_others and not is_beside
         incarnation = hub.registered(registration.hub, registration, shared, shared, stores_once=stores_once)
         self.balance.attach(incarnation.topics, incarnation.is_frozen)
         sweep = LogSweep(

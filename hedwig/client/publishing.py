@@ -196,8 +196,8 @@ class Publishing:
         age_ms = 0
         if pending.unsure is not None:
             age_ms = 1 + int(1000 * (asyncio.get_running_loop().time() - pending.begun_at))
-        # While messages wait, those before them have an outcome, and the hub knows that if `previous` is not given.
-        answered = line.answered if not line.waiting else 0
+        # A repeat may come behind a younger message that was answered before it.
+        answered = 0 if pending.sequence else line.answered
         return Attempt(publisher=self._name, sequence=pending.sequence or None, age_ms=age_ms, answered=answered)
 
     def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:

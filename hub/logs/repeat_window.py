@@ -116,7 +116,7 @@ class RepeatWindow:
         self._more: dict[bytes, Publisher] | None = None
         """All publishers, if there is more than one."""
         self._since = -math.inf if known_since is None else known_since
-        """From when on the window is complete, in the time of `Repeats.now`."""
+        """From when on the window is complete, in the time of `Repeats.now_s`."""
         self._waiting: deque[_Waiting] | None = None
         """The publishes that wait until the log is read."""
         self.repeats: dict[int, list[tuple[Message, Published]]] | None = None
