@@ -15,7 +15,7 @@ from tests.hub.support.admin_client import AdminClient
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
     """A hub for all tests that do not end it; its ledgers take three messages each."""
-    with HubAndAdmin(tmp_path_factory.mktemp("ledgers"), "ledger_messages_max=3") as started:
+    with HubAndAdmin(tmp_path_factory.mktemp("ledgers"), "ledger_messages_max=3", "repeat_window_s=0") as started:
         yield started
 
 

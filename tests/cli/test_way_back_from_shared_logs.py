@@ -35,8 +35,9 @@ _MESSAGES: Final = 30
 
 @pytest.fixture
 def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
-    """Two hubs with shared logs, whose ledgers take few messages each."""
-    with Pair(servers, tmp_path, "bookkeeper.ledgers=shared", "ledger_messages_max=7") as started:
+    """Two hubs with shared logs, whose ledgers take few messages each. They delete what is consumed at once."""
+    settings = ("bookkeeper.ledgers=shared", "ledger_messages_max=7", "repeat_window_s=0")
+    with Pair(servers, tmp_path, *settings) as started:
         started.admin.environment |= {
             "HEDWIG_METADATA": started.cluster,
             "HEDWIG_BOOKKEEPER": f"zookeeper://{started.zookeeper}{LEDGERS_ROOT}",

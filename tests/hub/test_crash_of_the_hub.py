@@ -37,6 +37,7 @@ SETTINGS: Final = (
     f"consume_interval={PROMISE.consume_interval}",
     f"ledger_messages_max={LEDGER_MESSAGES}",
     "retention_interval_s=0.3",
+    "repeat_window_s=1",  # Consumed messages are kept for so long.
     "topic_sweep_s=0.2",
     "cache_bytes=20000",  # The cache is so small that slow subscribers read from the ledgers.
     "read_retry_s=0.2",

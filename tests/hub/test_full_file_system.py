@@ -29,6 +29,7 @@ _SETTINGS: Final = (
     "ledgers.segment_bytes=4MiB",
     "ledgers.upkeep_interval_s=0.2",
     "retention_interval_s=1",
+    "repeat_window_s=1",  # Consumed messages are kept for so long, also on a full disk.
     "consume_flush_s=0.2",
 )
 

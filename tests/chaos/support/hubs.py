@@ -40,6 +40,7 @@ _SETTINGS: Final = (
     "bookkeeper.append_timeout_s=10",
     "consume_flush_s=2",
     "retention_interval_s=7",
+    "repeat_window_s=30",  # Short, so that consumed messages are deleted during a run.
 )
 
 
