@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Incarnation"]
 
+_STANDBY_LOOK_S: Final = 0.5
+"""How often the hub looks whether a client is gone for whose subscription others wait."""
 _WINDOW_SWEEPS: Final = 8
 """How many times in the length of a window the hub looks for windows that are over."""
 
@@ -113,6 +115,7 @@ class Incarnation:
         start(repeat("topic sweep", self._clock, options.topic_sweep_s, self._unless_frozen(self.topics.sweep)))
         start(repeat("retention", self._clock, options.retention_interval_s, self._unless_frozen(self.retention.sweep)))
         start(self.subscribing.pointers.run())
+        start(repeat("standby", self._clock, _STANDBY_LOOK_S, self.subscribing.standbys.look))
         repeats = self._log_store.repeats
         if repeats.is_on:
             start(repeat("repeat windows", self._clock, repeats.window_s / _WINDOW_SWEEPS, repeats.sweep))

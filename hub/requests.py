@@ -105,6 +105,7 @@ class Requests:
         self._gate = gate
         self._topics = topics
         self._subscribing = subscribing
+        subscribing.standbys.serve = self._serve_standby
         self.tasks = Tasks()
         """The requests that are running."""
         self.unanswered_bytes = 0
@@ -147,6 +148,11 @@ class Requests:
             self._under_way[attachment] = None
         self._with_topic(channel, request, size, _Attempt(_TRIES))
 
+    def _serve_standby(self, channel: Channel, request: Request) -> None:
+        """Carry out the SUBSCRIBE of a client that has waited in line."""
+        self._begin(channel, 0)
+        self._begin_in_order(channel, request, 0)
+
     def _over(self, channel: Channel, request: Request) -> None:
         """Record that a request is answered, or needs no answer any more, and start the one that waits behind it."""
         attachment = _attachment_of(channel, request)
@@ -172,6 +178,8 @@ class Requests:
     def _answer_ping(self, channel: Channel, request: Request, size: int, ping: Ping) -> None:
         if self._promises.stores_once and ping.publisher is not None:
             channel.publisher = ping.publisher
+        if ping.silence_ms:
+            channel.silence_s = ping.silence_ms / 1000
         self._begin(channel, size)
         channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
 

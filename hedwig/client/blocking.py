@@ -6,6 +6,7 @@ client stays usable after Ctrl-C.
 """
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -92,7 +93,7 @@ class BlockingClient:
             closing = BackgroundCall(self._loop, partial(self._client.close, last_is_finished=last_is_finished))
             closing.begin()
         try:
-            self._result(closing)
+            self._result(closing, self._patience_s)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(self._patience_s)
@@ -125,9 +126,9 @@ class BlockingClient:
                 running.append(BackgroundCall(self._loop, partial(self._client.publish, topic, message)))
                 self._begin(running[-1])
                 while running and (running[0].is_over or len(running) >= self._options.publishes_in_flight_max):
-                    yield self._result(running.popleft())
+                    yield self._result(running.popleft(), self._patience_s)
             while running:
-                yield self._result(running.popleft())
+                yield self._result(running.popleft(), self._patience_s)
         finally:
             for call in running:
                 call.withdraw()
@@ -142,8 +143,12 @@ class BlockingClient:
         force_attach: bool = False,
         auto_consume: bool = True,
         resubscribe: bool = True,
+        standby: bool = False,
     ) -> BlockingSubscription:
-        """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe."""
+        """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe.
+
+        With `standby` the wait may have no end. Ctrl-C ends it.
+        """
         opening = self._client.subscribe(
             topic,
             subscriber,
@@ -152,8 +157,9 @@ class BlockingClient:
             force_attach=force_attach,
             auto_consume=auto_consume,
             resubscribe=resubscribe,
+            standby=standby,
         )
-        opened = self._call(opening.open)
+        opened = self._call(opening.open, patience_s=math.inf if standby else self._patience_s)
         made = BlockingSubscription(opened, self._loop, self._begin, self._call, self._forget)
         self._opened[opened.topic, opened.subscriber] = made
         return made
@@ -177,11 +183,11 @@ class BlockingClient:
         if self._opened.get((closed.topic, closed.subscriber)) is closed:
             del self._opened[closed.topic, closed.subscriber]
 
-    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]], *, patience_s: float | None = None) -> T:
         call = BackgroundCall(self._loop, work)
         try:
             self._begin(call)
-            return self._result(call)
+            return self._result(call, self._patience_s if patience_s is None else patience_s)
         finally:
             if not call.is_over:
                 call.withdraw()  # An interrupted caller no longer wants the result.
@@ -193,11 +199,11 @@ class BlockingClient:
                 return
         raise ClientClosedError("the client was closed; make another one")
 
-    def _result(self, call: BackgroundCall[T]) -> T:
+    def _result(self, call: BackgroundCall[T], patience_s: float) -> T:
         """Wait for the outcome of a call. It is withdrawn if that takes too long."""
-        if not call.wait(self._patience_s):
+        if not call.wait(patience_s):
             call.withdraw()
-            raise UncertainAnswerError(f"no outcome within {self._patience_s:g} s")
+            raise UncertainAnswerError(f"no outcome within {patience_s:g} s")
         try:
             return call.outcome()
         except asyncio.CancelledError as exc:

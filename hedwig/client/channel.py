@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
 
-_PING: Final = Request(topic=PING_TOPIC, txn_id=0, action=Ping())
+_PING_ID: Final = 0
 """No other request has this id: clients count from 1."""
 
 
@@ -58,7 +58,7 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
-        self._ping = _PING
+        self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping(None, options.silence_ms))
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
         self._waiting: dict[int, Callable[[Answer | UncertainAnswerError], None]] = {}
@@ -69,6 +69,8 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """When bytes of the hub came last, in the time of the event loop."""
+        self.sent_at = self.heard_at
+        """When bytes were sent last."""
         self._task = asyncio.create_task(self._receive())
 
     @classmethod
@@ -110,7 +112,7 @@ class Channel:
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end)
         if publisher is not None:
-            channel._ping = replace(_PING, action=Ping(publisher))
+            channel._ping = replace(channel._ping, action=Ping(publisher, options.silence_ms))
             await channel._ask_for_promises(latest)
         return channel
 
@@ -122,10 +124,17 @@ class Channel:
     def is_paused(self) -> bool:
         return not self._readable.is_set()
 
-    async def ask(self, request: Request, timeout_s: float, on_success: Callable[[], None] = lambda: None) -> Answer:
+    async def ask(
+        self,
+        request: Request,
+        timeout_s: float,
+        on_success: Callable[[], None] = lambda: None,
+        on_place: Callable[[int], None] = lambda _: None,
+    ) -> Answer:
         """Return the hub's answer, with any status.
 
-        When the channel reads the answer SUCCESS, it calls `on_success` before it reads anything that follows.
+        When the channel reads the answer SUCCESS, it calls `on_success` before it reads anything that follows. While
+        the hub answers that the request waits in line, it calls `on_place`, and the wait has no end.
 
         Raises: CouldNotConnectError - the channel had ended, nothing was sent; UncertainAnswerError - it was sent, and
             the channel ended or the time passed before an answer; LocalProtocolError - it is too large.
@@ -137,14 +146,18 @@ class Channel:
                 return
             if isinstance(answer, UncertainAnswerError):
                 arrived.set_exception(answer)
-                return
-            arrived.set_result(answer)
-            if answer.status is StatusCode.SUCCESS:
-                on_success()
+            elif answer.place is not None:
+                if not timeout.expired():
+                    timeout.reschedule(None)  # The heartbeat notices a hub that is gone.
+                    on_place(answer.place)
+            else:
+                arrived.set_result(answer)
+                if answer.status is StatusCode.SUCCESS:
+                    on_success()
 
-        self.send(request, take)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as timeout:
+                self.send(request, take)
                 await self._drain()
                 return await arrived
         except TimeoutError as exc:
@@ -156,7 +169,7 @@ class Channel:
         """Send a request, without waiting. `on_answer` is called once, unless `forget` is called before.
 
         It gets the hub's answer, with any status, or UncertainAnswerError when the channel ends before that. It must
-        not raise.
+        not raise. Answers that say that the request waits in line come before that.
 
         Raises: CouldNotConnectError - the channel has ended, nothing was sent; LocalProtocolError - it is too large.
         """
@@ -203,9 +216,9 @@ class Channel:
         self._readable.set()
 
     def ping(self) -> None:
-        """Ask for a sign of life, unless the last such request is unanswered."""
-        if self._end is None and _PING.txn_id not in self._waiting:
-            self.send(self._ping, lambda _: None)
+        """Ask for a sign of life, and give one. Nothing waits for the answer."""
+        if self._end is None:
+            self.tell_at_once(self._ping)
 
     def end(self, reason: Exception) -> None:
         """End the channel at once, since its hub seems to be gone. Requests under way have no known outcome."""
@@ -238,6 +251,7 @@ class Channel:
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
+        self.sent_at = self._loop.time()
         # The connection may have ended before the receiving side notices it. Then uvloop's transport raises an error on
         # a write, where asyncio's own drops the bytes.
         if unsent and not self._writer.is_closing():
@@ -270,11 +284,14 @@ class Channel:
         if not isinstance(response, Answer):
             self._on_news(response)
             return
-        on_answer = self._waiting.pop(response.txn_id, None)
-        if on_answer is None:
-            _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
+        if response.place is None:
+            on_answer = self._waiting.pop(response.txn_id, None)
         else:
+            on_answer = self._waiting.get(response.txn_id)
+        if on_answer is not None:
             on_answer(response)
+        elif response.txn_id != _PING_ID:
+            _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
 
     async def _ask_for_promises(self, latest: float) -> None:
         try:

@@ -38,24 +38,31 @@ class Opening:
     Nothing happens before that. Each `await` opens it once more.
     """
 
-    def __init__(self, opener: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
+    def __init__(self, opener: Callable[[Callable[[Subscription], None]], Coroutine[Any, Any, Subscription]]) -> None:
         self._opener = opener
-        self._opened: Subscription | None = None
+        self._made: Subscription | None = None
+
+    @property
+    def place(self) -> int | None:
+        """Return the place in line while the subscription, opened with `standby`, waits. See Subscription.place."""
+        return self._made.place if self._made is not None else None
 
     async def open(self) -> Subscription:
         """Open the subscription; return it once the hub delivers to it. Raises as HedwigClient.subscribe."""
-        return await self._opener()
+        return await self._opener(self._begin)
+
+    def _begin(self, made: Subscription) -> None:
+        self._made = made
 
     def __await__(self) -> Generator[Any, Any, Subscription]:
-        return self._opener().__await__()
+        return self.open().__await__()
 
     async def __aenter__(self) -> Subscription:
-        self._opened = await self._opener()
-        return self._opened
+        return await self.open()
 
     async def __aexit__(self, *raised: Any) -> None:
-        assert self._opened is not None, "it was entered"
-        await self._opened.__aexit__(*raised)
+        assert self._made is not None, "it was entered"
+        await self._made.__aexit__(*raised)
 
 
 class HedwigClient:
@@ -172,11 +179,13 @@ class HedwigClient:
         force_attach: bool = False,
         auto_consume: bool = True,
         resubscribe: bool = True,
+        standby: bool = False,
     ) -> Opening:
         """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. Then the hub delivers.
 
         Args: mode - whether it must be new, must exist, or either; preferences - merged into the stored ones;
-            force_attach - take it over from the client that has it open; auto_consume, resubscribe - see Subscription.
+            force_attach - take it over from the client that has it open; auto_consume, resubscribe - see Subscription;
+            standby - wait in line while another client has it open, however long, instead of TopicBusyError.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
             not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
             no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` cannot be a name.
@@ -187,15 +196,27 @@ class HedwigClient:
             preferences=preferences or SubscriptionPreferences(),
             synchronous=True,
             force_attach=force_attach,
+            standby=standby,
         )
-        return Opening(partial(self._open, topic_of(topic), first, auto_consume=auto_consume, resubscribe=resubscribe))
+        return Opening(partial(self._open, topic_of(topic), first, auto_consume, resubscribe))
 
-    async def _open(self, topic: Topic, first: Subscribe, *, auto_consume: bool, resubscribe: bool) -> Subscription:
+    async def _open(
+        self,
+        topic: Topic,
+        first: Subscribe,
+        auto_consume: bool,
+        resubscribe: bool,
+        on_made: Callable[[Subscription], None],
+    ) -> Subscription:
         subscriber = first.subscriber
         self._check_open()
         await self._make_way(topic, subscriber, force=first.force_attach)
         again = Subscribe(
-            subscriber=subscriber, mode=CreateOrAttach.ATTACH, preferences=first.preferences, synchronous=True
+            subscriber=subscriber,
+            mode=CreateOrAttach.ATTACH,
+            preferences=first.preferences,
+            synchronous=True,
+            standby=first.standby,
         )
         actions = iter([first])
 
@@ -215,7 +236,9 @@ class HedwigClient:
             self._late_pointers,
             auto_consume=auto_consume,
             resubscribe=resubscribe,
+            standby=first.standby,
         )
+        on_made(subscription)
         self._subscriptions[topic, subscriber] = subscription
         try:
             await subscription.open()

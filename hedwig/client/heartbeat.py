@@ -15,7 +15,8 @@ _BEATS: Final = 4
 class Heartbeat:
     """Asks hubs that have said nothing for a while, and ends the channels of those that do not answer.
 
-    One timer serves all channels of a client. A channel that is not read, since an application is slow, is left alone.
+    It asks as well if nothing was sent for a while, so that hubs know that this client is there. One timer serves all
+    channels of a client. A channel that is not read, since an application is slow, is never given up.
     """
 
     def __init__(self, silence_s: float) -> None:
@@ -46,7 +47,8 @@ class Heartbeat:
                 channel.heard_at = now  # Nothing was read: by choice, or since this process stood still.
             elif now - channel.heard_at > self._silence_s:
                 channel.end(CouldNotConnectError(f"it has said nothing for {self._silence_s:g} s"))
-            elif now - channel.heard_at > self._silence_s / 2:
+                continue
+            if now - min(channel.heard_at, channel.sent_at) > self._silence_s / 2:
                 channel.ping()
 
     def close(self) -> None:

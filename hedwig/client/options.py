@@ -1,5 +1,6 @@
 """The options of a client, with all defaults."""
 
+import math
 import ssl
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
@@ -83,13 +84,21 @@ class ClientOptions:
     reconnect_pause_max_s: float = 5.0
     """The longest such pause of a subscription. That of a publish is at most a second."""
     silence_s: float = 10.0
-    """The client gives up a connection on which nothing came for N seconds, and asks for a sign of life before that."""
+    """The client gives up a connection on which nothing came for N seconds, and asks for a sign of life before that.
+
+    It also sends something before that. A hub gives up a client that does not, if others wait for a subscription of it.
+    """
     keepalive_s: int = 30
     """The kernel probes a connection after N seconds without traffic. If the hub is gone, it ends after 2 N seconds."""
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX
     receive_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
+
+    @property
+    def silence_ms(self) -> int:
+        """Return the longest silence of this client that a hub should expect, in milliseconds."""
+        return math.ceil(self.silence_s * 1000)
 
     @classmethod
     def of(cls, hub: "str | ClientOptions | None") -> "ClientOptions":

@@ -15,6 +15,7 @@ from hedwig.errors import (
     MalformedRequestError,
     ServiceError,
     SubscriptionClosedError,
+    TopicBusyError,
 )
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Event, EventKind, Message, Received
@@ -73,6 +74,8 @@ class Subscription:
     With `resubscribe`, it reattaches by itself after the loss of a connection or of a hub. Messages that this object
     has delivered already are not delivered again. Without `resubscribe`, such a loss ends it. Messages that were not
     consumed before `close` are delivered again to the next client that opens the subscription.
+
+    With `standby`, it waits while another client has the subscription, also when it reattaches. `place` tells where.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Subscription:
         *,
         auto_consume: bool,
         resubscribe: bool,
+        standby: bool = False,
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
@@ -95,6 +99,8 @@ class Subscription:
         self._late_pointers = late_pointers
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
+        self._standby = standby
+        self._place: int | None = None
         self._attachment: Attachment | None = None
         self._session_last: MessageSeqId | None = None
         """The newest message that the hub delivered since it last attached this subscription."""
@@ -131,6 +137,15 @@ class Subscription:
     def is_attached(self) -> bool:
         """Say whether a hub delivers to it now, as far as the client knows; False while it is reconnecting."""
         return self._end is None and self._attachment is not None and self._attachment.is_serving
+
+    @property
+    def place(self) -> int | None:
+        """Return the place in the line of clients that wait for the subscription, 1 for the next one.
+
+        None: it does not wait, or its hub is of the original or of an older release. Those keep no lines, and the
+        client asks again and again.
+        """
+        return self._place
 
     async def __aenter__(self) -> Self:
         return self
@@ -233,7 +248,15 @@ class Subscription:
             self.lose()  # Already lost again: the channel's end came right after its answer.
 
     async def _attach_first(self) -> None:
-        self._serve_by(await self._attach(self))
+        try:
+            self._serve_by(await self._attach(self))
+        except ServiceError as exc:
+            is_waiting = self._place is not None or (self._standby and isinstance(exc, TopicBusyError))
+            if not is_waiting or isinstance(exc, _FINAL):
+                raise
+            await self._recover()
+            if self._end is not None:
+                raise self._end from exc
 
     def _serve_by(self, attachment: Attachment) -> None:
         self._attachment = attachment
@@ -245,6 +268,21 @@ class Subscription:
         """Accept messages from now on, since the hub has attached it. For the channel that serves the subscription."""
         self._session_last = None
         self._pointer_sent = 0
+        if self._place is not None:
+            self._place = None
+            _log.info("subscription %r on %r: attached after its wait", self.subscriber, self.topic)
+
+    def stand_by(self, place: int) -> None:
+        """Record the place in the line. For the channel that asked for the subscription.
+
+        Another client may finish the messages that wait here for the application. If it does not, the hub delivers them
+        again.
+        """
+        if self._place is None:
+            _log.info("subscription %r on %r: waits at place %d", self.subscriber, self.topic, place)
+            self._queue.clear()
+            self._last_queued = self._handed_out.local if self._handed_out is not None else 0
+        self._place = place
 
     def deliver(self, message: Message) -> bool:
         """Accept a message that the hub delivers. For the channel that serves the subscription.

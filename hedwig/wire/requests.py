@@ -78,13 +78,17 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Create or attach to a subscription, and begin delivery on this channel."""
+    """Create or attach to a subscription, and begin delivery on this channel.
+
+    With `standby` it waits while another channel has the subscription.
+    """
 
     subscriber: SubscriberId
     mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH
     preferences: SubscriptionPreferences = field(default_factory=SubscriptionPreferences)
     synchronous: bool = False
     force_attach: bool = False
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +118,12 @@ class Ping:
     """Ask whether the hub is there, and what it promises. It is about no topic: use `PING_TOPIC`.
 
     It travels as START_DELIVERY, which hubs of the original answer with MALFORMED_REQUEST. So they are there too.
-    `publisher` names the publisher of the messages on this connection whose attempts name none.
+    `publisher` names the publisher of the messages on this connection whose attempts name none. The client sends
+    something every `silence_ms`; 0: it does not promise to.
     """
 
     publisher: bytes | None = None
+    silence_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +189,7 @@ def _decode_action(request: pb.PubSubRequest) -> Action:
                 return Malformed(f"{pb.OperationType.Name(request.type)} without its {part}")
             return decode(request)
         if request.type == pb.START_DELIVERY and request.topic == PING_TOPIC:
-            return Ping(_name_of(request.publisher) if request.HasField("publisher") else None)
+            return Ping(_name_of(request.publisher) if request.HasField("publisher") else None, request.silence)
         return Malformed(f"{pb.OperationType.Name(request.type)} is not a request to a hub")
     except InvalidArgumentError as exc:
         return Malformed(str(exc))
@@ -224,6 +230,7 @@ def _decode_subscribe(request: pb.PubSubRequest) -> Subscribe:
         preferences=preferences,
         synchronous=subscribe.synchronous,
         force_attach=subscribe.forceAttach,
+        standby=subscribe.standby,
     )
 
 
@@ -268,10 +275,12 @@ def encode_request(request: Request) -> bytes:
         case CloseSubscription(subscriber):
             message.type = pb.CLOSESUBSCRIPTION
             message.closeSubscriptionRequest.subscriberId = subscriber
-        case Ping(publisher):
+        case Ping(publisher, silence_ms):
             message.type = pb.START_DELIVERY
             if publisher is not None:
                 message.publisher = publisher
+            if silence_ms:
+                message.silence = silence_ms
         case Malformed(reason):
             raise InvalidArgumentError(f"a malformed request cannot be sent: {reason}")
     if message.type != pb.CONSUME:
@@ -340,4 +349,5 @@ def _encode_subscribe(action: Subscribe) -> pb.SubscribeRequest:
         synchronous=action.synchronous,
         preferences=preferences_to(action.preferences),
         forceAttach=action.force_attach,
+        standby=action.standby or None,
     )

@@ -53,7 +53,8 @@ class Answer:
     `text` explains an error to people, but for NOT_RESPONSIBLE_FOR_TOPIC it is the owner's address, or empty.
     `published` is set in the answer to a PUBLISH. `preferences` is set in the answer to a SUBSCRIBE and has the
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
-    `promises` is set in the answer to a Ping.
+    `promises` is set in the answer to a Ping. `place` is set while a SUBSCRIBE waits: its place in the line, from
+    1 on. Another answer with the same `txn_id` follows.
     """
 
     txn_id: int
@@ -62,6 +63,7 @@ class Answer:
     published: MessageSeqId | None = None
     preferences: SubscriptionPreferences | None = None
     promises: Promises | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,7 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
         published=seq_id_from(body.publishResponse.publishedMsgId) if body.HasField("publishResponse") else None,
         preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
         promises=_decode_promises(response.promises) if response.HasField("promises") else None,
+        place=response.place if response.HasField("place") else None,
     )
 
 
@@ -151,6 +154,8 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
     if answer.promises is not None:
         message.promises.refusalsAreDefinite = answer.promises.refusals_are_definite
         message.promises.storesOnce = answer.promises.stores_once
+    if answer.place is not None:
+        message.place = answer.place
     return message
 
 

@@ -37,6 +37,7 @@ class LoadSampler:
             "channels": len(hub.channels),
             "handshakes": hub.handshakes,
             "attached_subscriptions": sum(len(channel.subscriptions) for channel in hub.channels),
+            "standbys": hub.subscribing.standbys.count,
             "unanswered_bytes": hub.requests.unanswered_bytes,
             "unfinished_bytes": hub.frames.bytes,
             "unsent_bytes": hub.unsent.bytes,

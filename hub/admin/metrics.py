@@ -47,6 +47,7 @@ _LEVELS: Final[Mapping[str, str]] = {
     "channels": "Open connections.",
     "handshakes": "TLS connections whose handshake goes on.",
     "attached_subscriptions": "Subscriptions that a client is attached to.",
+    "standbys": "Clients that wait for a subscription which another has open.",
     "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
     "unfinished_bytes": "Bytes of requests that have not arrived in full, or wait for their turn.",
     "unsent_bytes": "Bytes of answers and deliveries that the sockets have not taken.",

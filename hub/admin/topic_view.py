@@ -44,6 +44,7 @@ def topic_view(hub: "Hub", topic: OwnedTopic, limit: int) -> Mapping[str, Any]:
             row = {
                 **bytes_fields("subscriber", subscriber),
                 "client": subscription.cursor.channel.peer,
+                "standbys": hub.subscribing.standbys.waiting(topic.name, subscriber),
                 "consumed": subscription.consumed,
                 "stored": subscription.stored,
                 "next_id": subscription.cursor.next_id,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -154,9 +155,11 @@ class Channel(asyncio.Protocol):
         "_unsent",
         "_waiting",
         "had_s",
+        "heard_at",
         "is_closed",
         "peer",
         "publisher",
+        "silence_s",
         "subscriptions",
     )
 
@@ -168,6 +171,10 @@ class Channel(asyncio.Protocol):
         """The subscriptions that are attached to this channel."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
+        self.heard_at = 0.0
+        """When bytes of the client came last, in the time of the event loop."""
+        self.silence_s = math.inf
+        """A client that is silent for longer is gone, as it has said itself."""
         self.is_closed = False
         self.had_s = 0.0
         self._owner = owner
@@ -251,6 +258,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.is_closed:
             return
+        self.heard_at = self._loop.time()
         try:
             bodies = self._decoder.receive(data)
         except RemoteProtocolError:
@@ -475,6 +483,7 @@ class Channel(asyncio.Protocol):
 
     def _resume(self) -> None:
         if not (self._is_paused or self._is_behind or self.is_closed) and self._transport is not None:
+            self.heard_at = self._loop.time()
             self._transport.resume_reading()
             if self._is_holding:
                 self._owner.frames.go_on(self)
@@ -538,6 +547,17 @@ class Channel(asyncio.Protocol):
         elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush_soon)
+
+    def tell(self, answer: Answer) -> None:
+        """Send one more answer to a request that is answered already, and so not counted any more."""
+        if not self._is_mute or answer.status is not StatusCode.SUCCESS:
+            self._owe(encode_response(answer))
+
+    @property
+    def is_silent_for_long(self) -> bool:
+        """Whether the client is gone, as far as it has said how long it may be silent."""
+        is_read = not (self._is_paused or self._is_behind)
+        return is_read and self._loop.time() - self.heard_at > self.silence_s
 
     def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None:
         """Send the client the event that another took its subscription over.

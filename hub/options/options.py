@@ -83,6 +83,7 @@ class HubOptions:
     topic_age_s: float = option(0.0, "maximum time a hub owns a topic, even if in use; 0: no limit")
     topic_sweep_s: float = option(10.0, "how often the hub looks for topics to release")
 
+    standbys_max: int = option(64, "clients that wait for one subscription while another has it open; more get 406")
     message_window: int = option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
     consume_interval: int = option(50, "the hub stores a consume pointer once it is N messages ahead")
     consume_flush_s: float = option(5.0, "the hub stores a moved consume pointer within N s")
@@ -149,6 +150,7 @@ class HubOptions:
             ("ledger_changes_max", 1, 100_000),
             ("acquisitions_waiting_max", 1, 100_000_000),
             ("topics_max", 1, 1 << 40),
+            ("standbys_max", 0, 100_000),
             ("message_window", 0, (1 << 32) - 1),
             ("consume_interval", 1, 1 << 32),
             ("repeat_window_messages", 1, 1 << 20),

@@ -33,6 +33,7 @@ from hedwig.hub.subscriptions.cursor import Cursor
 from hedwig.hub.subscriptions.filters import FilterRegistry, MessageFilter
 from hedwig.hub.subscriptions.pointers import Pointers
 from hedwig.hub.subscriptions.read_budget import ReadBudget
+from hedwig.hub.subscriptions.standbys import Standbys
 from hedwig.hub.subscriptions.starts import Starts
 from hedwig.hub.topics.topic import AttachedChannel, OwnedTopic, Subscription
 from hedwig.metadata import Instead, SubscriptionDataManager, WriteGate, change
@@ -97,6 +98,7 @@ class Subscribing:
         self._delivery = delivery
         self._filters = filters
         self._turns = KeyedLock()
+        self.standbys = Standbys(options.standbys_max)
         self._closing: set[Subscription] = set()
         """The subscriptions that their clients are closing, until their consume pointers are stored."""
         self.starts = Starts(options.operation_timeout_s)
@@ -111,11 +113,30 @@ class Subscribing:
     async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> bool:
         """Attach a subscription to `channel`, answer, and start delivery; return False if the channel is closed.
 
-        If it raises, it has not answered.
+        If the action says so, and another channel has the subscription, it answers that this one waits in line. If it
+        raises, it has not answered.
 
         Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
             MetadataError; TopicGoneError, NotYetError.
         """
+        try:
+            is_answered = await self._subscribe(topic, channel, size, txn_id, action)
+        except NotYetError:
+            raise  # It keeps its turn.
+        except TopicBusyError:
+            if not action.standby:
+                raise
+            if channel.is_closed:
+                return False
+            channel.answer(size, self.standbys.join(topic, channel, txn_id, action))
+            return True
+        except BaseException:
+            self.standbys.over(topic, action.subscriber, channel)
+            raise
+        self.standbys.over(topic, action.subscriber, channel)
+        return is_answered
+
+    async def _subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> bool:
         self.check_not_frozen()
         subscriber = action.subscriber
         # A new subscriber gets every message that is acknowledged after this moment.
@@ -127,6 +148,8 @@ class Subscribing:
                     channel.close()
                 if channel.is_closed:
                     return False
+                if not action.force_attach:
+                    self.standbys.check_turn(topic, subscriber, channel)
                 subscription, preferences, message_filter = await self._find_or_create(topic, channel, action, pointer)
                 try:
                     if not topic.is_serving:
@@ -145,7 +168,7 @@ class Subscribing:
                     return True
                 finally:
                     if subscription.cursor is None:
-                        topic.drop(subscription)
+                        self._drop(subscription)
 
     async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
         """Delete a subscription, also if another channel has it attached.
@@ -172,6 +195,7 @@ class Subscribing:
         Raises: HedwigError - its consume pointer may not be stored, and it is still attached.
         """
         async with self._turns.turn((topic.name, subscriber)):
+            self.standbys.leave(topic.name, subscriber, channel)
             subscription = topic.subscription(subscriber)
             if subscription is None or not _is_on(subscription, channel):
                 return
@@ -214,11 +238,13 @@ class Subscribing:
 
     def channel_ended(self, channel: Channel) -> Sequence[Subscription]:
         """Stop the deliveries on a channel that is gone; return the subscriptions to detach."""
+        self.standbys.channel_ended(channel)
         lost = list(channel.subscriptions.values())
         channel.subscriptions.clear()
         for subscription in lost:
             if subscription.cursor is not None:
                 subscription.cursor.close()
+            self.standbys.call(subscription.topic.name, subscription.subscriber)
         return lost
 
     async def detach_lost(self, subscriptions: Sequence[Subscription], channel: Channel) -> None:
@@ -243,6 +269,7 @@ class Subscribing:
         try:
             yield
         finally:
+            self.standbys.end(topic)
             for channel in channels:
                 self._parting[channel] -= 1
                 is_last = not self._parting[channel]
@@ -472,7 +499,12 @@ class Subscribing:
             self.pointers.forget(subscription)
         finally:
             if subscription.cursor is None:
-                subscription.topic.drop(subscription)
+                self._drop(subscription)
+
+    def _drop(self, subscription: Subscription) -> None:
+        """Remove a detached subscription from memory, and call the client that waits for it."""
+        subscription.topic.drop(subscription)
+        self.standbys.call(subscription.topic.name, subscription.subscriber)
 
     def _park(self, subscription: Subscription) -> None:
         """Keep a detached subscription in memory until its consume pointer can be stored."""
@@ -499,7 +531,7 @@ class Subscribing:
             subscription.cursor.close()
             subscription.cursor.channel.subscriptions.pop((subscription.topic.name, subscription.subscriber), None)
             subscription.cursor = None
-        subscription.topic.drop(subscription)
+        self._drop(subscription)
 
     def _was_deleted(self, subscription: Subscription) -> None:
         """Drop a subscription whose record another program has deleted, and close its channel."""

@@ -109,6 +109,7 @@ ACTIONS = st.one_of(
         preferences=PREFERENCES,
         synchronous=st.booleans(),
         force_attach=st.booleans(),
+        standby=st.booleans(),
     ),
     st.builds(Consume, subscriber=SUBSCRIBERS, seq_id=SEQ_IDS),
     st.builds(Unsubscribe, SUBSCRIBERS),
@@ -151,6 +152,7 @@ def test_requests_round_trip(request_: Request) -> None:
             text=st.none() | TEXTS,
             published=st.none() | SEQ_IDS,
             preferences=st.none() | PREFERENCES,
+            place=st.none() | UINT32,
         ),
         st.builds(Event, topic=st.binary().map(Topic), subscriber=SUBSCRIBERS, kind=st.sampled_from(EventKind)),
         st.builds(Delivery, topic=st.binary().map(Topic), subscriber=SUBSCRIBERS, message=MESSAGES),
@@ -304,9 +306,10 @@ def test_every_publish_comes_back_as_it_was(
     assert decode_request(encode_request(request)) == request
 
 
+@pytest.mark.parametrize("silence_ms", [0, 1, 2**32 - 1])
 @pytest.mark.parametrize("publisher", [None, b"p", b"p" * 64])
-def test_a_ping_may_name_a_publisher(publisher: bytes | None) -> None:
-    request = Request(topic=PING_TOPIC, txn_id=0, action=Ping(publisher))
+def test_a_ping_may_say_more_of_its_client(publisher: bytes | None, silence_ms: int) -> None:
+    request = Request(topic=PING_TOPIC, txn_id=0, action=Ping(publisher, silence_ms))
     assert decode_request(encode_request(request)) == request
 
 

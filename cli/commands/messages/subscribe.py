@@ -16,7 +16,7 @@ from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.hub_access import HubAccess, hub_options, with_hub
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.cli.settings.topic_names import complete_topic
-from hedwig.client import CreateOrAttach, HedwigClient, Message, Subscription
+from hedwig.client import CreateOrAttach, HedwigClient, Message, Opening, Subscription
 from hedwig.errors import (
     ClientNotSubscribedError,
     CouldNotConnectError,
@@ -34,6 +34,7 @@ __all__ = ["consume", "subscribe", "unsubscribe"]
 
 _COLUMNS: Final = ("id", "body", "properties", "message_type", "source_region")
 _SHOWN: Final = ("id", "body", "properties")
+_PLACE_POLL_S: Final = 0.2
 _MODES: Final = {mode.name.lower().replace("_", "-"): mode for mode in CreateOrAttach}
 
 _FORCE: Final = click.option(
@@ -63,6 +64,7 @@ _FORCE: Final = click.option(
     help="Whether the subscription must be new, must exist, or either.",
 )
 @_FORCE
+@click.option("--standby", is_flag=True, help="Wait in line while another client has the subscription open.")
 @click.option("--no-consume", is_flag=True, help="Do not consume: the same messages come again next time.")
 @preference_options()
 @hub_options()
@@ -77,6 +79,7 @@ def subscribe(
     count: int | None,
     mode: str,
     force_attach: bool,
+    standby: bool,
     no_consume: bool,
     preferences: SubscriptionPreferences,
     hub: HubAccess,
@@ -91,15 +94,16 @@ def subscribe(
         check_topic_of_hub(settings.deployment, hub.address, topic)
 
     async def read(client: HedwigClient) -> None:
-        opened = await client.subscribe(
+        opening = client.subscribe(
             topic,
             subscriber,
             mode=_MODES[mode],
             preferences=preferences,
             force_attach=force_attach,
+            standby=standby,
             auto_consume=not no_consume,
         )
-        async with opened:
+        async with await _opened(opening) as opened:
             await _write_messages(opened, output, count, None if follow else idle_s)
 
     with_hub(settings, hub, subscription_subject(topic, subscriber), read)
@@ -204,6 +208,21 @@ def _reporting_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]
         yield
     except ClientNotSubscribedError as exc:
         raise missing_subscription(topic, subscriber) from exc
+
+
+async def _opened(opening: Opening) -> Subscription:
+    """Open a subscription. While it waits in line, say at which place, whenever that changes."""
+    running = asyncio.ensure_future(opening.open())
+    said: int | None = None
+    try:
+        while not running.done():
+            await asyncio.wait([running], timeout=_PLACE_POLL_S)
+            if opening.place not in (None, said):
+                said = opening.place
+                click.echo(f"another client has the subscription open; this one waits at place {said}", err=True)
+        return await running
+    finally:
+        running.cancel()
 
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:

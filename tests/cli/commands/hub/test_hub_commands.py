@@ -304,6 +304,20 @@ def test_a_subscription_that_is_open_is_taken_by_force_only(admin: Admin, topic:
     assert b"took it over" in err
 
 
+def test_a_worker_that_stands_by_says_where_it_waits(admin: Admin, topic: str) -> None:
+    with _started(admin, "subscribe", topic, "ann", "--follow") as process:
+        wait_until(lambda: admin.run("unsubscribe", topic, "ann", "--dry-run").code == 0, "it is subscribed")
+        wait_until(lambda: admin.run("consume", topic, "ann", "1").code, "it is open")
+        with _started(admin, "subscribe", topic, "ann", "--standby", "--count", "1", "-o", "ndjson") as following:
+            assert following.stderr is not None
+            assert b"this one waits at place 1" in following.stderr.readline()
+            process.kill()
+            wait_until(lambda: admin.done("publish", topic, "for the next").code == 0, "it is published")
+            out, _ = _rest(following)
+    assert following.returncode == 0
+    assert json.loads(out)["body"] == "for the next"
+
+
 def test_preferences_take_effect(admin: Admin, topic: str) -> None:
     _make_subscription(admin, topic, "--message-bound", "3", "--option", "k=v")
     admin.done("publish", topic, text=_lines(0, 10))
