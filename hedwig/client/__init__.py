@@ -7,8 +7,8 @@ from hedwig.client.blocking import BlockingClient, BlockingPublisher
 from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.publisher import NamedPublisher
-from hedwig.client.subscription import Subscription
+from hedwig.client.publishing.publisher import NamedPublisher
+from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.wire import CreateOrAttach, Message, Received
 
 __all__ = [

@@ -17,7 +17,7 @@ from hedwig.client.background_call import BackgroundCall
 from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions
-from hedwig.client.publisher import NamedPublisher
+from hedwig.client.publishing.publisher import NamedPublisher
 from hedwig.errors import ClientClosedError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, topic_of

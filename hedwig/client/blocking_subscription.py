@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from hedwig.client.background_call import BackgroundCall
-from hedwig.client.subscription import Subscription
+from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.errors import ClientClosedError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Received

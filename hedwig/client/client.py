@@ -6,16 +6,16 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, G
 from functools import partial
 from typing import Any, Self
 
-from hedwig.client.attachments import Attachments
-from hedwig.client.heartbeat import Heartbeat
-from hedwig.client.late_pointers import LatePointers
-from hedwig.client.lines import PendingPublish
+from hedwig.client.connections.heartbeat import Heartbeat
+from hedwig.client.connections.request_channels import RequestChannels
+from hedwig.client.connections.routes import Routes
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.publisher import NamedPublisher, publisher_name
-from hedwig.client.publishing import Publishing
-from hedwig.client.request_channels import RequestChannels
-from hedwig.client.routes import Routes
-from hedwig.client.subscription import Attachment, Subscription
+from hedwig.client.publishing.lines import PendingPublish
+from hedwig.client.publishing.publisher import NamedPublisher, publisher_name
+from hedwig.client.publishing.publishing import Publishing
+from hedwig.client.subscriptions.attachments import Attachments
+from hedwig.client.subscriptions.late_pointers import LatePointers
+from hedwig.client.subscriptions.subscription import Attachment, Subscription
 from hedwig.errors import ClientClosedError, ClientNotSubscribedError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, subscription_subject, topic_of

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from hedwig.client import ClientOptions
-from hedwig.client.late_pointers import LatePointers
-from hedwig.client.subscription import Attachment, Subscription
+from hedwig.client.subscriptions.late_pointers import LatePointers
+from hedwig.client.subscriptions.subscription import Attachment, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import Delivery, Message
 from tests.chaos.support.history import Attempt, ChaosHistory, Fault

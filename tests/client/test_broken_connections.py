@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
-from hedwig.client.late_pointers import LatePointers
+from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.errors import (
     ClientClosedError,
     ClientNotSubscribedError,

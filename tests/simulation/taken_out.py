@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final, cast
 from unittest.mock import patch
 
-from hedwig.client.attachments import Attachments
-from hedwig.client.channel import Channel as ClientChannel
+from hedwig.client.connections.channel import Channel as ClientChannel
+from hedwig.client.subscriptions.attachments import Attachments
 from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import BadVersionError
 from hedwig.hub.ledgers import LedgerStore

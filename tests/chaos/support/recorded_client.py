@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Final, cast
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
-from hedwig.client.attachments import Attachments
-from hedwig.client.heartbeat import Heartbeat
-from hedwig.client.lines import Line, PendingPublish
-from hedwig.client.publishing import Publishing
-from hedwig.client.request_channels import RequestChannels
-from hedwig.client.routes import Routes
-from hedwig.client.subscription import Attachment, Subscription
+from hedwig.client.connections.heartbeat import Heartbeat
+from hedwig.client.connections.request_channels import RequestChannels
+from hedwig.client.connections.routes import Routes
+from hedwig.client.publishing.lines import Line, PendingPublish
+from hedwig.client.publishing.publishing import Publishing
+from hedwig.client.subscriptions.attachments import Attachments
+from hedwig.client.subscriptions.subscription import Attachment, Subscription
 from hedwig.errors import ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
 from hedwig.names import show_name

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.client import HedwigClient
-from hedwig.client.subscription import Subscription
+from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError, ServiceError
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import CreateOrAttach

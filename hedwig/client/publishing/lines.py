@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 
-from hedwig.client.channel import Channel
+from hedwig.client.connections.channel import Channel
 from hedwig.errors import InvalidArgumentError, ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, Topic
 from hedwig.wire import Message

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol, Self
 
-from hedwig.client.late_pointers import LatePointers
 from hedwig.client.options import ClientOptions
+from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.errors import (
     ClientNotSubscribedError,
     HedwigError,

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from hedwig.client.channel import Channel
+from hedwig.client.connections.channel import Channel
 from hedwig.errors import CouldNotConnectError
 
 __all__ = ["Heartbeat"]

@@ -13,11 +13,11 @@ import logging
 from functools import partial
 from typing import Final
 
-from hedwig.client.channel import Channel
-from hedwig.client.lines import Line, NamedLine, PendingPublish
+from hedwig.client.connections.channel import Channel
+from hedwig.client.connections.request_channels import RequestChannels
+from hedwig.client.connections.routes import Routes, error_of
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.request_channels import RequestChannels
-from hedwig.client.routes import Routes, error_of
+from hedwig.client.publishing.lines import Line, NamedLine, PendingPublish
 from hedwig.errors import (
     ClientClosedError,
     CouldNotConnectError,

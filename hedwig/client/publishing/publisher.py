@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hedwig.client.publishing import Publishing
+from hedwig.client.publishing.publishing import Publishing
 from hedwig.errors import InvalidArgumentError
 from hedwig.model import MessageSeqId
 from hedwig.names import Name, topic_of

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from hedwig.client.channel import Channel
-from hedwig.client.heartbeat import Heartbeat
+from hedwig.client.connections.channel import Channel
+from hedwig.client.connections.heartbeat import Heartbeat
+from hedwig.client.connections.routes import Routes
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.routes import Routes
-from hedwig.client.subscription import Subscription
+from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.errors import ServiceDownError, ServiceError, TopicBusyError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import show_name

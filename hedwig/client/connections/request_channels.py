@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from hedwig.client.channel import Channel
-from hedwig.client.heartbeat import Heartbeat
+from hedwig.client.connections.channel import Channel
+from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import ClientClosedError, CouldNotConnectError

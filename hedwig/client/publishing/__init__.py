@@ -1,0 +1,1 @@
+"""Publishing: what is sent again, and in which order."""

@@ -1,0 +1,1 @@
+"""Subscriptions, and the connections that serve them."""
