@@ -8,6 +8,7 @@ from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing.publisher import NamedPublisher
+from hedwig.client.subscriptions.share import Share
 from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.wire import CreateOrAttach, Message, Received
 
@@ -23,5 +24,6 @@ __all__ = [
     "NamedPublisher",
     "Opening",
     "Received",
+    "Share",
     "Subscription",
 ]

@@ -1,8 +1,10 @@
 """The client: publish, subscribe, unsubscribe."""
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -15,7 +17,8 @@ from hedwig.client.publishing.publisher import NamedPublisher, publisher_name
 from hedwig.client.publishing.publishing import Publishing
 from hedwig.client.subscriptions.attachments import Attachments
 from hedwig.client.subscriptions.late_pointers import LatePointers
-from hedwig.client.subscriptions.subscription import Attachment, Subscription
+from hedwig.client.subscriptions.share import Share
+from hedwig.client.subscriptions.subscription import Attachment, Listener, Subscription
 from hedwig.errors import ClientClosedError, ClientNotSubscribedError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, subscription_subject, topic_of
@@ -87,6 +90,7 @@ class HedwigClient:
         self._named: dict[bytes, Publishing] = {}
         self._late_pointers = LatePointers(self._options.consume_within_s)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
+        self._shares: dict[Share, None] = {}
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -100,12 +104,14 @@ class HedwigClient:
 
         Args: last_is_finished - see Subscription.close.
         """
+        for share in list(self._shares):
+            await share.close(last_is_finished=last_is_finished)
         self._is_closed = True
-        for publishing in (self._publishing, *self._named.values()):
-            publishing.close()
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
+        for publishing in (self._publishing, *self._named.values()):
+            publishing.close()
         self._late_pointers.close()
         await self._attachments.close()
         await self._channels.close()
@@ -200,6 +206,57 @@ class HedwigClient:
         )
         return Opening(partial(self._open, topic_of(topic), first, auto_consume, resubscribe))
 
+    def share(
+        self,
+        topics: Iterable[Name],
+        subscriber: Name,
+        *,
+        worker: Name | None = None,
+        through: Name | None = None,
+        preferences: SubscriptionPreferences | None = None,
+        auto_consume: bool = True,
+    ) -> Share:
+        """Take part in a share: `async with client.share(…) as share`, then iterate over it. See Share.
+
+        All workers that share the subscriptions of `subscriber` to these topics call this, with the same topics.
+
+        Args: worker - the name of this worker, used by no other; a random one by default; through - the topic through
+            which the workers find each other, `share/` and the subscriber by default; preferences - of each
+            subscription; auto_consume - see Subscription.
+        Raises: InvalidArgumentError - something cannot be a name.
+        """
+        self._check_open()
+        reader = subscriber_of(subscriber)
+        first = Subscribe(
+            subscriber=reader,
+            preferences=preferences or SubscriptionPreferences(),
+            synchronous=True,
+            standby=True,
+        )
+        # Of thousands of subscriptions, each would have a connection of its own.
+        attachments = Attachments(replace(self._options, share_channels=True), self._routes, self._heartbeat)
+
+        async def open_part(topic: Topic, listener: Listener) -> Subscription:
+            return await self._open(topic, first, auto_consume, True, lambda _: None, attachments, listener)
+
+        async def on_close() -> None:
+            await attachments.close()
+            self._shares.pop(share, None)
+
+        share = Share(
+            self,
+            open_part,
+            on_close,
+            topics,
+            reader,
+            topic_of(b"share/" + reader if through is None else through),
+            subscriber_of(secrets.token_hex(6) if worker is None else worker),
+            self._options.clock,
+            auto_consume=auto_consume,
+        )
+        self._shares[share] = None
+        return share
+
     async def _open(
         self,
         topic: Topic,
@@ -207,6 +264,8 @@ class HedwigClient:
         auto_consume: bool,
         resubscribe: bool,
         on_made: Callable[[Subscription], None],
+        attachments: Attachments | None = None,
+        listener: Listener | None = None,
     ) -> Subscription:
         subscriber = first.subscriber
         self._check_open()
@@ -219,9 +278,10 @@ class HedwigClient:
             standby=first.standby,
         )
         actions = iter([first])
+        serving = attachments or self._attachments
 
         async def attach(opened: Subscription) -> Attachment:
-            return await self._attachments.attach(opened, next(actions, again))
+            return await serving.attach(opened, next(actions, again))
 
         def forget(closed: Subscription) -> None:
             if self._subscriptions.get((topic, subscriber)) is closed:
@@ -237,6 +297,7 @@ class HedwigClient:
             auto_consume=auto_consume,
             resubscribe=resubscribe,
             standby=first.standby,
+            listener=listener,
         )
         on_made(subscription)
         self._subscriptions[topic, subscriber] = subscription

@@ -20,7 +20,7 @@ from hedwig.errors import (
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Event, EventKind, Message, Received
 
-__all__ = ["Attachment", "Subscription"]
+__all__ = ["Attachment", "Listener", "Subscription"]
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +63,22 @@ class Attachment(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Who serves many subscriptions, as each of them uses it."""
+
+    def on_message(self, subscription: "Subscription") -> None:
+        """A message has come, and none waited before."""
+        ...
+
+    def on_wait(self, subscription: "Subscription") -> None:
+        """The subscription waits in line."""
+        ...
+
+    def on_end(self, subscription: "Subscription") -> None:
+        """An error has ended it."""
+        ...
+
+
 class Subscription:
     """An open subscription: iterate over it for its messages, in order. While it is open, each message comes once.
 
@@ -90,6 +106,7 @@ class Subscription:
         auto_consume: bool,
         resubscribe: bool,
         standby: bool = False,
+        listener: Listener | None = None,
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
@@ -100,6 +117,7 @@ class Subscription:
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._standby = standby
+        self._listener = listener
         self._place: int | None = None
         self._attachment: Attachment | None = None
         self._session_last: MessageSeqId | None = None
@@ -164,7 +182,7 @@ class Subscription:
             because it was deleted.
         """
         await self._finish_last()
-        while not self._queue:
+        while (message := self.take()) is None:
             if isinstance(self._end, _ClosedHere):
                 raise StopAsyncIteration
             if self._end is not None:
@@ -175,11 +193,32 @@ class Subscription:
                 continue
             self._arrived.clear()
             await self._arrived.wait()
+        return message
+
+    def take(self) -> Received | None:
+        """Return the next message if it is here, without finishing the last one."""
+        if not self._queue:
+            return None
         message = self._queue.popleft()
         if self._attachment is not None and len(self._queue) == self._options.deliveries_queued_max // 2:
             self._attachment.resume()
         self._handed_out = message.seq_id
         return message
+
+    @property
+    def has_messages(self) -> bool:
+        """Say whether messages wait for the application."""
+        return bool(self._queue)
+
+    async def finish_last(self) -> None:
+        """Finish the last message that `take` returned, and send the consume pointer unless another message waits."""
+        await self._finish_last()
+        if not self._queue and self._unsent and self._finished is not None:
+            await self._consume(self._finished)
+
+    def drop_messages(self) -> None:
+        """Drop the messages that wait for the application. The hub delivers them again to the next client."""
+        self._queue.clear()
 
     async def consume(self, seq_id: MessageSeqId) -> None:
         """Move the consume pointer: `seq_id` and all messages before it are finished.
@@ -282,6 +321,8 @@ class Subscription:
             _log.info("subscription %r on %r: waits at place %d", self.subscriber, self.topic, place)
             self._queue.clear()
             self._last_queued = self._handed_out.local if self._handed_out is not None else 0
+            if self._listener is not None:
+                self._listener.on_wait(self)
         self._place = place
 
     def deliver(self, message: Message) -> bool:
@@ -303,6 +344,8 @@ class Subscription:
         self._last_queued = seq_id.local
         self._queue.append(Received.of(message))
         self._arrived.set()
+        if self._listener is not None and len(self._queue) == 1:
+            self._listener.on_message(self)
         if self._attachment is not None and len(self._queue) >= self._options.deliveries_queued_max:
             self._attachment.pause()
         return True
@@ -413,6 +456,8 @@ class Subscription:
     def _conclude(self, end: HedwigError) -> None:
         if self._end is None:
             self._end = end
+            if self._listener is not None and not isinstance(end, _ClosedHere):
+                self._listener.on_end(self)
         self._arrived.set()
 
 
