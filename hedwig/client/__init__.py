@@ -3,8 +3,8 @@
 `HedwigClient` is for programs that use asyncio, `BlockingClient` for those that do not.
 """
 
-from hedwig.client.blocking import BlockingClient, BlockingPublisher
-from hedwig.client.blocking_subscription import BlockingSubscription
+from hedwig.client.blocking.client import BlockingClient, BlockingPublisher
+from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing.publisher import NamedPublisher
@@ -15,6 +15,7 @@ from hedwig.wire import CreateOrAttach, Message, Received
 __all__ = [
     "BlockingClient",
     "BlockingPublisher",
+    "BlockingShare",
     "BlockingSubscription",
     "ClientOptions",
     "CreateOrAttach",

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Share, Subscription
+from hedwig.client import BlockingClient, ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Share, Subscription
 from hedwig.client.subscriptions import members
 from hedwig.client.subscriptions.members import RANK_BYTES, rank
 from hedwig.errors import ClientNotSubscribedError, InvalidMessageFilterError, SubscriptionClosedError, TopicBusyError
@@ -295,3 +296,28 @@ def test_ranks_move_few_topics() -> None:
     moved = [name for name in names if before[name] != after[name]]
     assert {after[name] for name in moved} == {workers[10]}
     assert 780 < len(moved) < 1040
+
+
+def test_blocking_workers_share(own_hub: HubAddress, topic: Topic) -> None:
+    topics = [topic + b"/%d" % number for number in range(20)]
+    options = ClientOptions(hub=own_hub)
+    with BlockingClient(options) as one, BlockingClient(options) as other, one.share(topics, JOB) as first:
+        _wait(lambda: len(first.topics) == 20)
+        with other.share(topics, JOB, auto_consume=False) as second:
+            _wait(lambda: len(first.topics) + len(second.topics) == 20 and len(second.topics) > 0)
+            for name in topics:
+                one.publish(name, b"1")
+            received = [(name, message.body) for name, message in first.messages(idle_s=2)]
+            for name, message in second.messages(idle_s=2):
+                received.append((name, message.body))
+                second.consume(name, message.seq_id)
+            assert sorted(received) == sorted((name, b"1") for name in topics)
+        _wait(lambda: len(first.topics) == 20)
+        assert first.receive(0.1) is None, "all is consumed"
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

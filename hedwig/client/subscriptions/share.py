@@ -109,7 +109,9 @@ class Share:
         """The part whose last message is in the hands of the application, with `auto_consume`."""
         self._failure: HedwigError | None = None
         self._is_closed = False
-        self._closing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[bool] | None = None
+        self._are_confirmed = True
+        """Whether the hubs have confirmed the ends of all subscriptions so far."""
 
     @property
     def topics(self) -> Collection[Topic]:
@@ -167,16 +169,21 @@ class Share:
         part.consumed = max(part.consumed, seq_id.local)
         self._close_if_left(part)
 
-    async def close(self, *, last_is_finished: bool = True) -> None:
+    @property
+    def is_open(self) -> bool:
+        """Say whether messages may still arrive: not after `close`, nor after an error that ended it."""
+        return not self._is_closed and self._failure is None
+
+    async def close(self, *, last_is_finished: bool = True) -> bool:
         """Leave the share: the other workers serve the topics from now on. May be called twice.
 
-        Args: last_is_finished - see Subscription.close.
+        Argument and result are those of Subscription.close, for all subscriptions together.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close_all(last_is_finished))
-        await asyncio.shield(self._closing)  # It goes on if a caller is cancelled.
+        return await asyncio.shield(self._closing)  # It goes on if a caller is cancelled.
 
-    async def _close_all(self, last_is_finished: bool) -> None:
+    async def _close_all(self, last_is_finished: bool) -> bool:
         self._is_closed = True
         self._arrived.set()
         await self._dividing.cancel()
@@ -187,6 +194,7 @@ class Share:
         await self._openings.settle()
         await leaving
         await self._on_close()
+        return self._are_confirmed
 
     # ------------------------------------------------------------------------------------------------- messages
 
@@ -328,7 +336,7 @@ class Share:
     async def _close(self, part: _Part, last_is_finished: bool) -> None:
         try:
             if part.subscription is not None:
-                await part.subscription.close(last_is_finished=last_is_finished)
+                self._are_confirmed &= await part.subscription.close(last_is_finished=last_is_finished)
         finally:
             self._over(part)
 

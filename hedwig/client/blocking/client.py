@@ -13,11 +13,13 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
-from hedwig.client.background_call import BackgroundCall
-from hedwig.client.blocking_subscription import BlockingSubscription
+from hedwig.client.blocking.background_call import BackgroundCall
+from hedwig.client.blocking.reader import BlockingReader
+from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
 from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions
 from hedwig.client.publishing.publisher import NamedPublisher
+from hedwig.client.subscriptions.share import Share
 from hedwig.errors import ClientClosedError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, topic_of
@@ -64,6 +66,7 @@ class BlockingClient:
         self._submitting = threading.Lock()
         self._is_closed = False
         self._opened: dict[tuple[Topic, SubscriberId], BlockingSubscription] = {}
+        self._shares: set[BlockingShare] = set()
         self._thread.start()
         self._client = self._call(self._make)
 
@@ -80,8 +83,9 @@ class BlockingClient:
         Raises: UncertainAnswerError - a hub does not accept the last consume pointers; all is closed nevertheless.
         """
         try:
-            for subscription in list(self._opened.values()):
-                subscription.close(last_is_finished=last_is_finished)
+            readers: list[BlockingReader[Any]] = [*self._shares, *self._opened.values()]
+            for opened in readers:
+                opened.close(last_is_finished=last_is_finished)
         finally:
             self._end(last_is_finished)
 
@@ -162,6 +166,35 @@ class BlockingClient:
         opened = self._call(opening.open, patience_s=math.inf if standby else self._patience_s)
         made = BlockingSubscription(opened, self._loop, self._begin, self._call, self._forget)
         self._opened[opened.topic, opened.subscriber] = made
+        return made
+
+    def share(
+        self,
+        topics: Iterable[Name],
+        subscriber: Name,
+        *,
+        worker: Name | None = None,
+        through: Name | None = None,
+        preferences: SubscriptionPreferences | None = None,
+        auto_consume: bool = True,
+    ) -> BlockingShare:
+        """Begin to take part in a share; close it, or use it as a context manager. Arguments: HedwigClient.share.
+
+        Raises: TopicBusyError - another worker has this name; ServiceError; InvalidArgumentError.
+        """
+
+        async def begin() -> Share:
+            return await self._client.share(
+                topics,
+                subscriber,
+                worker=worker,
+                through=through,
+                preferences=preferences,
+                auto_consume=auto_consume,
+            ).__aenter__()
+
+        made = BlockingShare(self._call(begin), self._loop, self._begin, self._call, self._shares.discard)
+        self._shares.add(made)
         return made
 
     def unsubscribe(self, topic: Name, subscriber: Name) -> None:
