@@ -148,10 +148,16 @@ class Requests:
             self._under_way[attachment] = None
         self._with_topic(channel, request, size, _Attempt(_TRIES))
 
-    def _serve_standby(self, channel: Channel, request: Request) -> None:
-        """Carry out the SUBSCRIBE of a client that has waited in line."""
+    def _serve_standby(self, channel: Channel, request: Request) -> bool:
+        """Carry out the SUBSCRIBE of a client that has waited in line; return False if another request must end first.
+
+        That one may end the wait.
+        """
+        if _attachment_of(channel, request) in self._under_way:
+            return False
         self._begin(channel, 0)
         self._begin_in_order(channel, request, 0)
+        return True
 
     def _over(self, channel: Channel, request: Request) -> None:
         """Record that a request is answered, or needs no answer any more, and start the one that waits behind it."""
@@ -163,6 +169,7 @@ class Requests:
             asyncio.get_running_loop().call_soon(self._with_topic, channel, *behind.popleft(), _Attempt(_TRIES))
         else:
             del self._under_way[attachment]
+            self._subscribing.standbys.call(request.topic, attachment[2])
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
         """Answer a request with `error`, but ignore a CONSUME, and answer a Ping as always."""
@@ -178,8 +185,6 @@ class Requests:
     def _answer_ping(self, channel: Channel, request: Request, size: int, ping: Ping) -> None:
         if self._promises.stores_once and ping.publisher is not None:
             channel.publisher = ping.publisher
-        if ping.silence_ms:
-            channel.silence_s = ping.silence_ms / 1000
         self._begin(channel, size)
         channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
 
@@ -266,6 +271,8 @@ class Requests:
                 else:
                     self.tasks.start(self._consume(topic, channel, request, size, attempt, action))
             case Subscribe() as action:
+                if action.silence_ms:
+                    channel.silence_s = action.silence_ms / 1000
                 self._answer_when_done(
                     self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
                     channel,

@@ -203,6 +203,7 @@ class HedwigClient:
             synchronous=True,
             force_attach=force_attach,
             standby=standby,
+            silence_ms=self._options.silence_ms,
         )
         return Opening(partial(self._open, topic_of(topic), first, auto_consume, resubscribe))
 
@@ -232,6 +233,7 @@ class HedwigClient:
             preferences=preferences or SubscriptionPreferences(),
             synchronous=True,
             standby=True,
+            silence_ms=self._options.silence_ms,
         )
         # Of thousands of subscriptions, each would have a connection of its own.
         attachments = Attachments(replace(self._options, share_channels=True), self._routes, self._heartbeat)
@@ -276,6 +278,7 @@ class HedwigClient:
             preferences=first.preferences,
             synchronous=True,
             standby=first.standby,
+            silence_ms=first.silence_ms,
         )
         actions = iter([first])
         serving = attachments or self._attachments

@@ -80,7 +80,8 @@ class Publish:
 class Subscribe:
     """Create or attach to a subscription, and begin delivery on this channel.
 
-    With `standby` it waits while another channel has the subscription.
+    With `standby` it waits while another channel has the subscription. The client sends something on this channel every
+    `silence_ms`; 0: it does not promise to.
     """
 
     subscriber: SubscriberId
@@ -89,6 +90,7 @@ class Subscribe:
     synchronous: bool = False
     force_attach: bool = False
     standby: bool = False
+    silence_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +120,10 @@ class Ping:
     """Ask whether the hub is there, and what it promises. It is about no topic: use `PING_TOPIC`.
 
     It travels as START_DELIVERY, which hubs of the original answer with MALFORMED_REQUEST. So they are there too.
-    `publisher` names the publisher of the messages on this connection whose attempts name none. The client sends
-    something every `silence_ms`; 0: it does not promise to.
+    `publisher` names the publisher of the messages on this connection whose attempts name none.
     """
 
     publisher: bytes | None = None
-    silence_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _decode_action(request: pb.PubSubRequest) -> Action:
                 return Malformed(f"{pb.OperationType.Name(request.type)} without its {part}")
             return decode(request)
         if request.type == pb.START_DELIVERY and request.topic == PING_TOPIC:
-            return Ping(_name_of(request.publisher) if request.HasField("publisher") else None, request.silence)
+            return Ping(_name_of(request.publisher) if request.HasField("publisher") else None)
         return Malformed(f"{pb.OperationType.Name(request.type)} is not a request to a hub")
     except InvalidArgumentError as exc:
         return Malformed(str(exc))
@@ -231,6 +231,7 @@ def _decode_subscribe(request: pb.PubSubRequest) -> Subscribe:
         synchronous=subscribe.synchronous,
         force_attach=subscribe.forceAttach,
         standby=subscribe.standby,
+        silence_ms=subscribe.silence,
     )
 
 
@@ -275,12 +276,10 @@ def encode_request(request: Request) -> bytes:
         case CloseSubscription(subscriber):
             message.type = pb.CLOSESUBSCRIPTION
             message.closeSubscriptionRequest.subscriberId = subscriber
-        case Ping(publisher, silence_ms):
+        case Ping(publisher):
             message.type = pb.START_DELIVERY
             if publisher is not None:
                 message.publisher = publisher
-            if silence_ms:
-                message.silence = silence_ms
         case Malformed(reason):
             raise InvalidArgumentError(f"a malformed request cannot be sent: {reason}")
     if message.type != pb.CONSUME:
@@ -350,4 +349,5 @@ def _encode_subscribe(action: Subscribe) -> pb.SubscribeRequest:
         preferences=preferences_to(action.preferences),
         forceAttach=action.force_attach,
         standby=action.standby or None,
+        silence=action.silence_ms or None,
     )

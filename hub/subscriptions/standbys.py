@@ -54,10 +54,11 @@ class _Line:
 class Standbys:
     """The lines of all subscriptions. The first in a line is called as soon as nobody has the subscription attached.
 
-    `serve` carries out the SUBSCRIBE of a client that is called. Set it before any client waits.
+    `serve` carries out the SUBSCRIBE of a client that is called. Set it before any client waits. It returns False if
+    another request of that client about the subscription is under way. Use `call` again after that.
     """
 
-    serve: Callable[[Channel, Request], None]
+    serve: Callable[[Channel, Request], bool]
 
     def __init__(self, waiting_max: int) -> None:
         """`waiting_max`: how many clients may wait for one subscription."""
@@ -104,16 +105,17 @@ class Standbys:
         return _at(txn_id, line.waiting.index(waiting) + 1)
 
     def call(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """Carry out the SUBSCRIBE of the first in line, if any, since the subscription may be free."""
+        """Carry out the SUBSCRIBE of the first in line, if any, and if the subscription is free."""
         line = self._line(topic, subscriber)
         if line is None or line.waiting[0].is_called or not line.topic.is_serving:
             return
+        if _is_attached(line.topic, subscriber):
+            return
         first = line.waiting[0]
-        first.is_called = True
         action = first.action
         if line.topic.is_durable:
             action = replace(action, mode=CreateOrAttach.ATTACH)  # If somebody deleted it, nobody makes it anew.
-        self.serve(first.channel, Request(topic=topic, txn_id=first.txn_id, action=action))
+        first.is_called = self.serve(first.channel, Request(topic=topic, txn_id=first.txn_id, action=action))
 
     def over(self, topic: OwnedTopic, subscriber: SubscriberId, channel: Channel) -> None:
         """Record that a SUBSCRIBE was carried out or refused. If it has not attached, the next one is called."""
@@ -123,8 +125,7 @@ class Standbys:
         waiting = line.find(channel)
         if waiting is not None and waiting.is_called:
             self._remove(line, waiting)
-        if not _is_attached(topic, subscriber):
-            self.call(topic.name, subscriber)
+        self.call(topic.name, subscriber)
 
     def leave(self, topic: Topic, subscriber: SubscriberId, channel: Channel) -> None:
         """Let a client wait no longer. It gets no more answers."""
@@ -132,8 +133,7 @@ class Standbys:
         waiting = line.find(channel) if line is not None else None
         if line is not None and waiting is not None:
             self._remove(line, waiting)
-            if waiting.is_called:
-                self.call(topic, subscriber)
+            self.call(topic, subscriber)
 
     def channel_ended(self, channel: Channel) -> None:
         """Drop a client whose channel is gone from all lines."""
@@ -186,9 +186,7 @@ class Standbys:
         subscription = line.topic.subscription(subscriber)
         if subscription is None or subscription.cursor is None or not subscription.is_delivered:
             self.call(line.topic.name, subscriber)
-            return
-        channel = subscription.cursor.channel
-        if channel.is_silent_for_long:
+        elif (channel := subscription.cursor.channel).is_silent_for_long:
             _log.info("%s: closing the connection: it is silent, and others wait for %s", channel.peer, subscription)
             channel.abort()
 

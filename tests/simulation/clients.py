@@ -179,9 +179,13 @@ class Subscriber:
     async def _open(self, client: HedwigClient) -> Subscription | None:
         random, reader, history = self._world.random, self.reader, self._world.history
         is_calm = self._world.is_calm
-        force = bool(self._left_open) or is_calm or random.random() < 0.1
+        standby = random.random() < 0.4
+        force = is_calm or random.random() < 0.1 or (bool(self._left_open) and not standby)
         finished = reader.finished
         patience_s = None if is_calm else random.choice((None, None, None, 0.03, 0.5))
+        if self._left_open and not force:
+            # If the words of the other machine are held up, the hub notices first that it is silent.
+            asyncio.get_running_loop().call_later(random.choice((0.05, 0.5, 2.0)), self._close_left_open)
         try:
             async with asyncio.timeout(patience_s):
                 subscription = await client.subscribe(
@@ -189,6 +193,7 @@ class Subscriber:
                     reader.name,
                     preferences=reader.preferences,
                     force_attach=force,
+                    standby=standby,
                     auto_consume=self._auto_consume,
                 )
         except TimeoutError:
@@ -199,9 +204,7 @@ class Subscriber:
             return None
         history.act(f"{reader} subscribed at {MACHINE.get()}{', by force' if force else ''}")
         history.subscribes(reader)
-        for opened in self._left_open:
-            self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
-        self._left_open.clear()
+        self._close_left_open()
         self._session = session = Session(finished)
         begin = subscription.begin_session
 
@@ -211,6 +214,11 @@ class Subscriber:
 
         subscription.begin_session = resume  # type: ignore[method-assign]
         return subscription
+
+    def _close_left_open(self) -> None:
+        for opened in self._left_open:
+            self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
+        self._left_open.clear()
 
     async def _skip(self, subscription: Subscription, finished: int) -> None:
         """Consume messages that this session has not received: those of former sessions, or more."""

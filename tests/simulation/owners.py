@@ -45,7 +45,7 @@ class Owners:
         self._opening: dict[Topic, set[int]] = defaultdict(set)
         """The owners that are opening the log."""
         self._beside: dict[Topic, dict[int, set[int]]] = defaultdict(dict)
-        """For each owner the former ones that were still opening the log when it had opened it."""
+        """For each owner the former ones that open the log behind it."""
 
     @contextmanager
     def opening(self, topic: Topic, owner: int) -> Iterator[None]:
@@ -62,7 +62,10 @@ class Owners:
 
     def opened(self, log: DurableLog, owner: int) -> None:
         self._logs[id(log)] = log, owner
-        if any(owner < later for later in self._found[log.topic]):
+        if overtaken := [later for later in self._found[log.topic] if owner < later]:
+            # It may not even have begun when they opened it: the answer to its claim came so late.
+            for later in overtaken:
+                self._beside[log.topic][later].add(owner)
             return
         self._found[log.topic][owner] = log.last_id
         self._beside[log.topic][owner] = {each for each in self._opening[log.topic] if each < owner}

@@ -197,14 +197,14 @@ SHAPES = [
         pb.PubSubRequest,
         "q protocolVersion 1, q type 2, r triedServers 3, q txnId 4, o shouldClaim 5, q topic 6, o publishRequest 52, "
         "o subscribeRequest 53, o consumeRequest 54, o unsubscribeRequest 55, o stopDeliveryRequest 56, "
-        "o startDeliveryRequest 57, o closeSubscriptionRequest 58, o publisher 1001, o silence 1002",
+        "o startDeliveryRequest 57, o closeSubscriptionRequest 58, o publisher 1001",
     ),
     Shape(pb.PublishRequest, "q msg 2, o attempt 1000, o previous 1001"),
     Shape(pb.Attempt, "o publisher 1, o sequence 2, o age 3, o answered 4"),
     Shape(
         pb.SubscribeRequest,
         "q subscriberId 2, o createOrAttach 3, o synchronous 4, o messageBound 5, o preferences 6, o forceAttach 7, "
-        "o standby 1000",
+        "o standby 1000, o silence 1001",
     ),
     Shape(pb.ConsumeRequest, "q subscriberId 2, q msgId 3"),
     Shape(pb.UnsubscribeRequest, "q subscriberId 2"),

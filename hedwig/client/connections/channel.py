@@ -58,7 +58,7 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
-        self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping(None, options.silence_ms))
+        self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping())
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
         self._waiting: dict[int, Callable[[Answer | UncertainAnswerError], None]] = {}
@@ -112,7 +112,7 @@ class Channel:
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end)
         if publisher is not None:
-            channel._ping = replace(channel._ping, action=Ping(publisher, options.silence_ms))
+            channel._ping = replace(channel._ping, action=Ping(publisher))
             await channel._ask_for_promises(latest)
         return channel
 

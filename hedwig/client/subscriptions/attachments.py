@@ -197,8 +197,6 @@ class Attachments:
             serving = free = await self._free_channel(address, key, timeout_s)
             assert free.channel is not None
             free.asked.add(key)
-            if action.standby:
-                free.channel.ping()  # So the hub knows from now on after which silence this client is gone.
             try:
                 # The first delivery may be in the same packet as the answer, and a delivery from before just ahead.
                 return await free.channel.ask(

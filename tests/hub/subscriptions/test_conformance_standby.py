@@ -164,8 +164,7 @@ async def test_a_refused_client_makes_way(hub: Hub, connect: Connect) -> None:
 
 async def test_a_silent_client_loses_its_subscription_to_those_that_wait(hub: Hub, connect: Connect) -> None:
     silent, waiting = await connect(hub), await connect(hub)
-    await silent.request(PING_TOPIC, Ping(None, 1000))
-    await silent.subscribed(T, S)
+    await silent.request(T, Subscribe(subscriber=S, synchronous=True, silence_ms=1000))
     await asyncio.sleep(1.6)
     assert not silent.is_closed, "nobody waits"
     asked = standby(waiting)
@@ -179,13 +178,12 @@ async def test_a_client_that_is_heard_of_or_has_promised_nothing_keeps_its_subsc
     original, ours, waiting = await connect(hub), await connect(hub), await connect(hub)
     await original.subscribed(T, S)
     asked = standby(waiting)
-    await ours.request(PING_TOPIC, Ping(None, 1000))
-    await ours.subscribed(b"U", S)
+    await ours.request(b"U", Subscribe(subscriber=S, synchronous=True, silence_ms=1000))
     other = await connect(hub)
     also = other.send(b"U", Subscribe(subscriber=S, synchronous=True, standby=True))
     for _ in range(30):
         await asyncio.sleep(0.1)
-        ours.send(PING_TOPIC, Ping(None, 1000))
+        ours.send(PING_TOPIC, Ping())
     assert not original.is_closed
     assert not ours.is_closed
     assert await places(waiting, asked, 1) == [1]
@@ -197,3 +195,18 @@ async def test_a_line_of_a_non_durable_topic(start_hub: StartHub, connect: Conne
     clients, asked = await in_line(hub, connect, 2)
     await clients[0].close()
     assert (await attached(clients[1], asked[1])).status is StatusCode.SUCCESS
+
+
+async def test_a_close_that_crosses_its_own_turn_ends_the_wait(hub: Hub, connect: Connect) -> None:
+    """The subscription becomes free while the CLOSESUBSCRIPTION of the next client waits behind its SUBSCRIBE."""
+    first, second = await connect(hub), await connect(hub)
+    for number in range(40):
+        await first.subscribed(T, S)
+        closing = [first.send(T, CloseSubscription(S))] if number % 2 else []
+        standby(second)
+        closed = second.send(T, CloseSubscription(S))
+        closing += [] if closing else [first.send(T, CloseSubscription(S))]
+        for client, txn_id in ((first, closing[0]), (second, closed)):
+            assert (await client.answer(txn_id)).status is StatusCode.SUCCESS
+    await first.subscribed(T, S)
+    assert hub.subscribing.standbys.count == 0
