@@ -19,9 +19,10 @@ from hedwig.client.subscriptions.attachments import Attachments
 from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.client.subscriptions.share import Share
 from hedwig.client.subscriptions.subscription import Attachment, Listener, Subscription
-from hedwig.errors import ClientClosedError, ClientNotSubscribedError, TopicBusyError
+from hedwig.errors import ClientClosedError, ClientNotSubscribedError, InvalidMessageFilterError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, subscription_subject, topic_of
+from hedwig.property_filter import FILTER_NAME, PASS_ALL_NAME, PropertyFilter, with_filter
 from hedwig.wire import (
     Action,
     Answer,
@@ -186,20 +187,24 @@ class HedwigClient:
         auto_consume: bool = True,
         resubscribe: bool = True,
         standby: bool = False,
+        filter: str | None = None,
     ) -> Opening:
         """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. Then the hub delivers.
 
         Args: mode - whether it must be new, must exist, or either; preferences - merged into the stored ones;
             force_attach - take it over from the client that has it open; auto_consume, resubscribe - see Subscription;
-            standby - wait in line while another client has it open, however long, instead of TopicBusyError.
+            standby - wait in line while another client has it open, however long, instead of TopicBusyError; filter -
+            which messages are wanted, by their properties: see hedwig.property_filter. It replaces the stored filter,
+            which an empty one removes. If the hub does not know such filters, the client filters.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
             not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
             no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` cannot be a name.
         """
+        given = preferences or SubscriptionPreferences()
         first = Subscribe(
             subscriber=subscriber_of(subscriber),
             mode=mode,
-            preferences=preferences or SubscriptionPreferences(),
+            preferences=given if filter is None else with_filter(given, filter),
             synchronous=True,
             force_attach=force_attach,
             standby=standby,
@@ -216,6 +221,7 @@ class HedwigClient:
         through: Name | None = None,
         preferences: SubscriptionPreferences | None = None,
         auto_consume: bool = True,
+        filter: str | None = None,
     ) -> Share:
         """Take part in a share: `async with client.share(…) as share`, then iterate over it. See Share.
 
@@ -223,14 +229,15 @@ class HedwigClient:
 
         Args: worker - the name of this worker, used by no other; a random one by default; through - the topic through
             which the workers find each other, `share/` and the subscriber by default; preferences - of each
-            subscription; auto_consume - see Subscription.
+            subscription; auto_consume - see Subscription; filter - see `subscribe`.
         Raises: InvalidArgumentError - something cannot be a name.
         """
         self._check_open()
         reader = subscriber_of(subscriber)
+        given = preferences or SubscriptionPreferences()
         first = Subscribe(
             subscriber=reader,
-            preferences=preferences or SubscriptionPreferences(),
+            preferences=given if filter is None else with_filter(given, filter),
             synchronous=True,
             standby=True,
             silence_ms=self._options.silence_ms,
@@ -284,7 +291,7 @@ class HedwigClient:
         serving = attachments or self._attachments
 
         async def attach(opened: Subscription) -> Attachment:
-            return await serving.attach(opened, next(actions, again))
+            return await _attach(serving, opened, next(actions, again))
 
         def forget(closed: Subscription) -> None:
             if self._subscriptions.get((topic, subscriber)) is closed:
@@ -355,6 +362,28 @@ class HedwigClient:
     async def _ask_hub(self, address: HubAddress, request: Request, timeout_s: float) -> Answer:
         channel = await self._channels.channel(address)
         return await channel.ask(request, timeout_s)
+
+
+async def _attach(serving: Attachments, opened: Subscription, action: Subscribe) -> Attachment:
+    """Attach a subscription. If the hub does not know filters on properties, filter here."""
+    opened.filter_here(None)
+    try:
+        return await serving.attach(opened, action)
+    except InvalidMessageFilterError as exc:
+        refused = exc
+    if action.preferences.message_filter == FILTER_NAME:
+        opened.filter_here(PropertyFilter.of(action.preferences))
+    elif action.preferences.message_filter != "":
+        raise refused
+    # A hub of the original has made the subscription, and stored the name, before it refused it.
+    mode = CreateOrAttach.CREATE_OR_ATTACH if action.mode is CreateOrAttach.CREATE else action.mode
+    for name in (None, "", PASS_ALL_NAME):
+        preferences = replace(action.preferences, message_filter=name)
+        try:
+            return await serving.attach(opened, replace(action, mode=mode, preferences=preferences))
+        except InvalidMessageFilterError:
+            continue
+    raise refused
 
 
 def _message(message: Message | bytes) -> Message:

@@ -7,6 +7,7 @@ from memory or from the ledgers. It waits for room in its window, for its channe
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import CorruptEntryError, HedwigError
@@ -37,6 +38,8 @@ class Cursor:
         "_encoder",
         "_filter",
         "_filter_name",
+        "_last_delivered",
+        "_on_passed_over",
         "_unconsumed",
         "_window",
         "bound",
@@ -53,7 +56,9 @@ class Cursor:
         channel: "Channel",
         preferences: SubscriptionPreferences,
         message_filter: MessageFilter | None,
+        on_passed_over: "Callable[[Subscription], None]",
     ) -> None:
+        """`on_passed_over` is called when the consume pointer moves beyond a message that the filter did not accept."""
         self.subscription = subscription
         self.channel = channel
         self.is_open = True
@@ -67,6 +72,8 @@ class Cursor:
         """The delivered messages after the consume pointer, which fill the window."""
         self._filter = message_filter
         self._filter_name = preferences.message_filter
+        self._last_delivered = subscription.consumed
+        self._on_passed_over = on_passed_over
         self._busy = False
         """Whether a read, or a callback of the event loop, will continue this cursor."""
         self._damaged: tuple[int, float] | None = None
@@ -98,6 +105,8 @@ class Cursor:
 
     def consumed(self, local: int) -> None:
         """Record the moved consume pointer, which may make room in the window."""
+        if self._filter is not None and local >= self._last_delivered:
+            self.subscription.pass_over(self.next_id - 1)
         if self._unconsumed is None:
             return
         was_full = len(self._unconsumed) >= self._window
@@ -125,8 +134,13 @@ class Cursor:
 
     def _push(self, local: int, stored: bytes) -> None:
         self.next_id = local + 1
-        if self._filter is not None and not self._wants(stored):
-            return
+        if self._filter is not None:
+            if not self._wants(stored):
+                # Else an unwanted message would count as lag, and be kept, until a wanted one is consumed.
+                if self.subscription.consumed >= self._last_delivered and self.subscription.pass_over(local):
+                    self._on_passed_over(self.subscription)
+                return
+            self._last_delivered = local
         # A late CONSUME of a former connection may have moved the pointer ahead. Then no later CONSUME would remove
         # this message from the window again.
         if self._unconsumed is not None and local > self.subscription.consumed:

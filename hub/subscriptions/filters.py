@@ -2,7 +2,7 @@
 
 A filter is Python code of the operator. A client names it by a string; Java clients send the name of a class. A
 registry maps these names to `module:attribute`. A package with a filter may register it as an entry point of the group
-`hedwig.filters` instead.
+`hedwig.filters` instead. The filter on properties is built in.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from typing import Protocol
 
 from hedwig.errors import ConfigurationError, InvalidMessageFilterError
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from hedwig.property_filter import FILTER_NAME, PASS_ALL_NAME, PropertyFilter
 from hedwig.wire import Message
 
 __all__ = ["FilterMaker", "FilterRegistry", "MessageFilter"]
@@ -40,10 +41,12 @@ class FilterRegistry:
 
     def __init__(self, configured: Mapping[str, str]) -> None:
         """Load all filters. Raises: ConfigurationError - one cannot be loaded."""
-        self._makers: dict[str, FilterMaker] = {}
+        self._makers: dict[str, FilterMaker] = {FILTER_NAME: lambda _topic, _name, given: PropertyFilter.of(given)}
         for entry in entry_points(group="hedwig.filters"):
-            self._makers[entry.name] = entry.load()
+            self._makers.setdefault(entry.name, entry.load())
         for name, reference in configured.items():
+            if name == FILTER_NAME:
+                raise ConfigurationError(f"the message filter {name!r} is built in; give yours another name")
             self._makers[name] = _load(name, reference)
 
     def names(self) -> list[str]:
@@ -57,7 +60,7 @@ class FilterRegistry:
         Raises: InvalidMessageFilterError - there is no such filter, or it refuses the preferences.
         """
         name = preferences.message_filter
-        if not name:
+        if not name or name == PASS_ALL_NAME:
             return None
         maker = self._makers.get(name)
         if maker is None:

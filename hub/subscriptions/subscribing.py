@@ -163,7 +163,9 @@ class Subscribing:
                     subscription.preferences = preferences if is_kept else None
                     self._bind(subscription, channel)
                     channel.answer_encoded(size, body)
-                    subscription.cursor = Cursor(self._delivery, subscription, channel, preferences, message_filter)
+                    subscription.cursor = Cursor(
+                        self._delivery, subscription, channel, preferences, message_filter, self.pointers.moved
+                    )
                     subscription.cursor.go_on()
                     return True
                 finally:

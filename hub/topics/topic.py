@@ -90,6 +90,13 @@ class Subscription:
             self.cursor.consumed(local)
         return True
 
+    def pass_over(self, local: int) -> bool:
+        """Move the consume pointer over messages that the filter did not accept; return whether it moved."""
+        if local <= self.consumed:
+            return False
+        self.consumed = local
+        return True
+
     @property
     def state(self) -> SubscriptionState:
         """The state to store."""

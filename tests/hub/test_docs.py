@@ -39,7 +39,9 @@ def test_the_filter_of_the_page_accepts_what_it_says(tmp_path: Path) -> None:
         assert [next(readers[0]).body for _ in range(2)] == [b"one", b"two"]
         assert [next(readers[1]).body for _ in range(4)] == [b"one", b"three", b"two", b"x" * 100]
         unknown = SubscriptionPreferences(message_filter="unknown")
-        with pytest.raises(InvalidMessageFilterError, match=r"it has: com\.example\.ShortMessageFilter, short"):
+        with pytest.raises(
+            InvalidMessageFilterError, match=r"it has: com\.example\.ShortMessageFilter, hedwig:properties, short"
+        ):
             client.subscribe(TOPIC, SubscriberId(b"unknown"), preferences=unknown)
         assert client.publish(TOPIC, b"on").local == len(bodies) + 1
 

@@ -30,6 +30,7 @@ from hedwig.hub.logs.range_record import IsOwned, RangeRecord
 from hedwig.hub.logs.repeat_window import RepeatWindow
 from hedwig.hub.requests import _TRIES, Requests, _Attempt
 from hedwig.hub.subscriptions.cursor import Cursor
+from hedwig.hub.subscriptions.standbys import Standbys
 from hedwig.hub.subscriptions.starts import Starts
 from hedwig.hub.topics.ownership import Claim, Ownership
 from hedwig.hub.topics.topic import OwnedTopic
@@ -130,10 +131,10 @@ async def _pass_on_twice(self: KeyedLock, key: Hashable) -> AsyncIterator[None]:
 
 
 async def _serve_before_the_answer(
-    self: ClientChannel, request: Any, timeout_s: float, on_success: Callable[[], None] = lambda: None
+    self: ClientChannel, request: Any, timeout_s: float, on_success: Callable[[], None] = lambda: None, *rest: Any
 ) -> Any:
     on_success()
-    return await _ask(self, request, timeout_s)
+    return await _ask(self, request, timeout_s, lambda: None, *rest)
 
 
 async def _any_channel(self: Attachments, address: Any, key: Any, timeout_s: float) -> Any:
@@ -229,6 +230,16 @@ def _always_new(self: RepeatWindow, sequence: int, previous: int, age_ms: int, n
     """Take a message of an unknown publisher for new, whatever its age."""
 
 
+def _serve_behind(self: Requests, channel: Any, request: Any) -> bool:
+    self._begin(channel, 0)
+    self._begin_in_order(channel, request, 0)
+    return True
+
+
+def _end_no_line(self: Standbys, topic: OwnedTopic) -> None:
+    """Leave those that wait for the topic to themselves."""
+
+
 TAKEN_OUT: Final[Mapping[str, tuple[tuple[Any, str, object], ...]]] = {
     # Later fixes hide the defect: a log that ends drops its writers, and a reader recovers what it does not find.
     "1.3": (
@@ -266,6 +277,9 @@ TAKEN_OUT: Final[Mapping[str, tuple[tuple[Any, str, object], ...]]] = {
     "a repeat is stored": ((DurableLog, "publish_once", _store_again),),
     "a new owner does not read its log": ((RepeatWindow, "_read_back", _read_nothing),),
     "a message is new whatever its age": ((RepeatWindow, "_why_unknown", _always_new),),
+    # See docs/explanation/standby.md for these.
+    "a close does not end a wait whose turn has come": ((Requests, "_serve_standby", _serve_behind),),
+    "a line outlives its topic": ((Standbys, "end", _end_no_line),),
 }
 
 

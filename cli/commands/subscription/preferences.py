@@ -11,6 +11,7 @@ from hedwig.cli.arguments.option_group import option_group
 from hedwig.errors import InvalidArgumentError
 from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionPreferences, SubscriptionState
 from hedwig.names import parse_name, parse_text
+from hedwig.property_filter import with_filter
 
 __all__ = ["NewSubscription", "named_value", "new_subscription_options", "preference_options"]
 
@@ -30,7 +31,7 @@ class NewSubscription:
         return cls(SubscriptionData(preferences=_preferences(params), state=state), given)
 
 
-_NAMES: Final = ("message_bound", "message_window_size", "message_filter", "option")
+_NAMES: Final = ("message_bound", "message_window_size", "message_filter", "filter", "option")
 _OPTIONS: Final = (
     click.option(
         "--message-bound",
@@ -43,6 +44,11 @@ _OPTIONS: Final = (
         help="N: the hub delivers at most N messages that are not consumed.",
     ),
     click.option("--message-filter", type=FILTER, metavar="NAME", help="The filter that its hub applies."),
+    click.option(
+        "--filter",
+        metavar="EXPRESSION",
+        help="Which messages are wanted, by their properties: 'lang = \"de\" and not has draft'. An empty one: all.",
+    ),
     click.option("--option", metavar="KEY=VALUE", multiple=True, help="An option for filters; may be repeated."),
 )
 
@@ -76,9 +82,18 @@ def named_value(text: str, option: str) -> tuple[str, bytes]:
 
 
 def _preferences(params: Mapping[str, Any]) -> SubscriptionPreferences:
-    return SubscriptionPreferences(
+    given = SubscriptionPreferences(
         options=dict(named_value(text, "--option") for text in params["option"]),
         message_bound=params["message_bound"],
         message_window_size=params["message_window_size"],
         message_filter=params["message_filter"],
     )
+    expression: str | None = params["filter"]
+    if expression is None:
+        return given
+    if given.message_filter is not None:
+        raise click.UsageError("--filter is a message filter of its own; give either it or --message-filter")
+    try:
+        return with_filter(given, expression)
+    except InvalidArgumentError as exc:
+        raise click.BadParameter(str(exc), param_hint="--filter") from exc

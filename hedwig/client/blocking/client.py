@@ -148,6 +148,7 @@ class BlockingClient:
         auto_consume: bool = True,
         resubscribe: bool = True,
         standby: bool = False,
+        filter: str | None = None,
     ) -> BlockingSubscription:
         """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe.
 
@@ -162,6 +163,7 @@ class BlockingClient:
             auto_consume=auto_consume,
             resubscribe=resubscribe,
             standby=standby,
+            filter=filter,
         )
         opened = self._call(opening.open, patience_s=math.inf if standby else self._patience_s)
         made = BlockingSubscription(opened, self._loop, self._begin, self._call, self._forget)
@@ -177,6 +179,7 @@ class BlockingClient:
         through: Name | None = None,
         preferences: SubscriptionPreferences | None = None,
         auto_consume: bool = True,
+        filter: str | None = None,
     ) -> BlockingShare:
         """Begin to take part in a share; close it, or use it as a context manager. Arguments: HedwigClient.share.
 
@@ -191,6 +194,7 @@ class BlockingClient:
                 through=through,
                 preferences=preferences,
                 auto_consume=auto_consume,
+                filter=filter,
             ).__aenter__()
 
         made = BlockingShare(self._call(begin), self._loop, self._begin, self._call, self._shares.discard)

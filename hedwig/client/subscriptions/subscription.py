@@ -18,6 +18,7 @@ from hedwig.errors import (
     TopicBusyError,
 )
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.property_filter import PropertyFilter
 from hedwig.wire import Event, EventKind, Message, Received
 
 __all__ = ["Attachment", "Listener", "Subscription"]
@@ -118,6 +119,10 @@ class Subscription:
         self._resubscribe = resubscribe
         self._standby = standby
         self._listener = listener
+        self._filter: PropertyFilter | None = None
+        """The filter, if the hub does not have it."""
+        self._passed_over: MessageSeqId | None = None
+        """The last message that this filter did not accept."""
         self._place: int | None = None
         self._attachment: Attachment | None = None
         self._session_last: MessageSeqId | None = None
@@ -205,6 +210,28 @@ class Subscription:
         self._handed_out = message.seq_id
         return message
 
+    def filter_here(self, here: PropertyFilter | None) -> None:
+        """Filter the messages here, if the hub does not. For what attaches the subscription."""
+        self._filter = here
+
+    def _pass_over(self, seq_id: MessageSeqId) -> None:
+        """Finish a message that the filter did not accept, once all messages before it are finished."""
+        self._passed_over = seq_id
+        done = self._finished if self._auto_consume else self._consumed
+        if self._queue or (self._handed_out is not None and (done is None or done.local < self._handed_out.local)):
+            return
+        self._finished = seq_id
+        self._unsent += 1
+        if self._unsent == 1:
+            # With the others that were read together. The window may be too small for more.
+            asyncio.get_running_loop().call_soon(self._consume_late)
+
+    def _and_passed_over(self, seq_id: MessageSeqId) -> MessageSeqId:
+        """Return the last message that is finished with this one: the filter may not have accepted those behind it."""
+        passed = self._passed_over
+        is_last = not self._queue and (self._handed_out is None or seq_id.local >= self._handed_out.local)
+        return passed if passed is not None and is_last and seq_id.local < passed.local else seq_id
+
     @property
     def has_messages(self) -> bool:
         """Say whether messages wait for the application."""
@@ -232,7 +259,7 @@ class Subscription:
             raise SubscriptionClosedError("the subscription was closed; open it again to consume")
         if self._end is not None:
             raise self._end
-        await self._consume(seq_id)
+        await self._consume(self._and_passed_over(seq_id))
 
     async def close(self, *, last_is_finished: bool = True) -> bool:
         """End delivery and send the hub the consume pointer; the subscription itself stays. May be called twice.
@@ -342,6 +369,9 @@ class Subscription:
                 self._telling = asyncio.create_task(self._tell_consumed())
             return True
         self._last_queued = seq_id.local
+        if self._filter is not None and not self._filter.accepts(message):
+            self._pass_over(seq_id)
+            return True
         self._queue.append(Received.of(message))
         self._arrived.set()
         if self._listener is not None and len(self._queue) == 1:
@@ -395,9 +425,11 @@ class Subscription:
         return attachment.is_serving
 
     async def _finish_last(self) -> None:
-        if not self._auto_consume or self._handed_out is None or self._handed_out == self._finished:
+        if not self._auto_consume or self._handed_out is None:
             return
-        self._finished = self._handed_out
+        if self._finished is not None and self._handed_out.local <= self._finished.local:
+            return
+        self._finished = self._and_passed_over(self._handed_out)
         self._unsent += 1
         if self._unsent >= self._options.consume_every:
             await self._consume(self._finished)

@@ -273,14 +273,26 @@ async def test_filtered_messages_take_no_room_in_the_window(client: WireClient) 
     assert await client.delivered(1) == [9]
 
 
-async def test_a_filter_does_not_move_the_consume_pointer(hub: Hub, client: WireClient) -> None:
+async def test_a_message_that_is_filtered_out_is_consumed_with_those_before_it(hub: Hub, client: WireClient) -> None:
+    async def pointer() -> int:
+        await client.close_subscription(T, S)
+        record = await hub.metadata.subscriptions.read(T, S)
+        assert record is not None
+        await client.subscribed(T, S)
+        return record.value.consumed
+
     await client.subscribed(T, S, preferences=SubscriptionPreferences(message_filter=ODD))
     await client.publish_many(T, b"2", b"4", b"6")
-    await client.close_subscription(T, S)
-    record = await hub.metadata.subscriptions.read(T, S)
-    assert record is not None
-    assert record.value.state is not None
-    assert record.value.state.consumed.local == 0
+    assert await pointer() == 3
+    await client.publish_many(T, b"7", b"8", b"9", b"10")
+    assert await client.delivered(2) == [4, 6]
+    assert await pointer() == 3, "nothing behind a message that is not consumed"
+    assert await client.delivered(2) == [4, 6]
+    client.consume(T, S, 4)
+    assert await pointer() == 4
+    assert await client.delivered(1) == [6]
+    client.consume(T, S, 6)
+    assert await pointer() == 7
 
 
 async def test_a_filter_reads_preferences_and_properties(client: WireClient) -> None:

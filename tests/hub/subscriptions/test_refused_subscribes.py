@@ -4,6 +4,7 @@ import pytest
 
 from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from hedwig.property_filter import FILTER_NAME, FILTER_OPTION
 from hedwig.status import StatusCode
 from hedwig.wire import CreateOrAttach
 from tests.hub.conftest import Connect, StartHub
@@ -14,6 +15,8 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 ODD = "org.example.Odd"
 REFUSED = {
     "unknown filter": SubscriptionPreferences(message_filter="org.example.Unknown", message_window_size=7),
+    "wrong expression": SubscriptionPreferences(message_filter=FILTER_NAME, options={FILTER_OPTION: b"lang ="}),
+    "no expression": SubscriptionPreferences(message_filter=FILTER_NAME, message_window_size=7),
     "refused options": SubscriptionPreferences(message_filter=ODD, options={"fail": b""}, message_window_size=7),
 }
 refused = pytest.mark.parametrize("asked", REFUSED.values(), ids=REFUSED.keys())

@@ -318,6 +318,17 @@ def test_a_worker_that_stands_by_says_where_it_waits(admin: Admin, topic: str) -
     assert json.loads(out)["body"] == "for the next"
 
 
+def test_a_filter_chooses_messages(admin: Admin, topic: str) -> None:
+    _make_subscription(admin, topic, "--filter", 'lang in ("de", "fr")')
+    for lang in ("en", "de", "it"):
+        admin.done("publish", topic, lang, "--property", f"lang={lang}")
+    assert _bodies(admin, topic) == ["de"]
+    for given in (("--filter", "lang ="), ("--filter", "has a", "--message-filter", "b")):
+        assert admin.run("subscribe", topic, "ann", *given).code == ExitCode.USAGE
+    admin.done("publish", topic, "it", "--property", "lang=it")
+    assert _bodies(admin, topic, "--filter", "") == ["it"]
+
+
 def test_preferences_take_effect(admin: Admin, topic: str) -> None:
     _make_subscription(admin, topic, "--message-bound", "3", "--option", "k=v")
     admin.done("publish", topic, text=_lines(0, 10))
