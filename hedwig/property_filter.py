@@ -19,9 +19,9 @@ from hedwig.wire import Message
 
 __all__ = ["FILTER_NAME", "FILTER_OPTION", "PASS_ALL_NAME", "PropertyFilter", "with_filter"]
 
-FILTER_NAME: Final = "hedwig.properties"
+FILTER_NAME: Final = "hedwig:properties"
 """The name of the message filter in the preferences of a subscription."""
-FILTER_OPTION: Final = "hedwig.filter"
+FILTER_OPTION: Final = "hedwig:filter"
 """The option there that has the expression, in UTF-8."""
 PASS_ALL_NAME: Final = "org.apache.hedwig.filter.PipelineFilter"
 """A message filter of the original that accepts all. Hubs of the original cannot remove a filter."""
