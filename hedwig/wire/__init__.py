@@ -33,6 +33,8 @@ from hedwig.wire.responses import (
     decode_response,
     encode_published,
     encode_response,
+    read_published,
+    split_delivery,
 )
 
 __all__ = [
@@ -68,6 +70,8 @@ __all__ = [
     "encode_published",
     "encode_request",
     "encode_response",
+    "read_published",
+    "split_delivery",
     "stored_at",
     "stored_of",
 ]

@@ -65,24 +65,36 @@ class FrameDecoder:
         """
         if self.refusal is not None:
             raise RemoteProtocolError(self.refusal)
-        self._buffer += data
+        if self._buffer:
+            self._buffer += data
+            if self._is_incomplete:
+                return []  # Else a frame that comes byte by byte would be copied as often.
+            data = bytes(self._buffer)
         bodies: list[bytes] = []
-        start = 0
-        while len(self._buffer) - start >= LENGTH_BYTES:
-            (length,) = _LENGTH.unpack_from(self._buffer, start)
-            if length + LENGTH_BYTES > self._frame_bytes_max:
-                self.refusal = self._why_refused(bytes(self._buffer[start : start + LENGTH_BYTES]), length)
-                if not bodies:
-                    raise RemoteProtocolError(self.refusal)
+        begin, size, most = LENGTH_BYTES, len(data), self._frame_bytes_max - LENGTH_BYTES
+        while begin <= size:
+            (length,) = _LENGTH.unpack_from(data, begin - LENGTH_BYTES)
+            if length > most:
+                self.refusal = self._why_refused(data[begin - LENGTH_BYTES : begin], length)
                 break
-            end = start + LENGTH_BYTES + length
-            if len(self._buffer) < end:
+            end = begin + length
+            if size < end:
                 break
-            bodies.append(bytes(self._buffer[start + LENGTH_BYTES : end]))
-            start = end
+            bodies.append(data[begin:end])
+            begin = end + LENGTH_BYTES
             self._is_first = False
-        del self._buffer[:start]
+        self._buffer = bytearray(data[begin - LENGTH_BYTES :])
+        if self.refusal is not None and not bodies:
+            raise RemoteProtocolError(self.refusal)
         return bodies
+
+    @property
+    def _is_incomplete(self) -> bool:
+        """Whether the first frame needs more bytes, and may have them."""
+        if len(self._buffer) < LENGTH_BYTES:
+            return True
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        return bool(len(self._buffer) < LENGTH_BYTES + length <= self._frame_bytes_max)
 
     def _why_refused(self, head: bytes, length: int) -> str:
         if self._is_first and head == _HTTP_ANSWER:

@@ -184,14 +184,32 @@ class Message:
 
 
 class Received(Message):
-    """A message as a hub delivers it, with its position in the topic."""
+    """A message as a hub delivers it, with its position in the topic. `local` is that of `seq_id`."""
 
-    __slots__ = ()
+    __slots__ = ("local",)
+
+    local: int
 
     @classmethod
     def of(cls, message: Message) -> Self:
         """Return `message`, which must have a position, as a Received."""
-        return cls.wrap(message._message)
+        made = cls.wrap(message._message)
+        made.local = message._message.msgId.localComponent
+        return made
+
+    @classmethod
+    def read(cls, stored: bytes) -> Self | None:
+        """Return a message from its bytes; None if they are none, or have no position. For this package."""
+        try:
+            message = pb.Message.FromString(stored)
+        except DecodeError:
+            return None
+        if not (message.HasField("msgId") and message.IsInitialized()):
+            return None
+        made = cls.__new__(cls)
+        made._message = message
+        made.local = message.msgId.localComponent
+        return made
 
     @property
     def seq_id(self) -> MessageSeqId:

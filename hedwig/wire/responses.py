@@ -24,6 +24,8 @@ __all__ = [
     "decode_response",
     "encode_published",
     "encode_response",
+    "read_published",
+    "split_delivery",
 ]
 
 
@@ -179,15 +181,68 @@ class DeliveryEncoder:
     All deliveries are equal but for the message itself, which they contain byte for byte as stored.
     """
 
-    __slots__ = ("_names",)
+    __slots__ = ("names",)
 
     def __init__(self, topic: Topic, subscriber: SubscriberId) -> None:
         names = pb.PubSubResponse(topic=topic, subscriberId=subscriber)
-        self._names = names.SerializePartialToString()
+        self.names = names.SerializePartialToString()
+        """What comes behind the message in each body."""
 
     def encode(self, message: bytes) -> bytes:
         """Return the body that delivers a message, given as `Message.encode` returns it."""
-        return b"".join((_DELIVERY_BEGIN, _MESSAGE_TAG, varint(len(message)), message, self._names))
+        return b"".join((_DELIVERY_BEGIN, varint(len(message)), message, self.names))
+
+
+def split_delivery(body: bytes) -> tuple[bytes, bytes] | None:
+    """Return the message in a body and what comes behind it, as DeliveryEncoder has put them there.
+
+    None: the body has another form. It may be a delivery nevertheless, so decode it.
+    """
+    begin = len(_DELIVERY_BEGIN)
+    if not body.startswith(_DELIVERY_BEGIN) or len(body) < begin + 4:
+        return None
+    size = body[begin]
+    begin += 1
+    if size > 0x7F:
+        high = body[begin]
+        begin += 1
+        if high > 0x7F:  # It has more than 16 KiB.
+            return None
+        size = size & 0x7F | high << 7
+    end = begin + size
+    return body[begin:end], body[end:]
+
+
+def read_published(body: bytes) -> tuple[int, int] | None:
+    """Return the txn id and the position in a body that has the form of `encode_published`, else None."""
+    if not body.startswith(_PUBLISHED_BEGIN):
+        return None
+    try:
+        txn_id, at = _read_varint(body, len(_PUBLISHED_BEGIN))
+        rest = _PUBLISHED_BODY[len(body) - at - _PUBLISHED_BODY_BYTES]
+        if not body.startswith(rest, at):
+            return None
+        local, end = _read_varint(body, at + _PUBLISHED_BODY_BYTES)
+    except IndexError:
+        return None
+    return (txn_id, local) if end == len(body) else None
+
+
+def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it. Raises IndexError if the body ends before."""
+    byte = body[at]
+    if byte < 0x80:
+        return byte, at + 1
+    number, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = body[at]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at + 1
+        shift += 7
+        if shift > 56:
+            raise IndexError("a number of over nine bytes, which nobody needs")
 
 
 def _published_body(length: int) -> bytes:
@@ -204,8 +259,8 @@ def _published_body(length: int) -> bytes:
 
 _PUBLISHED_BEGIN: Final = _success(0).SerializeToString()[:-1]
 _PUBLISHED_BODY: Final = tuple(_published_body(length) for length in range(11))
-_DELIVERY_BEGIN: Final = _success(0).SerializeToString()
-_MESSAGE_TAG: Final = bytes([pb.PubSubResponse.MESSAGE_FIELD_NUMBER << 3 | 2])
+_PUBLISHED_BODY_BYTES: Final = len(_PUBLISHED_BODY[1])
+_DELIVERY_BEGIN: Final = _success(0).SerializeToString() + bytes([pb.PubSubResponse.MESSAGE_FIELD_NUMBER << 3 | 2])
 _STATUS: Final = {status: pb.StatusCode.Name(status) for status in StatusCode}
 _EVENTS: Final = {
     EventKind.TOPIC_MOVED: pb.TOPIC_MOVED,

@@ -18,6 +18,7 @@ from hedwig.wire import (
     Consume,
     CreateOrAttach,
     Delivery,
+    DeliveryEncoder,
     Event,
     EventKind,
     Malformed,
@@ -25,6 +26,7 @@ from hedwig.wire import (
     Origin,
     Ping,
     Publish,
+    Received,
     Request,
     Response,
     Subscribe,
@@ -34,6 +36,8 @@ from hedwig.wire import (
     encode_published,
     encode_request,
     encode_response,
+    read_published,
+    split_delivery,
     stored_at,
     stored_of,
 )
@@ -319,3 +323,46 @@ def test_the_name_of_a_publisher_has_a_bound(name: bytes) -> None:
         decoded = decode_request(encode_request(Request(topic=PING_TOPIC, txn_id=0, action=action)))
         assert isinstance(decoded.action, Malformed)
         assert "from 1 to 64 bytes" in decoded.action.reason
+
+
+@given(st.binary().map(Topic), SUBSCRIBERS, st.binary(max_size=300).map(Message), UINT64)
+def test_a_delivery_is_split_as_it_was_encoded(
+    topic: Topic, subscriber: SubscriberId, message: Message, local: int
+) -> None:
+    encoder = DeliveryEncoder(topic, subscriber)
+    stored = message.stored_bytes(local, b"region")
+    assert split_delivery(encoder.encode(stored)) == (stored, encoder.names)
+    received = Received.read(stored)
+    assert received is not None
+    assert (received.local, received.seq_id, received.body) == (local, MessageSeqId(local), message.body)
+
+
+def test_only_small_deliveries_are_split() -> None:
+    encoder = DeliveryEncoder(T, S)
+    for size in (0x3FFF - 10, 0x4000, 0x200000):
+        stored = Message(b"x" * size).encode()
+        parts = split_delivery(encoder.encode(stored))
+        assert parts == ((stored, encoder.names) if len(stored) < 0x4000 else None)
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
+def test_what_answers_a_publish_is_read_by_hand_too(txn_id: int, local: int) -> None:
+    assert read_published(encode_published(txn_id, local)) == (txn_id, local)
+
+
+@given(st.binary(max_size=20), UINT64, UINT64, st.integers(0, 30))
+def test_no_other_body_is_read_by_hand(other: bytes, txn_id: int, local: int, cut: int) -> None:
+    """What is read by hand is what protobuf reads, or it is not read."""
+    body = encode_published(txn_id, local)
+    for changed in (other, body[:cut] + other, body + other, body[:cut] + other + body[cut:]):
+        read = read_published(changed)
+        if read is not None:
+            answer = decode_response(changed)
+            assert isinstance(answer, Answer)
+            assert (answer.txn_id, answer.published, answer.status) == (
+                read[0],
+                MessageSeqId(read[1]),
+                StatusCode.SUCCESS,
+            )
+        split_delivery(changed)
+        Received.read(changed)

@@ -25,6 +25,7 @@ from hedwig.wire import (
     decode_response,
     encode_frame,
     encode_request,
+    split_delivery,
 )
 
 __all__ = ["Channel"]
@@ -40,7 +41,8 @@ _PING_ID: Final = 0
 class Channel:
     """One connection. When it ends, for any reason, all waiting requests fail, and `on_end` is called once.
 
-    `on_news` receives deliveries and events in the order in which they arrive.
+    `on_news` receives deliveries and events in the order in which they arrive. Before it, `on_delivery` gets the two
+    parts of a body that seems to be a delivery (see `split_delivery`), and returns whether it has taken it.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Channel:
         writer: asyncio.StreamWriter,
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
+        on_delivery: Callable[[bytes, bytes], bool] | None,
     ) -> None:
         self.address = address
         self._options = options
@@ -58,6 +61,7 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
+        self._on_delivery = on_delivery
         self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping())
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
@@ -81,6 +85,7 @@ class Channel:
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
         *,
+        on_delivery: Callable[[bytes, bytes], bool] | None = None,
         publisher: bytes | None = None,
     ) -> Self:
         """Connect to a hub. With a publisher, wait until it has said what it promises for messages of that.
@@ -110,7 +115,7 @@ class Channel:
             is_refused = isinstance(exc, ssl.SSLError) and not isinstance(exc, ssl.SSLEOFError | ssl.SSLZeroReturnError)
             error = HubNotTrustedError if is_refused else CouldNotConnectError
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
-        channel = cls(address, options, reader, writer, on_news, on_end)
+        channel = cls(address, options, reader, writer, on_news, on_end, on_delivery)
         if publisher is not None:
             channel._ping = replace(channel._ping, action=Ping(publisher))
             await channel._ask_for_promises(latest)
@@ -267,7 +272,8 @@ class Channel:
             while data := await self._reader.read(_READ_BYTES):
                 self.heard_at = self._loop.time()
                 for body in decoder.receive(data):
-                    await self._readable.wait()
+                    if not self._readable.is_set():
+                        await self._readable.wait()
                     self._handle(body)
                 if decoder.refusal is not None:
                     raise RemoteProtocolError(decoder.refusal)
@@ -280,6 +286,8 @@ class Channel:
             self._finish(exc)
 
     def _handle(self, body: bytes) -> None:
+        if self._on_delivery is not None and (parts := split_delivery(body)) is not None and self._on_delivery(*parts):
+            return
         response = decode_response(body)
         if not isinstance(response, Answer):
             self._on_news(response)

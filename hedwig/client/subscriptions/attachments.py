@@ -47,6 +47,8 @@ class _ServingChannel:
         self.channel: Channel | None = None
         self.subscriptions: dict[_Key, Subscription] = {}
         """The subscriptions for which the hub has answered SUCCESS on this channel."""
+        self._by_names: dict[bytes, Subscription] = {}
+        """The same by how a delivery names them."""
         self.asked: set[_Key] = set()
         """Attempts to attach that the hub has not answered."""
         self.closing: dict[_Key, asyncio.Task[bool]] = {}
@@ -57,6 +59,11 @@ class _ServingChannel:
     @property
     def is_used(self) -> bool:
         return bool(self.subscriptions or self.asked or self.closing)
+
+    def take_delivery(self, message: bytes, names: bytes) -> bool:
+        """Take a delivery of a message; return False unless all is as usual, so that `take` gets it."""
+        subscription = self._by_names.get(names)
+        return subscription is not None and subscription.deliver_stored(message)
 
     def take(self, news: Delivery | Event) -> None:
         key = news.topic, news.subscriber
@@ -75,6 +82,7 @@ class _ServingChannel:
     def end(self, _: Channel) -> None:
         lost = list(self.subscriptions.values())
         self.subscriptions.clear()
+        self._by_names.clear()
         self._paused.clear()
         for subscription in lost:
             subscription.lose()
@@ -82,11 +90,13 @@ class _ServingChannel:
     def serve(self, subscription: Subscription) -> None:
         """Pass on the messages that the hub delivers from now on, since it has answered SUCCESS."""
         self.subscriptions[subscription.topic, subscription.subscriber] = subscription
+        self._by_names[subscription.names] = subscription
         subscription.begin_session()
 
     def forget(self, subscription: Subscription) -> None:
         """Stop serving a subscription, so that it no longer holds back others."""
         self.subscriptions.pop((subscription.topic, subscription.subscriber), None)
+        self._by_names.pop(subscription.names, None)
         self.resume(subscription)
 
     def pause(self, subscription: Subscription) -> None:
@@ -321,7 +331,9 @@ class Attachments:
             self._channels.pop(channel, None)
             serving.end(channel)
 
-        serving.channel = await Channel.open(address, self._options, serving.take, end)
+        serving.channel = await Channel.open(
+            address, self._options, serving.take, end, on_delivery=serving.take_delivery
+        )
         self._channels[serving.channel] = None
         self._heartbeat.watch(serving.channel)
         return serving

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypeAlias
 
 from hedwig.client.options import ClientOptions
 from hedwig.client.subscriptions.late_pointers import LatePointers
@@ -19,12 +19,14 @@ from hedwig.errors import (
 )
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.property_filter import PropertyFilter
-from hedwig.wire import Event, EventKind, Message, Received
+from hedwig.wire import DeliveryEncoder, Event, EventKind, Message, Received
 
 __all__ = ["Attachment", "Listener", "Subscription"]
 
 _log = logging.getLogger(__name__)
 
+_Pointer: TypeAlias = Received | MessageSeqId
+"""A position in the topic. Of a message it is read only once it is sent."""
 _FINAL: Final = (ClientNotSubscribedError, InvalidMessageFilterError, MalformedRequestError)
 """Errors that no further attempt to attach can change."""
 
@@ -111,7 +113,10 @@ class Subscription:
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
+        self.names = DeliveryEncoder(topic, subscriber).names
+        """How a delivery names it."""
         self._options = options
+        self._queued_max = options.deliveries_queued_max
         self._attach = attach
         self._on_close = on_close
         self._late_pointers = late_pointers
@@ -121,20 +126,20 @@ class Subscription:
         self._listener = listener
         self._filter: PropertyFilter | None = None
         """The filter, if the hub does not have it."""
-        self._passed_over: MessageSeqId | None = None
+        self._passed_over: Received | None = None
         """The last message that this filter did not accept."""
         self._place: int | None = None
         self._attachment: Attachment | None = None
-        self._session_last: MessageSeqId | None = None
+        self._session_last: _Pointer | None = None
         """The newest message that the hub delivered since it last attached this subscription."""
         self._preferences = SubscriptionPreferences()
         self._queue: deque[Received] = deque()
         self._arrived = asyncio.Event()
         self._last_queued = 0
-        self._handed_out: MessageSeqId | None = None
-        self._finished: MessageSeqId | None = None
+        self._handed_out: Received | None = None
+        self._finished: _Pointer | None = None
         self._unsent = 0
-        self._consumed: MessageSeqId | None = None
+        self._consumed: _Pointer | None = None
         """The newest message that was delivered here and counts as consumed."""
         self._skipped: MessageSeqId | None = None
         """A pointer beyond the messages delivered here, until it is sent to the hub."""
@@ -186,7 +191,7 @@ class Subscription:
             connection was lost and it does not resubscribe; ServiceError - it cannot be attached again, for instance
             because it was deleted.
         """
-        await self._finish_last()
+        self._finish_last()
         while (message := self.take()) is None:
             if isinstance(self._end, _ClosedHere):
                 raise StopAsyncIteration
@@ -207,30 +212,30 @@ class Subscription:
         message = self._queue.popleft()
         if self._attachment is not None and len(self._queue) == self._options.deliveries_queued_max // 2:
             self._attachment.resume()
-        self._handed_out = message.seq_id
+        self._handed_out = message
         return message
 
     def filter_here(self, here: PropertyFilter | None) -> None:
         """Filter the messages here, if the hub does not. For what attaches the subscription."""
         self._filter = here
 
-    def _pass_over(self, seq_id: MessageSeqId) -> None:
+    def _pass_over(self, message: Received) -> None:
         """Finish a message that the filter did not accept, once all messages before it are finished."""
-        self._passed_over = seq_id
+        self._passed_over = message
         done = self._finished if self._auto_consume else self._consumed
         if self._queue or (self._handed_out is not None and (done is None or done.local < self._handed_out.local)):
             return
-        self._finished = seq_id
+        self._finished = message
         self._unsent += 1
         if self._unsent == 1:
             # With the others that were read together. The window may be too small for more.
             asyncio.get_running_loop().call_soon(self._consume_late)
 
-    def _and_passed_over(self, seq_id: MessageSeqId) -> MessageSeqId:
+    def _and_passed_over(self, pointer: _Pointer) -> _Pointer:
         """Return the last message that is finished with this one: the filter may not have accepted those behind it."""
         passed = self._passed_over
-        is_last = not self._queue and (self._handed_out is None or seq_id.local >= self._handed_out.local)
-        return passed if passed is not None and is_last and seq_id.local < passed.local else seq_id
+        is_last = not self._queue and (self._handed_out is None or pointer.local >= self._handed_out.local)
+        return passed if passed is not None and is_last and pointer.local < passed.local else pointer
 
     @property
     def has_messages(self) -> bool:
@@ -239,7 +244,7 @@ class Subscription:
 
     async def finish_last(self) -> None:
         """Finish the last message that `take` returned, and send the consume pointer unless another message waits."""
-        await self._finish_last()
+        self._finish_last()
         if not self._queue and self._unsent and self._finished is not None:
             await self._consume(self._finished)
 
@@ -285,7 +290,7 @@ class Subscription:
         try:
             if is_to_finish:
                 if last_is_finished:
-                    await self._finish_last()
+                    self._finish_last()
                 if self._unsent and self._finished is not None:
                     await self._consume(self._finished)
                 if self._consumed is not None and self._consumed.local > self._pointer_sent:
@@ -358,25 +363,35 @@ class Subscription:
         Returns: whether it follows all messages that the hub delivered since it last attached this subscription, as it
             must.
         """
-        seq_id = message.seq_id
-        if seq_id is None or (self._session_last is not None and seq_id.local <= self._session_last.local):
+        return message.seq_id is not None and self._deliver(Received.of(message))
+
+    def deliver_stored(self, stored: bytes) -> bool:
+        """Accept a message as `deliver` does, from its bytes. For the channel that serves the subscription."""
+        message = Received.read(stored)
+        return message is not None and self._deliver(message)
+
+    def _deliver(self, message: Received) -> bool:
+        local = message.local
+        if self._session_last is not None and local <= self._session_last.local:
             return False
-        self._session_last = seq_id
+        self._session_last = message
         if self._end is not None:
             return True
-        if seq_id.local <= self._last_queued:  # Delivered before the channel was lost.
+        if local <= self._last_queued:  # Delivered before the channel was lost.
             if self._pointer_to_send() is not None and (self._telling is None or self._telling.done()):
                 self._telling = asyncio.create_task(self._tell_consumed())
             return True
-        self._last_queued = seq_id.local
+        self._last_queued = local
         if self._filter is not None and not self._filter.accepts(message):
-            self._pass_over(seq_id)
+            self._pass_over(message)
             return True
-        self._queue.append(Received.of(message))
-        self._arrived.set()
-        if self._listener is not None and len(self._queue) == 1:
-            self._listener.on_message(self)
-        if self._attachment is not None and len(self._queue) >= self._options.deliveries_queued_max:
+        queue = self._queue
+        queue.append(message)
+        if len(queue) == 1:
+            self._arrived.set()
+            if self._listener is not None:
+                self._listener.on_message(self)
+        if len(queue) >= self._queued_max and self._attachment is not None:
             self._attachment.pause()
         return True
 
@@ -424,15 +439,19 @@ class Subscription:
         await self._tell_consumed()
         return attachment.is_serving
 
-    async def _finish_last(self) -> None:
-        if not self._auto_consume or self._handed_out is None:
+    def _finish_last(self) -> None:
+        last = self._handed_out
+        if (
+            last is None
+            or not self._auto_consume
+            or (self._finished is not None and last.local <= self._finished.local)
+        ):
             return
-        if self._finished is not None and self._handed_out.local <= self._finished.local:
-            return
-        self._finished = self._and_passed_over(self._handed_out)
+        self._finished = last if self._passed_over is None else self._and_passed_over(last)
         self._unsent += 1
-        if self._unsent >= self._options.consume_every:
-            await self._consume(self._finished)
+        if self._unsent == self._options.consume_every:
+            # Those that follow until then go with it.
+            asyncio.get_running_loop().call_soon(self._consume_late)
         elif self._unsent == 1:
             self._late_pointers.add(self._consume_late)
 
@@ -445,14 +464,14 @@ class Subscription:
             self._consumed = self._finished
         if self._attachment is not None and (pointer := self._pointer_to_send()) is not None:
             self._pointer_sent = pointer.local
-            self._attachment.consume_at_once(pointer)
+            self._attachment.consume_at_once(_seq_id_of(pointer))
 
-    async def _consume(self, seq_id: MessageSeqId) -> None:
+    async def _consume(self, pointer: _Pointer) -> None:
         self._unsent = 0
-        if seq_id.local > self._last_queued:
-            self._skipped = seq_id
-        elif self._consumed is None or seq_id.local > self._consumed.local:
-            self._consumed = seq_id
+        if pointer.local > self._last_queued:
+            self._skipped = _seq_id_of(pointer)
+        elif self._consumed is None or pointer.local > self._consumed.local:
+            self._consumed = pointer
         await self._tell_consumed()
 
     async def _tell_consumed(self) -> None:
@@ -464,7 +483,7 @@ class Subscription:
             self._pointer_sent = pointer.local
             await self._tell(pointer)
 
-    def _pointer_to_send(self) -> MessageSeqId | None:
+    def _pointer_to_send(self) -> _Pointer | None:
         """Return the consume pointer to send to the hub now; None if there is none.
 
         It is never beyond the messages that this session has delivered, even if an earlier session delivered more. The
@@ -475,11 +494,11 @@ class Subscription:
         pointer = min(self._consumed, self._session_last, key=lambda each: each.local)
         return pointer if pointer.local > self._pointer_sent else None
 
-    async def _tell(self, pointer: MessageSeqId) -> None:
+    async def _tell(self, pointer: _Pointer) -> None:
         if self._attachment is None:
             return
         try:
-            await self._attachment.consume(pointer)
+            await self._attachment.consume(_seq_id_of(pointer))
         except ServiceError as exc:
             _log.debug(
                 "subscription %r on %r: the consume pointer was not sent yet: %s", self.subscriber, self.topic, exc
@@ -491,6 +510,10 @@ class Subscription:
             if self._listener is not None and not isinstance(end, _ClosedHere):
                 self._listener.on_end(self)
         self._arrived.set()
+
+
+def _seq_id_of(pointer: _Pointer) -> MessageSeqId:
+    return pointer.seq_id if isinstance(pointer, Received) else pointer
 
 
 class _ClosedHere(HedwigError):
