@@ -136,7 +136,7 @@ class HedwigClient:
             was not published, for the reason that the last hub gave; LocalProtocolError - it is larger than hubs
             accept; InvalidArgumentError - `topic` cannot be a name; ClientClosedError.
         """
-        return await self._publishing.publish(topic_of(topic), _message(message))
+        return await self._publishing.publish(topic_of(topic), message)
 
     def publisher(self, name: Name) -> NamedPublisher:
         """Return the publisher with this name, whose messages the application numbers.
@@ -168,7 +168,7 @@ class HedwigClient:
                 while running and (running[0].position.done() or len(running) >= self._options.publishes_in_flight_max):
                     yield await running[0].position
                     running.popleft()
-                running.append(await self._publishing.begin(name, _message(message)))
+                running.append(await self._publishing.begin(name, message))
             while running:
                 yield await running[0].position
                 running.popleft()
@@ -384,10 +384,6 @@ async def _attach(serving: Attachments, opened: Subscription, action: Subscribe)
         except InvalidMessageFilterError:
             continue
     raise refused
-
-
-def _message(message: Message | bytes) -> Message:
-    return message if isinstance(message, Message) else Message(message)
 
 
 async def _aiter(

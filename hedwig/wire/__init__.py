@@ -20,7 +20,9 @@ from hedwig.wire.requests import (
     Subscribe,
     Unsubscribe,
     decode_request,
+    encode_first_publish,
     encode_request,
+    publish_head,
 )
 from hedwig.wire.responses import (
     Answer,
@@ -66,10 +68,12 @@ __all__ = [
     "Unsubscribe",
     "decode_request",
     "decode_response",
+    "encode_first_publish",
     "encode_frame",
     "encode_published",
     "encode_request",
     "encode_response",
+    "publish_head",
     "read_published",
     "split_delivery",
     "stored_at",

@@ -33,9 +33,11 @@ from hedwig.wire import (
     Unsubscribe,
     decode_request,
     decode_response,
+    encode_first_publish,
     encode_published,
     encode_request,
     encode_response,
+    publish_head,
     read_published,
     split_delivery,
     stored_at,
@@ -366,3 +368,12 @@ def test_no_other_body_is_read_by_hand(other: bytes, txn_id: int, local: int, cu
             )
         split_delivery(changed)
         Received.read(changed)
+
+
+@given(st.binary().map(Topic), UINT64, st.binary(max_size=300) | MESSAGES, UINT64)
+def test_a_first_publish_is_written_as_any_other(
+    topic: Topic, txn_id: int, message: Message | bytes, previous: int
+) -> None:
+    body = encode_first_publish(publish_head(topic), txn_id, message, previous)
+    whole = Message(message) if isinstance(message, bytes) else message
+    assert body == encode_request(Request(topic=topic, txn_id=txn_id, action=Publish(whole, previous)))

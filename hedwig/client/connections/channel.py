@@ -7,10 +7,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.errors import CouldNotConnectError, HubNotTrustedError, RemoteProtocolError, UncertainAnswerError
+from hedwig.model import MessageSeqId
 from hedwig.reasons import reason_of
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -25,6 +26,7 @@ from hedwig.wire import (
     decode_response,
     encode_frame,
     encode_request,
+    read_published,
     split_delivery,
 )
 
@@ -36,6 +38,10 @@ _READ_BYTES: Final = 256 * 1024
 
 _PING_ID: Final = 0
 """No other request has this id: clients count from 1."""
+
+
+OnAnswer: TypeAlias = Callable[[Answer | UncertainAnswerError | int], None]
+"""What a channel calls with the answer to a request: see `Channel.send`."""
 
 
 class Channel:
@@ -65,7 +71,7 @@ class Channel:
         self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping())
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
-        self._waiting: dict[int, Callable[[Answer | UncertainAnswerError], None]] = {}
+        self._waiting: dict[int, OnAnswer] = {}
         self._readable = asyncio.Event()
         self._readable.set()
         self._end: Exception | None = None
@@ -146,9 +152,11 @@ class Channel:
         """
         arrived: asyncio.Future[Answer] = self._loop.create_future()
 
-        def take(answer: Answer | UncertainAnswerError) -> None:
+        def take(answer: Answer | UncertainAnswerError | int) -> None:
             if arrived.done():
                 return
+            if isinstance(answer, int):
+                answer = Answer(txn_id=request.txn_id, published=MessageSeqId(answer))
             if isinstance(answer, UncertainAnswerError):
                 arrived.set_exception(answer)
             elif answer.place is not None:
@@ -170,17 +178,22 @@ class Channel:
         finally:
             self.forget(request.txn_id)
 
-    def send(self, request: Request, on_answer: Callable[[Answer | UncertainAnswerError], None]) -> None:
+    def send(self, request: Request, on_answer: OnAnswer) -> None:
         """Send a request, without waiting. `on_answer` is called once, unless `forget` is called before.
 
-        It gets the hub's answer, with any status, or UncertainAnswerError when the channel ends before that. It must
-        not raise. Answers that say that the request waits in line come before that.
+        It gets the hub's answer, with any status, or UncertainAnswerError when the channel ends before that. Of a
+        PUBLISH that succeeds it may get the position alone. It must not raise. Answers that say that the request waits
+        in line come before that.
 
         Raises: CouldNotConnectError - the channel has ended, nothing was sent; LocalProtocolError - it is too large.
         """
-        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
+        self.send_encoded(encode_request(request), request.txn_id, on_answer)
+
+    def send_encoded(self, body: bytes, txn_id: int, on_answer: OnAnswer) -> None:
+        """Send a request as `send` does, from the body of its frame."""
+        frame = encode_frame(body, self._options.send_frame_bytes_max)
         self._check_open()
-        self._waiting[request.txn_id] = on_answer
+        self._waiting[txn_id] = on_answer
         self._send(frame)
 
     def forget(self, txn_id: int) -> None:
@@ -286,6 +299,10 @@ class Channel:
             self._finish(exc)
 
     def _handle(self, body: bytes) -> None:
+        if (published := read_published(body)) is not None:
+            if (on_answer := self._waiting.pop(published[0], None)) is not None:
+                on_answer(published[1])
+            return
         if self._on_delivery is not None and (parts := split_delivery(body)) is not None and self._on_delivery(*parts):
             return
         response = decode_response(body)

@@ -138,9 +138,10 @@ class Routes:
             self._owners[topic] = address
             if address not in self._hubs and len(self._hubs) < _HUBS_MAX:
                 self._hubs.append(address)
-        self._owners.move_to_end(topic)
-        if len(self._owners) > _OWNERS_MAX:
-            self._owners.popitem(last=False)
+        if len(self._owners) > _OWNERS_MAX // 2:  # Before that, none goes soon.
+            self._owners.move_to_end(topic)
+            if len(self._owners) > _OWNERS_MAX:
+                self._owners.popitem(last=False)
 
 
 def error_of(answer: Answer) -> ServiceError:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from hedwig.client.connections.channel import Channel
 from hedwig.errors import InvalidArgumentError, ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, Topic
-from hedwig.wire import Message
+from hedwig.wire import Message, publish_head
 
 __all__ = ["Line", "NamedLine", "PendingPublish"]
 
@@ -31,7 +31,7 @@ class PendingPublish:
         self,
         number: int,
         line: "Line",
-        message: Message,
+        message: Message | bytes,
         begun_at: float,
         deadline: float,
         position: asyncio.Future[MessageSeqId],
@@ -49,6 +49,7 @@ class PendingPublish:
         """Why it is not known whether a former attempt has stored it."""
         self.line = line
         self.message = message
+        """The message, or its body."""
         self.channel: Channel | None = None
         """The channel on which it is in flight."""
         self.txn_id = 0
@@ -61,6 +62,7 @@ class Line:
         "answered",
         "awaits",
         "channel",
+        "head",
         "hops",
         "in_flight",
         "is_held",
@@ -76,6 +78,7 @@ class Line:
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
+        self.head = publish_head(topic)
         self.last = 0
         """The sequence of the message that was sent last."""
         self.answered = 0

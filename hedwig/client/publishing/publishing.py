@@ -31,7 +31,7 @@ from hedwig.errors import (
 )
 from hedwig.model import MessageSeqId, Topic
 from hedwig.status import StatusCode
-from hedwig.wire import Answer, Attempt, Message, Publish, Request
+from hedwig.wire import Answer, Attempt, Message, Publish, Request, encode_first_publish, encode_request
 
 __all__ = ["Publishing"]
 
@@ -88,24 +88,31 @@ class Publishing:
         self._late_lines = 0
         self._is_closed = False
 
-    async def publish(self, topic: Topic, message: Message, sequence: int = 0, age_s: float = 0.0) -> MessageSeqId:
+    async def publish(
+        self, topic: Topic, message: Message | bytes, sequence: int = 0, age_s: float = 0.0
+    ) -> MessageSeqId:
         """Publish a message, and return its position. Errors: HedwigClient.publish.
 
         Args: sequence, age_s - as NamedPublisher.publish, if this publisher has a name.
         """
-        pending = await self.begin(topic, message, sequence, age_s)
+        await self._room.acquire()
+        pending = self._begin(topic, message, sequence, age_s)
         try:
             return await pending.position
         except asyncio.CancelledError:
             self.withdraw(pending)
             raise
 
-    async def begin(self, topic: Topic, message: Message, sequence: int = 0, age_s: float = 0.0) -> PendingPublish:
-        """Send a message once there is room for it. Raises ClientClosedError, and InvalidArgumentError for a sequence.
+    async def begin(self, topic: Topic, message: Message | bytes) -> PendingPublish:
+        """Send a message once there is room for it. Raises ClientClosedError.
 
         Await its `position` afterwards, or withdraw it.
         """
         await self._room.acquire()
+        return self._begin(topic, message, 0, 0.0)
+
+    def _begin(self, topic: Topic, message: Message | bytes, sequence: int, age_s: float) -> PendingPublish:
+        """Send a message for which there is room. Raises ClientClosedError, and InvalidArgumentError for a sequence."""
         if self._is_closed:
             self._room.release()
             raise ClientClosedError("the client was closed; make another one")
@@ -168,20 +175,26 @@ class Publishing:
             line.waiting[pending.number] = pending
             return True
         txn_id = self._routes.new_txn_id()
-        publish = Publish(pending.message)
+        previous, attempt = 0, None
         stores_once = channel.promises.stores_once
         if stores_once:
             if line.in_flight or self._name is not None:
-                publish.previous = line.before(pending.sequence)
+                previous = line.before(pending.sequence)
             if pending.sequence or self._name is not None or not txn_id % _ANSWERED_EVERY:
-                publish.attempt = self._attempt_at(line, pending)
+                attempt = self._attempt_at(line, pending)
         elif pending.unsure is not None:
             self._fail(pending, pending.unsure)  # This hub might store it for a second time.
             return False
         tried = line.tried
-        request = Request(topic=line.topic, txn_id=txn_id, action=publish, should_claim=bool(tried), tried=tried)
         try:
-            channel.send(request, partial(self._answered, pending))
+            if tried or attempt is not None:
+                publish = Publish(_as_message(pending.message), previous, attempt)
+                body = encode_request(
+                    Request(topic=line.topic, txn_id=txn_id, action=publish, should_claim=bool(tried), tried=tried)
+                )
+            else:
+                body = encode_first_publish(line.head, txn_id, pending.message, previous)
+            channel.send_encoded(body, txn_id, partial(self._answered, pending))
         except HedwigError as exc:
             self._fail(pending, exc)  # It is too large.
             return False
@@ -200,25 +213,30 @@ class Publishing:
         answered = 0 if pending.sequence else line.answered
         return Attempt(publisher=self._name, sequence=pending.sequence or None, age_ms=age_ms, answered=answered)
 
-    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
+    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError | int) -> None:
         line, channel = pending.line, pending.channel
         assert channel is not None
         pending.channel = None
         line.in_flight -= 1
-        if isinstance(answer, UncertainAnswerError):
+        if isinstance(answer, int):
+            self._routes.remember(line.topic, channel.address)
+            self._succeed(pending, MessageSeqId(answer))
+            if line.is_held and not line.in_flight:
+                self._release(line)
+        elif isinstance(answer, UncertainAnswerError):
             line.may_hop = self._routes.leave(line.topic, channel.address) or line.may_hop
             self._in_doubt(pending, channel, answer)
         elif answer.status is StatusCode.SUCCESS:
             self._routes.remember(line.topic, channel.address)
-            self._succeed(pending, answer)
+            self._succeed(pending, answer.published)
             if line.is_held and not line.in_flight:
                 self._release(line)
         else:
             self._refused(pending, channel, answer)
         self._settle(line)
 
-    def _succeed(self, pending: PendingPublish, answer: Answer) -> None:
-        if answer.published is None:
+    def _succeed(self, pending: PendingPublish, position: MessageSeqId | None) -> None:
+        if position is None:
             self._fail(
                 pending,
                 RemoteProtocolError(
@@ -229,7 +247,7 @@ class Publishing:
         pending.line.answered = pending.sequence
         self._end(pending)
         if not pending.position.done():
-            pending.position.set_result(answer.published)
+            pending.position.set_result(position)
 
     def _refused(self, pending: PendingPublish, channel: Channel, answer: Answer) -> None:
         """Let a message wait for its next attempt, if the refusal passes and surely nothing was stored."""
@@ -411,3 +429,7 @@ class Publishing:
         self._late_lines -= 1
         if not self._late_lines:
             _log.info("no publish is tried again any more")
+
+
+def _as_message(message: Message | bytes) -> Message:
+    return Message(message) if isinstance(message, bytes) else message

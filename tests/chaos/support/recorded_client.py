@@ -23,6 +23,7 @@ from hedwig.client.subscriptions.subscription import Attachment, Subscription
 from hedwig.errors import ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
 from hedwig.names import show_name
+from hedwig.status import StatusCode
 from hedwig.wire import Action, Answer, Delivery, Event, Message, Request, Subscribe
 from tests.chaos.support.history import Attempt, ChaosHistory
 from tests.hub.support.delivery_history import Session
@@ -119,8 +120,10 @@ class _RecordedPublishing(Publishing):
             for number in line.waiting:
                 self._sent.pop(number, None)
 
-    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError) -> None:
-        if isinstance(answer, Answer):
+    def _answered(self, pending: PendingPublish, answer: Answer | UncertainAnswerError | int) -> None:
+        if isinstance(answer, int):
+            self._ended(pending, StatusCode.SUCCESS.name, "", answer)
+        elif isinstance(answer, Answer):
             local = answer.published.local if answer.published is not None else None
             self._ended(pending, answer.status.name, answer.text or "", local)
         else:
