@@ -35,6 +35,7 @@ __all__ = ["Channel"]
 _log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
+_FRAMES_AT_ONCE: Final = 32
 
 _PING_ID: Final = 0
 """No other request has this id: clients count from 1."""
@@ -262,10 +263,15 @@ class Channel:
             raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {reason_of(self._end)}")
 
     def _send(self, frame: bytes) -> None:
-        """Send a frame together with the others of this turn of the event loop, since system calls are expensive."""
+        """Send a frame together with the others of this turn of the event loop, since system calls are expensive.
+
+        But not with too many, so that the hub carries out some while this client makes the others.
+        """
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(frame)
+        if len(self._unsent) >= _FRAMES_AT_ONCE:
+            self._flush()
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []

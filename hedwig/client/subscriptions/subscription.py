@@ -1,6 +1,7 @@
 """A subscription as the application sees it: an iterator over messages that outlives connections."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -204,6 +205,43 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
         return message
+
+    async def receive(self, timeout_s: float) -> Received | None:
+        """Return the next message; None if none came within `timeout_s` seconds, or after `close`.
+
+        Raises: as `__anext__`, except StopAsyncIteration.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await anext(self, None)
+        except TimeoutError:
+            return None
+
+    async def batches(self, messages_max: int, wait_s: float = 0.0) -> AsyncIterator[list[Received]]:
+        """Iterate over lists of the next messages, of one to `messages_max`. They are finished, or not, together.
+
+        Args: wait_s - how long to wait for more once there is one. With 0, only what is there makes a list. At most
+            `deliveries_queued_max` messages come without a wait.
+        Raises: as `__anext__`.
+        """
+        while True:
+            try:
+                batch = [await anext(self)]
+            except StopAsyncIteration:
+                return
+            self._add_to(batch, messages_max)
+            if wait_s and len(batch) < messages_max:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        while len(batch) < messages_max and self._end is None:
+                            self._arrived.clear()
+                            await self._arrived.wait()
+                            self._add_to(batch, messages_max)
+            yield batch
+
+    def _add_to(self, batch: list[Received], messages_max: int) -> None:
+        while len(batch) < messages_max and (message := self.take()) is not None:
+            batch.append(message)
 
     def take(self) -> Received | None:
         """Return the next message if it is here, without finishing the last one."""
