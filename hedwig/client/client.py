@@ -28,6 +28,7 @@ from hedwig.wire import (
     Answer,
     CreateOrAttach,
     Message,
+    Received,
     Request,
     Subscribe,
     Unsubscribe,
@@ -188,6 +189,7 @@ class HedwigClient:
         resubscribe: bool = True,
         standby: bool = False,
         filter: str | None = None,
+        on_message: Callable[[Received], object] | None = None,
     ) -> Opening:
         """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. Then the hub delivers.
 
@@ -195,7 +197,8 @@ class HedwigClient:
             force_attach - take it over from the client that has it open; auto_consume, resubscribe - see Subscription;
             standby - wait in line while another client has it open, however long, instead of TopicBusyError; filter -
             which messages are wanted, by their properties: see hedwig.property_filter. It replaces the stored filter,
-            which an empty one removes. If the hub does not know such filters, the client filters.
+            which an empty one removes. If the hub does not know such filters, the client filters; on_message - a
+            function that is called with each message instead of iterating, which costs least: see Subscription.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
             not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
             no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` cannot be a name.
@@ -210,7 +213,7 @@ class HedwigClient:
             standby=standby,
             silence_ms=self._options.silence_ms,
         )
-        return Opening(partial(self._open, topic_of(topic), first, auto_consume, resubscribe))
+        return Opening(partial(self._open, topic_of(topic), first, auto_consume, resubscribe, on_message=on_message))
 
     def share(
         self,
@@ -275,6 +278,7 @@ class HedwigClient:
         on_made: Callable[[Subscription], None],
         attachments: Attachments | None = None,
         listener: Listener | None = None,
+        on_message: Callable[[Received], object] | None = None,
     ) -> Subscription:
         subscriber = first.subscriber
         self._check_open()
@@ -308,6 +312,7 @@ class HedwigClient:
             resubscribe=resubscribe,
             standby=first.standby,
             listener=listener,
+            on_message=on_message,
         )
         on_made(subscription)
         self._subscriptions[topic, subscriber] = subscription

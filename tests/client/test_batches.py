@@ -1,4 +1,4 @@
-"""Prove that messages can be read in lists and with a limit of time, and that each list is finished as a whole."""
+"""Prove that messages can be read in lists, with a limit of time and by a function, and what is finished then."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -94,3 +94,36 @@ async def test_receive_ends_in_time_and_loses_nothing(client: HedwigClient, topi
         await publishing
     assert await subscription.receive(1.0) is None, "it was closed"
     assert [batch async for batch in subscription.batches(3)] == []
+
+
+@pytest.mark.parametrize("auto_consume", [True, False])
+async def test_a_function_gets_each_message(client: HedwigClient, topic: Topic, auto_consume: bool) -> None:
+    received: list[Received] = []
+    async with client.subscribe(topic, ANN, on_message=received.append, auto_consume=auto_consume) as subscription:
+        await publish(client, topic, 30)
+        await until(lambda: len(received) == 30, "all come")
+        assert ids(received) == list(range(1, 31))
+        if not auto_consume:
+            await subscription.consume(received[19].seq_id)
+    async with client.subscribe(topic, ANN) as subscription:
+        assert (message := await subscription.receive(0.5)) is None or not auto_consume
+        assert message is None or message.seq_id.local == 21
+
+
+async def test_a_function_that_fails_ends_it(client: HedwigClient, topic: Topic) -> None:
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail_at_third(message: Received) -> None:
+        if message.body == b"3":
+            raise ValueError("three")
+
+    subscription = await client.subscribe(topic, ANN, on_message=fail_at_third)
+    await publish(client, topic, 5)
+    with pytest.raises(SubscriptionClosedError, match="three"):
+        async with asyncio.timeout(PATIENCE_S):
+            await anext(subscription)
+    assert [str(context["exception"]) for context in told] == ["three"]
+    await subscription.close()
+    async with client.subscribe(topic, ANN) as again:
+        assert await read(again, 3, 5, 0.5) == [[3, 4, 5]]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from hedwig.benchmarks.drivers.hub.raw_frames import MARK, NUMBER
@@ -9,7 +10,7 @@ from hedwig.benchmarks.drivers.hub.raw_target import NOBODY
 from hedwig.benchmarks.load.arrivals import Arrivals
 from hedwig.benchmarks.load.load import Observer
 from hedwig.benchmarks.load.workloads import Operation, Workload, subscriber_name, topic_name
-from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
+from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Received, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError
 from hedwig.model import SubscriberId, Topic
 
@@ -41,7 +42,7 @@ class ClientTarget:
         self._filling = bytes(workload.message_bytes - len(MARK) - NUMBER.size)
         self._arrivals = Arrivals()
         self._running: set[asyncio.Task[None]] = set()
-        self._receiving: list[asyncio.Task[None]] = []
+        self._attached: list[Subscription] = []
 
     async def open(self, observer: Observer) -> None:
         """Connect, and attach the subscribers. Raises HedwigError - the hub refused a request, or is not there."""
@@ -58,11 +59,7 @@ class ClientTarget:
                 for subscriber, client in enumerate(self._receivers)
                 for topic in range(self._workload.topics)
             ]
-        pairs = [(topic, each) for each in range(len(self._receivers)) for topic in range(self._workload.topics)]
-        self._receiving = [
-            asyncio.create_task(self._receive(task.result(), *pair))
-            for task, pair in zip(attaching, pairs, strict=True)
-        ]
+        self._attached = [task.result() for task in attaching]
 
     async def _subscribe(self, client: HedwigClient, topic: int, subscriber: int) -> Subscription:
         return await client.subscribe(
@@ -70,16 +67,16 @@ class ClientTarget:
             SubscriberId(subscriber_name(subscriber)),
             mode=CreateOrAttach.CREATE,
             auto_consume=self._workload.consume_every > 0,
+            on_message=partial(self._received, topic, subscriber),
         )
 
-    async def _receive(self, subscription: Subscription, topic: int, subscriber: int) -> None:
-        async for message in subscription:
-            body = message.body
-            if body.startswith(MARK):
-                (number,) = NUMBER.unpack_from(body, len(MARK))
-                if not self._arrivals.is_next(topic, subscriber, number):
-                    self._observer.answered(number, "out of order")
-                self._observer.delivered(number)
+    def _received(self, topic: int, subscriber: int, message: Received) -> None:
+        body = message.body
+        if body.startswith(MARK):
+            (number,) = NUMBER.unpack_from(body, len(MARK))
+            if not self._arrivals.is_next(topic, subscriber, number):
+                self._observer.answered(number, "out of order")
+            self._observer.delivered(number)
 
     def begin(self, number: int, operation: Operation, topic: int) -> None:
         """Begin an operation."""
@@ -123,9 +120,8 @@ class ClientTarget:
 
     async def close(self) -> None:
         """Disconnect."""
-        waiting = [*self._receiving, *self._running]
-        for task in waiting:
+        for task in self._running:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
         for client in self._clients:
             await client.close()

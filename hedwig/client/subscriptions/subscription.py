@@ -19,6 +19,7 @@ from hedwig.errors import (
     TopicBusyError,
 )
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.names import subscription_subject
 from hedwig.property_filter import PropertyFilter
 from hedwig.wire import DeliveryEncoder, Event, EventKind, Message, Received
 
@@ -96,6 +97,10 @@ class Subscription:
     consumed before `close` are delivered again to the next client that opens the subscription.
 
     With `standby`, it waits while another client has the subscription, also when it reattaches. `place` tells where.
+
+    With `on_message`, that is called with each message, and iterating only waits for the end. A message is finished
+    when it returns. If it raises, the message stays unfinished, the subscription ends, and the exception handler of the
+    event loop is told.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class Subscription:
         resubscribe: bool,
         standby: bool = False,
         listener: Listener | None = None,
+        on_message: Callable[[Received], object] | None = None,
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
@@ -125,6 +131,8 @@ class Subscription:
         self._resubscribe = resubscribe
         self._standby = standby
         self._listener = listener
+        self._on_message = on_message
+        self._failing: asyncio.Task[bool] | None = None
         self._filter: PropertyFilter | None = None
         """The filter, if the hub does not have it."""
         self._passed_over: Received | None = None
@@ -423,6 +431,9 @@ class Subscription:
         if self._filter is not None and not self._filter.accepts(message):
             self._pass_over(message)
             return True
+        if self._on_message is not None:
+            self._hand_over(message, self._on_message)
+            return True
         queue = self._queue
         queue.append(message)
         if len(queue) == 1:
@@ -432,6 +443,19 @@ class Subscription:
         if len(queue) >= self._queued_max and self._attachment is not None:
             self._attachment.pause()
         return True
+
+    def _hand_over(self, message: Received, on_message: Callable[[Received], object]) -> None:
+        self._handed_out = message
+        try:
+            on_message(message)
+        except Exception as exc:
+            self._consume_late()  # Those before it are finished.
+            self._conclude(SubscriptionClosedError(f"on_message failed with {exc!r}"))
+            self._failing = asyncio.create_task(self.close(last_is_finished=False))
+            what = f"on_message of {subscription_subject(self.topic, self.subscriber)} failed"
+            asyncio.get_running_loop().call_exception_handler({"message": what, "exception": exc})
+        else:
+            self._finish_last()
 
     def notify(self, event: Event) -> None:
         """Accept an event of the hub. For the channel that serves the subscription."""
