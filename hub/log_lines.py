@@ -18,6 +18,7 @@ _ABOUT_CONNECTIONS: Final = frozenset(
         "hedwig.hub.connections.slots",
         "hedwig.hub.connections.tls_listener",
         "hedwig.hub.connections.unfinished_frames",
+        "hedwig.hub.subscriptions.standbys",
     }
 )
 """The loggers whose lines are about one connection. Any client can cause thousands of such lines a second."""

@@ -178,6 +178,7 @@ class Tap:
     def __init__(self, subscription: Subscription, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
         self.topic = subscription.topic
         self.subscriber = subscription.subscriber
+        self.names = subscription.names
         now = time.monotonic()
         self.session = Session(self.topic, self.subscriber.decode(), asked=now, attached=now)
         self._subscription = subscription
@@ -195,6 +196,12 @@ class Tap:
         self.session.deliveries.append((local, message.body))
         self._seen(self.session, local)
         return self._subscription.deliver(message)
+
+    def deliver_stored(self, stored: bytes) -> bool:
+        return self.deliver(Message.decode(stored))
+
+    def stand_by(self, place: int) -> None:
+        self._subscription.stand_by(place)
 
     def notify(self, event: Event) -> None:
         self._subscription.notify(event)
