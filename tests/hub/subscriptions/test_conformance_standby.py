@@ -178,10 +178,10 @@ async def test_a_client_that_is_heard_of_or_has_promised_nothing_keeps_its_subsc
     original, ours, waiting = await connect(hub), await connect(hub), await connect(hub)
     await original.subscribed(T, S)
     asked = standby(waiting)
-    await ours.request(b"U", Subscribe(subscriber=S, synchronous=True, silence_ms=1000))
+    await ours.request(b"U", Subscribe(subscriber=S, synchronous=True, silence_ms=4000))
     other = await connect(hub)
     also = other.send(b"U", Subscribe(subscriber=S, synchronous=True, standby=True))
-    for _ in range(30):
+    for _ in range(60):
         await asyncio.sleep(0.1)
         ours.send(PING_TOPIC, Ping())
     assert not original.is_closed
