@@ -109,11 +109,11 @@ class HedwigClient:
         for share in list(self._shares):
             await share.close(last_is_finished=last_is_finished)
         self._is_closed = True
+        for publishing in (self._publishing, *self._named.values()):
+            publishing.close()
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
-        for publishing in (self._publishing, *self._named.values()):
-            publishing.close()
         self._late_pointers.close()
         await self._attachments.close()
         await self._channels.close()
@@ -283,14 +283,7 @@ class HedwigClient:
         subscriber = first.subscriber
         self._check_open()
         await self._make_way(topic, subscriber, force=first.force_attach)
-        again = Subscribe(
-            subscriber=subscriber,
-            mode=CreateOrAttach.ATTACH,
-            preferences=first.preferences,
-            synchronous=True,
-            standby=first.standby,
-            silence_ms=first.silence_ms,
-        )
+        again = replace(first, mode=CreateOrAttach.ATTACH, force_attach=False)
         actions = iter([first])
         serving = attachments or self._attachments
 

@@ -86,9 +86,7 @@ class Standbys:
         Raises: TopicBusyError - too many wait.
         """
         key = topic.name, action.subscriber
-        line = self._line(*key)
-        if line is None:
-            line = self._lines.setdefault(topic.name, {})[action.subscriber] = _Line(topic, [])
+        line = self._line(*key) or _Line(topic, [])
         waiting = line.find(channel)
         if waiting is not None:
             waiting.txn_id, waiting.action, waiting.is_called = txn_id, action, False
@@ -99,6 +97,7 @@ class Standbys:
             )
         else:
             waiting = _Waiting(channel, txn_id, action)
+            self._lines.setdefault(topic.name, {})[action.subscriber] = line
             line.waiting.append(waiting)
             self._of_channels.setdefault(channel, set()).add(key)
             self.count += 1

@@ -126,6 +126,7 @@ class Subscribing:
         except TopicBusyError:
             if not action.standby:
                 raise
+            _check_serving(topic)  # Nobody would end a line that is made after the release.
             if channel.is_closed:
                 return False
             channel.answer(size, self.standbys.join(topic, channel, txn_id, action))

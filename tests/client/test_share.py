@@ -16,6 +16,8 @@ from hedwig.client.subscriptions import members
 from hedwig.client.subscriptions.members import RANK_BYTES, rank
 from hedwig.errors import ClientNotSubscribedError, InvalidMessageFilterError, SubscriptionClosedError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import Message
+from hedwig.wire import pubsub_pb2 as pb
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
 from tests.support.endings import end_all
@@ -244,6 +246,19 @@ async def test_workers_with_other_topics_do_not_count(fleet: Fleet) -> None:
     assert len(one.topics) == COUNT
     await fleet.stop(one)
     await until(lambda: len(other.topics) == COUNT + 1, "it takes over what it has waited for")
+
+
+async def test_a_message_of_a_stranger_does_no_harm(fleet: Fleet) -> None:
+    one, two = await fleet.start(), await fleet.start()
+    await fleet.divided(one, two)
+    strange = pb.Message(body=b"stranger")
+    strange.header.properties.entries.add(key="x", value=b"")
+    encoded = strange.SerializeToString().replace(b"x", b"\xff")
+    client = await fleet.client()
+    await client.publish(fleet._through, Message.decode(encoded))
+    await client.publish(fleet._through, b"")
+    await fleet.stop(two)
+    assert len((await fleet.divided(one))[0]) == COUNT
 
 
 async def test_a_filter_that_the_hub_does_not_have_ends_it(fleet: Fleet) -> None:

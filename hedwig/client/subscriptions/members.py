@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from hedwig.client.subscriptions.subscription import Subscription
 from hedwig.clock import Clock
 from hedwig.concurrency.tasks import Tasks
-from hedwig.errors import HedwigError, ServiceError, SubscriptionClosedError
+from hedwig.errors import HedwigError, InvalidArgumentError, ServiceError, SubscriptionClosedError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import show_name
 from hedwig.wire import Message, Received
@@ -129,7 +129,8 @@ class Members:
             try:
                 async with subscription:
                     async for message in subscription:
-                        self._hear(message)
+                        with contextlib.suppress(InvalidArgumentError):  # A stranger's, whose properties are no text.
+                            self._hear(message)
             except (ServiceError, SubscriptionClosedError) as exc:
                 _log.info("share '%s': its topic is not read for now: %s", show_name(self._topic), exc)
             subscription = await self._open_again()

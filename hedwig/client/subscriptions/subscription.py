@@ -256,7 +256,7 @@ class Subscription:
         if not self._queue:
             return None
         message = self._queue.popleft()
-        if self._attachment is not None and len(self._queue) == self._options.deliveries_queued_max // 2:
+        if self._attachment is not None and len(self._queue) == self._queued_max // 2:
             self._attachment.resume()
         self._handed_out = message
         return message
@@ -378,7 +378,7 @@ class Subscription:
     def _serve_by(self, attachment: Attachment) -> None:
         self._attachment = attachment
         self._preferences = attachment.preferences
-        if len(self._queue) >= self._options.deliveries_queued_max:
+        if len(self._queue) >= self._queued_max:
             attachment.pause()
 
     def begin_session(self) -> None:
@@ -387,7 +387,7 @@ class Subscription:
         self._pointer_sent = 0
         if self._place is not None:
             self._place = None
-            _log.info("subscription %r on %r: attached after its wait", self.subscriber, self.topic)
+            _log.debug("subscription %r on %r: attached after its wait", self.subscriber, self.topic)
 
     def stand_by(self, place: int) -> None:
         """Record the place in the line. For the channel that asked for the subscription.
@@ -396,7 +396,7 @@ class Subscription:
         again.
         """
         if self._place is None:
-            _log.info("subscription %r on %r: waits at place %d", self.subscriber, self.topic, place)
+            _log.debug("subscription %r on %r: waits at place %d", self.subscriber, self.topic, place)
             self._queue.clear()
             self._last_queued = self._handed_out.local if self._handed_out is not None else 0
             if self._listener is not None:

@@ -139,6 +139,17 @@ async def test_a_line_has_a_bound(start_hub: StartHub, connect: Connect) -> None
     assert "2 others wait" in str(answer.text)
 
 
+async def test_a_hub_without_lines_refuses_at_once(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(standbys_max=0)
+    first, second = await connect(hub), await connect(hub)
+    await first.subscribed(T, S)
+    for _ in range(2):
+        answer = await second.answer(standby(second))
+        assert (answer.status, answer.place) == (StatusCode.TOPIC_BUSY, None)
+    await first.close_subscription(T, S)
+    await second.subscribed(T, S)
+
+
 async def test_a_client_that_asks_again_keeps_its_place(hub: Hub, connect: Connect) -> None:
     clients, _ = await in_line(hub, connect, 3)
     again = standby(clients[1])
