@@ -33,7 +33,7 @@ async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
 
 
 @on_each_kind
-async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_nothing(deployment: Deployment) -> None:
+async def test_hub_that_is_cut_off_from_zookeeper_stops_and_starts_from_nothing(deployment: Deployment) -> None:
     raw = deployment.raw()
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
     cut_off = await deployment.start(zookeeper=proxy.address)
@@ -45,7 +45,8 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
     await until(lambda: len(subscriber.undelivered) > 20, "messages are delivered")
     proxy.vanish()
     ids = await publishing
-    assert deployment.epoch_of(raw, before.address) == before.epoch, "nobody could have taken its topics so far"
+    # tests/hub/liveness/test_proof.py proves that this is before ZooKeeper removes it: that needs times of the hub's own.
+    assert not cut_off.shape.is_proven()
     await subscriber.closed_by_hub()
     assert ids == list(range(1, len(ids) + 1))
     async with await WireClient.connect(cut_off.port) as again:
