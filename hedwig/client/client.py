@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.connections.request_channels import RequestChannels
 from hedwig.client.connections.routes import Routes
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.publishing.lines import PendingPublish
+from hedwig.client.publishing.lines import OnOutcome
 from hedwig.client.publishing.publisher import NamedPublisher, publisher_name
 from hedwig.client.publishing.publishing import Publishing
 from hedwig.client.subscriptions.attachments import Attachments
@@ -139,6 +138,17 @@ class HedwigClient:
         """
         return await self._publishing.publish(topic_of(topic), message)
 
+    async def begin_publish(self, topic: Name, message: Message | bytes, on_outcome: OnOutcome) -> None:
+        """Begin to publish a message, once fewer than `publishes_in_flight_max` are on their way.
+
+        `on_outcome` is called once: with the position of the message, or with an error as `publish` raises it. It may
+        be called before this returns, and must not wait. This costs less than `publish`, which needs a task for each
+        message that is on its way.
+
+        Raises: InvalidArgumentError - `topic` cannot be a name; ClientClosedError. Then `on_outcome` is not called.
+        """
+        await self._publishing.begin(topic_of(topic), message, on_outcome)
+
     def publisher(self, name: Name) -> NamedPublisher:
         """Return the publisher with this name, whose messages the application numbers.
 
@@ -153,7 +163,7 @@ class HedwigClient:
             publishing = self._named[encoded] = Publishing(self._options, self._routes, self._channels, encoded)
         return NamedPublisher(publishing)
 
-    async def publish_many(
+    def publish_many(
         self, topic: Name, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]
     ) -> AsyncIterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
@@ -162,20 +172,7 @@ class HedwigClient:
         position. Messages keep their order. If a publish fails, its error is raised after the positions of the messages
         before it. Messages after it may have been published or not.
         """
-        name = topic_of(topic)
-        running: deque[PendingPublish] = deque()
-        try:
-            async for message in _aiter(messages):
-                while running and (running[0].position.done() or len(running) >= self._options.publishes_in_flight_max):
-                    yield await running[0].position
-                    running.popleft()
-                running.append(await self._publishing.begin(name, message))
-            while running:
-                yield await running[0].position
-                running.popleft()
-        finally:
-            for pending in running:
-                self._publishing.withdraw(pending)
+        return self._publishing.publish_many(topic_of(topic), messages)
 
     def subscribe(
         self,
@@ -382,14 +379,3 @@ async def _attach(serving: Attachments, opened: Subscription, action: Subscribe)
         except InvalidMessageFilterError:
             continue
     raise refused
-
-
-async def _aiter(
-    messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes],
-) -> AsyncIterator[Message | bytes]:
-    if isinstance(messages, AsyncIterable):
-        async for message in messages:
-            yield message
-    else:
-        for message in messages:
-            yield message

@@ -35,7 +35,7 @@ __all__ = ["Channel"]
 _log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
-_FRAMES_AT_ONCE: Final = 32
+_FRAMES_AT_ONCE: Final = 16
 
 _PING_ID: Final = 0
 """No other request has this id: clients count from 1."""

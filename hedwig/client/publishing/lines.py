@@ -2,17 +2,23 @@
 
 import asyncio
 from bisect import bisect_left
+from collections.abc import Callable
+from typing import TypeAlias
 
 from hedwig.client.connections.channel import Channel
-from hedwig.errors import InvalidArgumentError, ServiceError, UncertainAnswerError
+from hedwig.errors import HedwigError, InvalidArgumentError, ServiceError, UncertainAnswerError
 from hedwig.model import MessageSeqId, Topic
 from hedwig.wire import Message, publish_head
 
-__all__ = ["Line", "NamedLine", "PendingPublish"]
+__all__ = ["Line", "NamedLine", "OnOutcome", "PendingPublish"]
+
+
+OnOutcome: TypeAlias = Callable[[MessageSeqId | HedwigError], object]
+"""What is called with the outcome of a publish: the position of the message, or why there is none."""
 
 
 class PendingPublish:
-    """A message on its way. `position` is its outcome."""
+    """A message on its way."""
 
     __slots__ = (
         "begun_at",
@@ -21,7 +27,7 @@ class PendingPublish:
         "line",
         "message",
         "number",
-        "position",
+        "on_outcome",
         "sequence",
         "txn_id",
         "unsure",
@@ -34,7 +40,7 @@ class PendingPublish:
         message: Message | bytes,
         begun_at: float,
         deadline: float,
-        position: asyncio.Future[MessageSeqId],
+        on_outcome: OnOutcome,
     ) -> None:
         self.number = number
         """Its place among all messages of the publisher."""
@@ -42,7 +48,8 @@ class PendingPublish:
         """It was surely not sent before, in the time of the event loop."""
         self.deadline = deadline
         """When it fails without an outcome, in the time of the event loop."""
-        self.position = position
+        self.on_outcome = on_outcome
+        """It is called once, and then the message is on its way no longer. It must not raise."""
         self.sequence = 0
         """By which hubs recognise it; 0 before it was sent to one that does."""
         self.unsure: UncertainAnswerError | None = None

@@ -10,6 +10,8 @@ its topic, by which hubs recognise it.
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
@@ -17,7 +19,7 @@ from hedwig.client.connections.channel import Channel
 from hedwig.client.connections.request_channels import RequestChannels
 from hedwig.client.connections.routes import Routes, error_of
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.client.publishing.lines import Line, NamedLine, PendingPublish
+from hedwig.client.publishing.lines import Line, NamedLine, OnOutcome, PendingPublish
 from hedwig.errors import (
     ClientClosedError,
     CouldNotConnectError,
@@ -96,41 +98,61 @@ class Publishing:
         Args: sequence, age_s - as NamedPublisher.publish, if this publisher has a name.
         """
         await self._room.acquire()
-        pending = self._begin(topic, message, sequence, age_s)
+        position: asyncio.Future[MessageSeqId] = asyncio.get_running_loop().create_future()
+        pending = self._begin(topic, message, partial(_settle, position), sequence, age_s)
         try:
-            return await pending.position
+            return await position
         except asyncio.CancelledError:
-            self.withdraw(pending)
+            self._withdraw(pending, position)
             raise
 
-    async def begin(self, topic: Topic, message: Message | bytes) -> PendingPublish:
-        """Send a message once there is room for it. Raises ClientClosedError.
-
-        Await its `position` afterwards, or withdraw it.
-        """
+    async def begin(self, topic: Topic, message: Message | bytes, on_outcome: OnOutcome) -> None:
+        """Send a message once there is room for it. See HedwigClient.begin_publish."""
         await self._room.acquire()
-        return self._begin(topic, message, 0, 0.0)
+        self._begin(topic, message, on_outcome, 0, 0.0)
 
-    def _begin(self, topic: Topic, message: Message | bytes, sequence: int, age_s: float) -> PendingPublish:
+    async def publish_many(
+        self, topic: Topic, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]
+    ) -> AsyncIterator[MessageSeqId]:
+        """See HedwigClient.publish_many."""
+        running: deque[tuple[PendingPublish, asyncio.Future[MessageSeqId]]] = deque()
+        loop = asyncio.get_running_loop()
+        try:
+            async for message in _aiter(messages):
+                while running and (running[0][1].done() or len(running) >= self._options.publishes_in_flight_max):
+                    yield await running[0][1]
+                    running.popleft()
+                await self._room.acquire()
+                position: asyncio.Future[MessageSeqId] = loop.create_future()
+                running.append((self._begin(topic, message, partial(_settle, position), 0, 0.0), position))
+            while running:
+                yield await running[0][1]
+                running.popleft()
+        finally:
+            for pending, position in running:
+                self._withdraw(pending, position)
+
+    def _begin(
+        self, topic: Topic, message: Message | bytes, on_outcome: OnOutcome, sequence: int, age_s: float
+    ) -> PendingPublish:
         """Send a message for which there is room. Raises ClientClosedError, and InvalidArgumentError for a sequence."""
         if self._is_closed:
             self._room.release()
             raise ClientClosedError("the client was closed; make another one")
         line = self._lines.get(topic)
         if line is None:
-            line = NamedLine(topic) if self._name is not None else Line(topic)
+            line = self._lines[topic] = Line(topic) if self._name is None else NamedLine(topic)
         if isinstance(line, NamedLine):
             try:
                 line.add(sequence)
             except InvalidArgumentError:
                 self._room.release()
                 raise
-        self._lines[topic] = line
         self._number += 1
         loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = now + self._options.answer_timeout_s
-        pending = PendingPublish(self._number, line, message, now - age_s, deadline, loop.create_future())
+        pending = PendingPublish(self._number, line, message, now - age_s, deadline, on_outcome)
         pending.sequence = sequence
         if age_s:
             pending.unsure = UncertainAnswerError("the message may have been published before")
@@ -141,17 +163,18 @@ class Publishing:
             line.waiting[pending.number] = pending
         else:
             self._send(line, pending)
-            self._settle(line)
+            if not line.in_flight:
+                self._go_on_or_forget(line)
         return pending
 
-    def withdraw(self, pending: PendingPublish) -> None:
+    def _withdraw(self, pending: PendingPublish, position: asyncio.Future[MessageSeqId]) -> None:
         """Wait for a message no longer. If it was not sent yet, it is not published."""
         if pending.number in self._pending:
             self._take_back(pending)
             self._end(pending)
-            self._settle(pending.line)
-        if not pending.position.cancel() and not pending.position.cancelled():
-            pending.position.exception()  # Nobody will ask for it, and asyncio would report that.
+            self._go_on_or_forget(pending.line)
+        if not position.cancel() and not position.cancelled():
+            position.exception()  # Nobody will ask for it, and asyncio would report that.
 
     def close(self) -> None:
         """Send nothing any more. Messages in flight may still be answered, until their channel is closed."""
@@ -221,7 +244,9 @@ class Publishing:
         if isinstance(answer, int):
             self._routes.remember(line.topic, channel.address)
             self._succeed(pending, MessageSeqId(answer))
-            if line.is_held and not line.in_flight:
+            if line.in_flight:
+                return
+            if line.is_held:
                 self._release(line)
         elif isinstance(answer, UncertainAnswerError):
             line.may_hop = self._routes.leave(line.topic, channel.address) or line.may_hop
@@ -233,7 +258,7 @@ class Publishing:
                 self._release(line)
         else:
             self._refused(pending, channel, answer)
-        self._settle(line)
+        self._go_on_or_forget(line)
 
     def _succeed(self, pending: PendingPublish, position: MessageSeqId | None) -> None:
         if position is None:
@@ -246,8 +271,7 @@ class Publishing:
             return
         pending.line.answered = pending.sequence
         self._end(pending)
-        if not pending.position.done():
-            pending.position.set_result(position)
+        _tell(pending, position)
 
     def _refused(self, pending: PendingPublish, channel: Channel, answer: Answer) -> None:
         """Let a message wait for its next attempt, if the refusal passes and surely nothing was stored."""
@@ -290,8 +314,7 @@ class Publishing:
             # This attempt has surely stored nothing, but a former one may have.
             error = UncertainAnswerError(f"{pending.unsure.text}, and then: {error}")
         self._end(pending)
-        if not pending.position.done():
-            pending.position.set_exception(error)
+        _tell(pending, error)
 
     def _end(self, pending: PendingPublish) -> None:
         del self._pending[pending.number]
@@ -331,11 +354,11 @@ class Publishing:
             why = line.refusal or CouldNotConnectError(f"no connection to the hub {self._routes.owner(line.topic)}")
             kind = type(why) if why.definite else ServiceDownError  # Nothing is in doubt of a message that only waits.
             self._fail(pending, kind(f"not published within {timeout_s:g} s: {why.text}", why.code))
-        self._settle(line)
+        self._go_on_or_forget(line)
 
     # ------------------------------------------------------------------------------------------- a line that is held
 
-    def _settle(self, line: Line) -> None:
+    def _go_on_or_forget(self, line: Line) -> None:
         """Begin the next attempt if messages wait and none is in flight; forget a line without messages."""
         if line.in_flight:
             return
@@ -375,7 +398,7 @@ class Publishing:
             oldest = line.waiting.pop(next(iter(line.waiting)))
             if self._send(line, oldest):
                 return
-        self._settle(line)
+        self._go_on_or_forget(line)
 
     def _opened(self, line: Line, address: HubAddress, opening: asyncio.Task[Channel]) -> None:
         if line.awaits is not opening:
@@ -392,7 +415,7 @@ class Publishing:
                 self._fail(pending, error)
         else:
             self._attempt(line)
-        self._settle(line)
+        self._go_on_or_forget(line)
 
     def _release(self, line: Line) -> None:
         """Send all messages that wait, since the hub has stored one, or has refused none yet."""
@@ -429,6 +452,34 @@ class Publishing:
         self._late_lines -= 1
         if not self._late_lines:
             _log.info("no publish is tried again any more")
+
+
+def _tell(pending: PendingPublish, outcome: MessageSeqId | HedwigError) -> None:
+    try:
+        pending.on_outcome(outcome)
+    except Exception as exc:
+        about = {"message": "a function that was called with the outcome of a publish failed", "exception": exc}
+        asyncio.get_running_loop().call_exception_handler(about)
+
+
+def _settle(position: asyncio.Future[MessageSeqId], outcome: MessageSeqId | HedwigError) -> None:
+    if position.done():
+        return  # The caller was cancelled.
+    if isinstance(outcome, HedwigError):
+        position.set_exception(outcome)
+    else:
+        position.set_result(outcome)
+
+
+async def _aiter(
+    messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes],
+) -> AsyncIterator[Message | bytes]:
+    if isinstance(messages, AsyncIterable):
+        async for message in messages:
+            yield message
+    else:
+        for message in messages:
+            yield message
 
 
 def _as_message(message: Message | bytes) -> Message:
