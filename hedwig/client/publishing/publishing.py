@@ -88,6 +88,8 @@ class Publishing:
         self._name = name
         self._deadline: asyncio.TimerHandle | None = None
         self._late_lines = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the first publish. CPython 3.11 makes a system call to find the running loop."""
         self._is_closed = False
 
     async def publish(
@@ -149,7 +151,9 @@ class Publishing:
                 self._room.release()
                 raise
         self._number += 1
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = now + self._options.answer_timeout_s
         pending = PendingPublish(self._number, line, message, now - age_s, deadline, on_outcome)
