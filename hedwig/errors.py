@@ -78,11 +78,12 @@
     ├── RowsNotWrittenError                     some rows were not written
     └── TargetFrozenError                       the target of a job was frozen meanwhile
 
-`definite` says whether the operation surely did not happen. UncertainStateError, UncertainAnswerError and
-LedgerWriteError are not definite: a caller that catches one must read before it decides anything.
+`happened` says whether the operation took effect nevertheless: "no", "yes" or "unknown". For most errors it is "no".
+For UncertainStateError, UncertainAnswerError and LedgerWriteError it is "unknown": a caller that catches one must read
+before it decides anything.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from hedwig.exit_codes import ExitCode
 from hedwig.status import StatusCode
@@ -99,6 +100,7 @@ __all__ = [
     "CouldNotConnectError",
     "EntryOrderError",
     "ExportFileError",
+    "Happened",
     "HedwigError",
     "HubNotTrustedError",
     "InvalidArgumentError",
@@ -148,11 +150,15 @@ __all__ = [
 ]
 
 
+Happened: TypeAlias = Literal["no", "yes", "unknown"]
+
+
 class HedwigError(Exception):
     """The root of all errors that Hedwig raises on purpose."""
 
     status: ClassVar[StatusCode] = StatusCode.UNEXPECTED_CONDITION
-    definite: bool = True
+    happened: Happened = "no"
+    """Whether the operation took effect nevertheless."""
 
 
 class InvalidArgumentError(HedwigError, ValueError):
@@ -178,7 +184,7 @@ class OperationError(HedwigError):
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text)
         self.code = code
-        self.definite = code is not ExitCode.OUTCOME_UNKNOWN
+        self.happened = "unknown" if code is ExitCode.OUTCOME_UNKNOWN else "no"
 
 
 class ConfigurationError(HedwigError):
@@ -285,7 +291,7 @@ class UncertainAnswerError(ServiceError):
     """The request was sent and not answered: it may have taken effect."""
 
     status = StatusCode.UNCERTAIN_STATE
-    definite = False
+    happened = "unknown"
 
 
 class InvalidMessageFilterError(ServiceError):
@@ -421,7 +427,7 @@ class UncertainStateError(MetadataUnavailableError):
     """The operation was sent and its outcome could not be learned; read before deciding."""
 
     status = StatusCode.UNCERTAIN_STATE
-    definite = False
+    happened = "unknown"
 
 
 class LedgerError(HedwigError):
@@ -486,7 +492,7 @@ class LedgerWriteError(LedgerStoreUnavailableError):
     Fence the ledger before anything else. Its last entry id then says for good which entries it has.
     """
 
-    definite = False
+    happened = "unknown"
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

@@ -167,7 +167,7 @@ class AdminServer:
             return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
         except HedwigError as exc:
             # 504 means that it is unknown whether the request was done.
-            return _error(503 if exc.definite or _reads(request) else 504, str(exc))
+            return _error(503 if exc.happened == "no" or _reads(request) else 504, str(exc))
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             return _error(500, "the hub failed to answer; its log says why")

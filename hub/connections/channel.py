@@ -516,7 +516,7 @@ class Channel(asyncio.Protocol):
 
     def answer_error(self, size: int, txn_id: int, error: HedwigError) -> None:
         """Answer a request of `size` bytes with `error`."""
-        status = error.status if error.definite else StatusCode.UNCERTAIN_STATE
+        status = error.status if error.happened == "no" else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
         self._end(size, encode_response(Answer(txn_id=txn_id, status=status, text=text)), is_refusal=True)
 

@@ -192,7 +192,7 @@ class Appends:
         refused = 0
         for count, (future, *_) in enumerate(reversed(self._outstanding or ()), 1):
             error = future.exception() if future.done() and not future.cancelled() else None
-            if isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError) and error.definite:
+            if isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError) and error.happened == "no":
                 refused = count
             elif not isinstance(error, EntryOrderError):
                 break
@@ -234,7 +234,7 @@ class Appends:
         self.has_failed = True
         done(0, (), refusal)
         can_go_on = isinstance(refusal, LedgerStoreUnavailableError) if first else True
-        if not (can_go_on and refusal.definite):
+        if not (can_go_on and refusal.happened == "no"):
             # The message may be stored, or the ledger belongs to another hub: the topic must be claimed anew.
             self._log.on_failed(refusal)
             return

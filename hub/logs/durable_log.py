@@ -335,7 +335,7 @@ class DurableLog:
 
     def _not_begun(self, error: HedwigError) -> HedwigError:
         """Return the error of publishes that are not begun, because of `error`."""
-        if error.definite and not isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
+        if error.happened == "no" and not isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
             return error
         # It is about another message, or a record that publishers do not know. For them, the hub could not serve.
         return ServiceDownError(f"topic '{show_name(self.topic)}' cannot go on; try again ({error})")

@@ -278,7 +278,7 @@ class Topics:
             topic = await self._own_or_redirect(name, acquisition)
         except HedwigError as exc:
             error = exc
-            if not exc.definite:
+            if exc.happened != "no":
                 # A record of the topic is in doubt. The waiting requests have surely not begun.
                 error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired; try again ({exc})")
         except TimeoutError:

@@ -127,7 +127,7 @@ class Attempts:
                     return refusal
                 return self._settled(refusal, judge(refusal.current), lost)
             except MetadataError as exc:
-                if lost is None or not exc.definite:
+                if lost is None or exc.happened != "no":
                     raise
                 # The error says why this attempt had no effect. The lost attempt may have had its effect before.
                 raise UncertainStateError(

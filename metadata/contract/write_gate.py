@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from hedwig.clock import Clock, Deadline
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.errors import HedwigError, MetadataUnavailableError, UncertainStateError
 from hedwig.metadata.contract.operations import Operation, Outcome, Read, RecordKey
 from hedwig.metadata.contract.table import TableOver, VersionedTable
 from hedwig.versions import Version
@@ -121,7 +121,7 @@ class WriteGate:
             yield
         except BaseException as exc:
             # A cancellation or a defect of ours says nothing about the outcome.
-            if not getattr(exc, "definite", False):
+            if not (isinstance(exc, HedwigError) and exc.happened == "no"):
                 self.doubt()
             raise
         finally:

@@ -310,7 +310,7 @@ class Unsharing:
             # It goes on if this is cancelled, and the store ends it in time. Then it is known which ledgers are needed.
             await asyncio.wait([writing])
             error = writing.exception()
-            is_surely_not = not is_begun or (isinstance(error, HedwigError) and error.definite)
+            is_surely_not = not is_begun or (isinstance(error, HedwigError) and error.happened == "no")
             if not is_written and is_surely_not:
                 await asyncio.shield(self._discard([copy.ledger_id for copy in copies]))
         if isinstance(error, BadVersionError | NoRecordError):

@@ -93,7 +93,7 @@ async def test_a_status_of_uncertainty_is_no_failure(wire: Wire, client: HedwigC
     wire.intercept = lambda request: Answer(txn_id=request.txn_id, status=StatusCode.UNCERTAIN_STATE)
     with pytest.raises(UncertainAnswerError) as caught:
         await client.publish(topic, b"perhaps")
-    assert not caught.value.definite
+    assert caught.value.happened == "unknown"
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for(wire: Wire, topic: Topic) -> None:

@@ -12,6 +12,7 @@ from hedwig.errors import (
     LocalProtocolError,
     MalformedRequestError,
     NotResponsibleForTopicError,
+    RemoteProtocolError,
     ServiceDownError,
     UncertainAnswerError,
 )
@@ -219,7 +220,7 @@ async def test_the_deadline_ends_it_with_the_last_refusal(wire: Wire, topic: Top
             ServiceDownError, match=r"^not published within 0\.5 s: the hub answers SERVICE_DOWN"
         ) as caught:
             await first
-        assert caught.value.definite
+        assert caught.value.happened == "no"
         assert refusing.times > 2
         with pytest.raises(ServiceDownError, match="not published within"):
             await second
@@ -253,6 +254,15 @@ async def test_a_redirect_to_no_address_fails_at_once(wire: Wire, client: Hedwig
     assert len(wire.requests) == 1
 
 
+async def test_a_message_that_was_stored_under_no_id_is_published(
+    wire: Wire, client: HedwigClient, topic: Topic
+) -> None:
+    wire.intercept = lambda request: Answer(txn_id=request.txn_id) if isinstance(request.action, Publish) else None
+    with pytest.raises(RemoteProtocolError, match="did not return its id") as caught:
+        await client.publish(topic, b"body")
+    assert caught.value.happened == "yes"
+
+
 @pytest.mark.parametrize("status", [StatusCode.SERVICE_DOWN, StatusCode.COMPOSITE, StatusCode.UNEXPECTED_CONDITION])
 async def test_a_hub_that_promises_nothing_may_have_stored_what_it_refuses(
     wire: Wire, client: HedwigClient, topic: Topic, status: StatusCode
@@ -261,7 +271,7 @@ async def test_a_hub_that_promises_nothing_may_have_stored_what_it_refuses(
     refusing = Refusing(wire, status)
     with pytest.raises(UncertainAnswerError, match=rf"{status.name}.*perhaps after it was stored") as caught:
         await client.publish(topic, b"body")
-    assert (caught.value.definite, caught.value.code, refusing.times) == (False, status, 1)
+    assert (caught.value.happened, caught.value.code, refusing.times) == ("unknown", status, 1)
     refusing.status = None
     assert (await client.publish(topic, b"body")).local == 1
 

@@ -91,7 +91,7 @@ async def test_lock_held_past_the_deadline_is_surely_not_applied(path: Path) -> 
             for number, version in enumerate(versions):
                 with pytest.raises(MetadataUnavailableError) as error:
                     await DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(100 + number), version)
-                assert error.value.definite
+                assert error.value.happened == "no"
         again = [
             await DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(200 + number), version)
             for number, version in enumerate(versions)
@@ -137,7 +137,7 @@ async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -
             try:
                 version = await DOOR.write(store, DOOR.key(topic.encode()), DOOR.value(number), NEW)
             except MetadataUnavailableError as exc:
-                outcomes[topic] = {"error": str(exc), "definite": exc.definite}
+                outcomes[topic] = {"error": str(exc), "happened": exc.happened}
             else:
                 outcomes[topic] = {"version": str(version)}
 
@@ -145,7 +145,7 @@ async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -
             await asyncio.gather(*map(write, range(start, start + 8)))
         errors = [fact for fact in outcomes.values() if "error" in fact]
         assert errors
-        assert all(fact["definite"] and "full" in fact["error"] for fact in errors), "surely not applied"
+        assert all(fact["happened"] == "no" and "full" in fact["error"] for fact in errors), "surely not applied"
         await thread.run("lift", lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
         await write(10**6)
         assert "version" in outcomes["topic-1000000"]
@@ -163,5 +163,5 @@ async def _assert_as_reported(path: Path, outcomes: dict[str, dict[str, Any]]) -
                 assert record is not None
                 assert str(record.version) == fact["version"]
                 await assert_stored(probe, DOOR, key, int(topic.partition("-")[2]), record.version)
-            elif fact["definite"]:
+            elif fact["happened"] == "no":
                 assert key.topic not in live, f"{topic} was refused, and is there"

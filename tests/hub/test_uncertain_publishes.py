@@ -27,4 +27,4 @@ async def test_publish_whose_sync_failed_is_uncertain_to_the_client(start_hub: S
         disk.on_sync = fail
         with pytest.raises(UncertainAnswerError, match="UNCERTAIN_STATE") as caught:
             await client.publish(T, b"maybe stored")
-        assert not caught.value.definite
+        assert caught.value.happened == "unknown"

@@ -44,7 +44,7 @@ async def test_writes_are_refused_and_reads_go_on() -> None:
         for refused in (leased.write(TOPIC, HUB, version), leased.delete(TOPIC, version)):
             with pytest.raises(MetadataUnavailableError, match=NO_LEASE) as failure:
                 await refused
-            assert failure.value.definite
+            assert failure.value.happened == "no"
         key = RecordKey(TOPIC)
         operations: list[Operation[HubInfo]] = [Read(key), Write(key, HUB, version), Read(key), Delete(key, ANY)]
         outcomes = await leased.apply(operations)

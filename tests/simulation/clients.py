@@ -100,7 +100,7 @@ class Publisher:
             history.is_unknown(body, "cancelled")
             raise
         except ServiceError as exc:
-            (history.is_refused if exc.definite else history.is_unknown)(body, type(exc).__name__)
+            (history.is_refused if exc.happened == "no" else history.is_unknown)(body, type(exc).__name__)
             return False
         history.is_acknowledged(body, position.local)
         return True
@@ -283,7 +283,7 @@ class Subscriber:
             history.note(f"{reader} was not subscribed")
         except HedwigError as exc:
             history.note(f"{reader} cannot unsubscribe: {type(exc).__name__}")
-            if isinstance(exc, ServiceError) and exc.definite:
+            if isinstance(exc, ServiceError) and exc.happened == "no":
                 return
             reader.is_in_doubt = True
         if not self._world.has_leases:

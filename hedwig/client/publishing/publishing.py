@@ -266,12 +266,11 @@ class Publishing:
 
     def _succeed(self, pending: PendingPublish, position: MessageSeqId | None) -> None:
         if position is None:
-            self._fail(
-                pending,
-                RemoteProtocolError(
-                    "the hub accepted a message but did not return its id; it does not speak this protocol"
-                ),
+            error = RemoteProtocolError(
+                "the hub accepted a message but did not return its id; it does not speak this protocol"
             )
+            error.happened = "yes"
+            self._fail(pending, error)
             return
         pending.line.answered = pending.sequence
         self._end(pending)
@@ -314,7 +313,7 @@ class Publishing:
         line.waiting[pending.number] = pending
 
     def _fail(self, pending: PendingPublish, error: HedwigError) -> None:
-        if pending.unsure is not None and error is not pending.unsure and error.definite:
+        if pending.unsure is not None and error is not pending.unsure and error.happened == "no":
             # This attempt has surely stored nothing, but a former one may have.
             error = UncertainAnswerError(f"{pending.unsure.text}, and then: {error}")
         self._end(pending)
@@ -356,7 +355,9 @@ class Publishing:
             self._fail(pending, channel.unanswered(timeout_s))
         else:
             why = line.refusal or CouldNotConnectError(f"no connection to the hub {self._routes.owner(line.topic)}")
-            kind = type(why) if why.definite else ServiceDownError  # Nothing is in doubt of a message that only waits.
+            kind = (
+                type(why) if why.happened == "no" else ServiceDownError
+            )  # Nothing is in doubt of a message that only waits.
             self._fail(pending, kind(f"not published within {timeout_s:g} s: {why.text}", why.code))
         self._go_on_or_forget(line)
 

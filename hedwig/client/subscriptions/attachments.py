@@ -219,7 +219,7 @@ class Attachments:
             _, answer = await self._routes.carry(subscription.topic, action, ask)
         except BaseException as exc:
             if serving is not None:
-                is_refused = isinstance(exc, ServiceError) and exc.definite
+                is_refused = isinstance(exc, ServiceError) and exc.happened == "no"
                 await self._release(serving, subscription, is_unanswered=not is_refused)
             raise
         assert serving is not None

@@ -118,7 +118,7 @@ class BookkeeperLedgerStore:
                 version = await cluster.metadata.create(ledger_id, metadata)
             except BaseException as exc:
                 # A record without entries may stay, under an id that no caller will ever be given.
-                if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
+                if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.happened == "no"):
                     in_doubt(ledger_id, token)
                 if isinstance(exc, LedgerWriteError):
                     raise LedgerStoreUnavailableError(f"no ledger could be made: {exc}") from exc

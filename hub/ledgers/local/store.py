@@ -140,7 +140,7 @@ class LocalLedgerStore:
         try:
             await self._put(NewRecord(SegmentRecordKind.CREATE, ledger_id, 0, b""))
         except BaseException as exc:
-            if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
+            if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.happened == "no"):
                 in_doubt(ledger_id, 0)
             raise
         self._next[ledger_id] = 0

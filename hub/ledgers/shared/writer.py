@@ -777,5 +777,6 @@ def _is_refused(batch: _UnderWay) -> bool:
     """Say whether a batch is surely not stored, though its ledger takes more."""
     outcome = batch.outcome
     error = outcome.exception() if outcome.done() and not outcome.cancelled() else None
-    is_one = isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError | EntryOrderError)
-    return is_one and not isinstance(error, LedgerStoreClosedError) and getattr(error, "definite", False)
+    if not isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError | EntryOrderError):
+        return False
+    return not isinstance(error, LedgerStoreClosedError) and error.happened == "no"

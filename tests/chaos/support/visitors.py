@@ -133,7 +133,7 @@ class Visitors:
                 visit.add(Do.UNSUBSCRIBE, sent, Reply.NOT_SUBSCRIBED)
                 return
             except ServiceError as exc:
-                visit.add(Do.UNSUBSCRIBE, sent, NOT_APPLIED if exc.definite else UNKNOWN)
+                visit.add(Do.UNSUBSCRIBE, sent, NOT_APPLIED if exc.happened == "no" else UNKNOWN)
                 await asyncio.sleep(source.uniform(0.5, 1.5) * _RETRY_S)
             else:
                 visit.add(Do.UNSUBSCRIBE, sent, Reply.DONE)

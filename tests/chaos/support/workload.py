@@ -196,7 +196,7 @@ class Workload:
         try:
             local = (await self._clients[first % len(self._clients)].publish(Topic(topic), body)).local
         except ServiceError as exc:
-            outcome = Refused() if exc.definite else Unknown()
+            outcome = Refused() if exc.happened == "no" else Unknown()
         else:
             outcome = Acknowledged(local)
             self.acknowledged(topic, local, sent)

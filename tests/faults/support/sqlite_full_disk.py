@@ -34,7 +34,7 @@ async def fill(url: str, limit: int) -> dict[str, Any]:
         try:
             version = await door.write(store, door.key(topic.encode()), door.value(number), NEW)
         except HedwigError as exc:
-            outcomes[topic] = {"error": type(exc).__name__, "text": str(exc), "definite": exc.definite}
+            outcomes[topic] = {"error": type(exc).__name__, "text": str(exc), "happened": exc.happened}
         else:
             outcomes[topic] = {"version": str(version)}
 

@@ -45,7 +45,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_and_starts_from_nothing(
     await until(lambda: len(subscriber.undelivered) > 20, "messages are delivered")
     proxy.vanish()
     ids = await publishing
-    # tests/hub/liveness/test_proof.py proves that this is before ZooKeeper removes it: that needs times of the hub's own.
+    # That this is before ZooKeeper removes it, tests/hub/liveness/test_proof.py proves, with the hub's own times.
     assert not cut_off.shape.is_proven()
     await subscriber.closed_by_hub()
     assert ids == list(range(1, len(ids) + 1))

@@ -319,7 +319,7 @@ async def test_a_publish_that_comes_before_the_log_hears_of_a_full_disk_is_refus
         refused.set_exception(LedgerStoreFullError("the test has no space"))
         outcomes = await asyncio.gather(first, owner._begin(b"second"))
     errors = [error for _, error in outcomes]
-    assert [(error.status, error.definite) for error in errors if error] == 2 * [(StatusCode.SERVICE_DOWN, True)]
+    assert [(error.status, error.happened) for error in errors if error] == 2 * [(StatusCode.SERVICE_DOWN, "no")]
     await until(lambda: owner.log.is_idle, "the log has heard of both")
     await owner.publish(1)
     assert sorted(owner.acknowledged) == [1, 2]
@@ -377,7 +377,7 @@ async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_aga
     for outcome in outcomes:
         _, error = await asyncio.wait_for(outcome, DEADLINE_S)
         assert isinstance(error, ServiceDownError)
-        assert error.definite
+        assert error.happened == "no"
     assert owner.listener.lost is not None
     await owner.open()
     await owner.publish(3)
@@ -394,7 +394,7 @@ async def test_who_gets_no_turn_to_make_a_ledger_is_refused_in_time_and_keeps_th
     async with owner.store.ledger_turn():
         _, error = await asyncio.wait_for(owner._begin(b"refused"), DEADLINE_S)
     assert isinstance(error, LedgerStoreUnavailableError)
-    assert error.definite
+    assert error.happened == "no"
     assert owner.listener.lost is None
     await owner.publish(3)
     await owner.check()

@@ -122,7 +122,7 @@ class CrashWorkload:
         try:
             local = (await client.publish(Topic(topic), body)).local
         except ServiceError as exc:
-            outcome = Refused() if exc.definite else Unknown()
+            outcome = Refused() if exc.happened == "no" else Unknown()
         else:
             outcome = Acknowledged(local)
             self._last_of[topic] = max(self._last_of[topic], local)

@@ -199,7 +199,7 @@ class Owner:
             if error is None:
                 assert local not in self.acknowledged, "an id is given once"
                 self.acknowledged[local] = body
-            elif error.definite:
+            elif error.happened == "no":
                 self.refused.add(body)
             outcome.set_result((local, error))
 

@@ -112,10 +112,10 @@ async def test_a_proven_refusal_needs_no_judgement() -> None:
 async def test_a_store_that_stays_away_leaves_a_write_surely_undone_only_if_no_attempt_was_lost() -> None:
     with pytest.raises(MetadataUnavailableError) as undone:
         await attempts().write(scripted([NOT_APPLIED]), unasked)
-    assert undone.value.definite
+    assert undone.value.happened == "no"
     with pytest.raises(UncertainStateError) as uncertain:
         await attempts().write(scripted([NOT_APPLIED, LOST, NOT_APPLIED]), unasked)
-    assert not uncertain.value.definite
+    assert uncertain.value.happened == "unknown"
 
 
 async def test_attempts_end_by_the_deadline_and_leave_pauses_between() -> None:
@@ -150,4 +150,4 @@ async def test_a_read_that_gets_no_answer_is_unavailable_never_uncertain() -> No
 
     with pytest.raises(MetadataUnavailableError) as caught:
         await attempts().read(attempt)
-    assert caught.value.definite
+    assert caught.value.happened == "no"

@@ -179,4 +179,4 @@ async def test_an_unknown_outcome_and_none_at_all_end_it(
         await change(watched, TOPIC, later)
     assert type(failed.value) is lost
     assert watched.calls == ["read", "write"]
-    assert await epoch(store) == (None if lost.definite else 0)
+    assert await epoch(store) == (None if lost.happened == "no" else 0)

@@ -121,7 +121,7 @@ class RecordedOwnership:
                 self._returned(number, came="refused", record=_record(error.current))
             case NoRecordError():
                 self._returned(number, came="gone")
-            case MetadataUnavailableError() | InvalidArgumentError() if error.definite:
+            case MetadataUnavailableError() | InvalidArgumentError() if error.happened == "no":
                 self._returned(number, came=_NOT_APPLIED)
 
     def _write(self, fact: dict[str, Any]) -> None:

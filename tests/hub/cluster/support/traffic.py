@@ -111,7 +111,7 @@ class Traffic:
                 stream.last = seq_id.local
                 stream.took.append((began_at, time.monotonic() - began_at))
             except ServiceError as exc:
-                if exc.definite:
+                if exc.happened == "no":
                     stream.refusals.append(exc)
                 else:
                     stream.uncertain += 1
