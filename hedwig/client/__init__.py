@@ -3,6 +3,7 @@
 `HedwigClient` is for programs that use asyncio, `BlockingClient` for those that do not.
 """
 
+from hedwig.client.activity import ClientCounters
 from hedwig.client.blocking.client import BlockingClient, BlockingPublisher
 from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
@@ -17,6 +18,7 @@ __all__ = [
     "BlockingPublisher",
     "BlockingShare",
     "BlockingSubscription",
+    "ClientCounters",
     "ClientOptions",
     "CreateOrAttach",
     "HedwigClient",

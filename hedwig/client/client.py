@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
+from hedwig.client.activity import Activity, ClientCounters
 from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.connections.request_channels import RequestChannels
 from hedwig.client.connections.routes import Routes
@@ -85,9 +86,10 @@ class HedwigClient:
         self._options = ClientOptions.of(hub)
         self._routes = Routes(self._options)
         self._heartbeat = Heartbeat(self._options.silence_s)
-        self._attachments = Attachments(self._options, self._routes, self._heartbeat)
-        self._channels = RequestChannels(self._options, self._heartbeat)
-        self._publishing = Publishing(self._options, self._routes, self._channels)
+        self._activity = Activity()
+        self._attachments = Attachments(self._options, self._routes, self._heartbeat, self._activity)
+        self._channels = RequestChannels(self._options, self._heartbeat, self._activity)
+        self._publishing = Publishing(self._options, self._routes, self._channels, self._activity)
         self._named: dict[bytes, Publishing] = {}
         self._late_pointers = LatePointers(self._options.consume_within_s)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
@@ -119,12 +121,24 @@ class HedwigClient:
         self._heartbeat.close()
 
     @property
-    def dropped_messages(self) -> int:
-        """Return how many messages the client dropped because hubs delivered them unasked or out of order.
-
-        A correct hub causes none. Messages that a hub delivers again after a subscription has reattached do not count.
-        """
-        return self._attachments.dropped
+    def counters(self) -> ClientCounters:
+        """Return the counters as they are now. Looks at each subscription and each connection."""
+        activity = self._activity
+        return ClientCounters(
+            published=activity.published,
+            publish_errors=activity.publish_errors,
+            publish_repeats=activity.publish_repeats,
+            publishes_in_flight=sum(each.in_flight for each in (self._publishing, *self._named.values())),
+            late_topics=len(activity.late_topics),
+            received=activity.received,
+            dropped=activity.dropped,
+            subscriptions=sum(each.is_open for each in self._subscriptions.values()),
+            attached_subscriptions=sum(each.is_attached for each in self._subscriptions.values()),
+            late_subscriptions=len(activity.late_subscriptions),
+            lost_attachments=activity.lost_attachments,
+            connections=self._heartbeat.open_channels,
+            lost_connections=activity.lost_connections,
+        )
 
     async def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub has stored it safely.
@@ -161,7 +175,9 @@ class HedwigClient:
         publishing = self._named.get(encoded)
         if publishing is None:
             self._check_open()
-            publishing = self._named[encoded] = Publishing(self._options, self._routes, self._channels, encoded)
+            publishing = self._named[encoded] = Publishing(
+                self._options, self._routes, self._channels, self._activity, encoded
+            )
         return NamedPublisher(publishing)
 
     def publish_many(
@@ -244,7 +260,9 @@ class HedwigClient:
             silence_ms=self._options.silence_ms,
         )
         # Of thousands of subscriptions, each would have a connection of its own.
-        attachments = Attachments(replace(self._options, share_channels=True), self._routes, self._heartbeat)
+        attachments = Attachments(
+            replace(self._options, share_channels=True), self._routes, self._heartbeat, self._activity
+        )
 
         async def open_part(topic: Topic, listener: Listener) -> Subscription:
             return await self._open(topic, first, auto_consume, True, lambda _: None, attachments, listener)
@@ -262,6 +280,7 @@ class HedwigClient:
             topic_of(b"share/" + reader if through is None else through),
             subscriber_of(secrets.token_hex(6) if worker is None else worker),
             self._options.clock,
+            self._activity,
             auto_consume=auto_consume,
         )
         self._shares[share] = None
@@ -299,6 +318,7 @@ class HedwigClient:
             attach,
             forget,
             self._late_pointers,
+            self._activity,
             auto_consume=auto_consume,
             resubscribe=resubscribe,
             standby=first.standby,

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from hedwig.client import ClientOptions
+from hedwig.client.activity import Activity
 from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.client.subscriptions.subscription import Attachment, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
@@ -426,6 +427,7 @@ async def test_a_session_begins_with_the_answer() -> None:
         nobody,
         lambda _: None,
         LatePointers(1.0),
+        Activity(),
         auto_consume=True,
         resubscribe=True,
     )
@@ -449,7 +451,7 @@ async def test_a_message_that_a_client_drops_is_a_breach() -> None:
         client._attachments.count_dropped(
             Delivery(topic=Topic(TOPIC), subscriber=SubscriberId(b"s"), message=Message(b"m"))
         )
-        assert client.dropped_messages == 1
+        assert client.counters.dropped == 1
     (finding,) = breaches(history, [], [], [])
     assert "unasked" in finding
 

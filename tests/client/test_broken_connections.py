@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
+from hedwig.client.activity import Activity
 from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.errors import (
     ClientClosedError,
@@ -215,7 +216,7 @@ async def test_a_connection_that_ends_in_the_step_in_which_it_served_is_made_aga
 
     options = ClientOptions(reconnect_pause_s=0.001)
     subscription = Subscription(
-        topic, ANN, options, attach, lambda _: None, LatePointers(1.0), auto_consume=True, resubscribe=True
+        topic, ANN, options, attach, lambda _: None, LatePointers(1.0), Activity(), auto_consume=True, resubscribe=True
     )
     async with asyncio.timeout(PATIENCE_S):
         await subscription.open()

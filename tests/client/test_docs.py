@@ -23,7 +23,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsHub]:
 
 
 def test_every_example_says_what_it_prints() -> None:
-    assert len(EXAMPLES) == PAGE.count("```python") == 12
+    assert len(EXAMPLES) == PAGE.count("```python") == 13
 
 
 @pytest.mark.parametrize(("text", "printed"), EXAMPLES)

@@ -79,7 +79,7 @@ async def _subscribe_again_and_again(is_cancelled: bool, hub: HubAddress, topic:
             if is_cancelled:
                 closing[-1].cancel()
         await asyncio.wait(closing)
-        dropped = client.dropped_messages
+        dropped = client.counters.dropped
         async with HedwigClient(ClientOptions(hub=hub)) as other:
             await other.subscribe(topic, ANN)  # No other connection has the subscription, so the hub accepts.
     assert sum(task.cancelled() for task in closing) > len(closing) / 2 or not is_cancelled

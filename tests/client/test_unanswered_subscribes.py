@@ -137,6 +137,6 @@ async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_
         bodies: list[bytes] = []
         while bodies[-1:] != [b"message 3"]:
             bodies.append((await anext(subscription)).body)
-        assert not client.dropped_messages
+        assert not client.counters.dropped
     assert bodies == [b"message 1", b"message 2", b"message 3"]
     assert not hub.overtaken

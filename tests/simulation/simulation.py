@@ -320,8 +320,8 @@ class Simulation:
     async def _close(self) -> None:
         for machine, client in zip(self.machines, self.clients, strict=True):
             await client.close()
-            if client.dropped_messages:
-                self.history.broken("nothing is delivered unasked", f"{machine} dropped {client.dropped_messages}")
+            if client.counters.dropped:
+                self.history.broken("nothing is delivered unasked", f"{machine} dropped {client.counters.dropped}")
         for hub in self.serving():
             await hub.inside(hub.close())
         await asyncio.sleep(self.late_s)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+from hedwig.client.activity import ClientCounters
 from hedwig.client.blocking.background_call import BackgroundCall
 from hedwig.client.blocking.reader import BlockingReader
 from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
@@ -101,6 +102,15 @@ class BlockingClient:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(self._patience_s)
+
+    @property
+    def counters(self) -> ClientCounters:
+        """Return the counters as they are now. See HedwigClient.counters."""
+
+        async def read() -> ClientCounters:
+            return self._client.counters
+
+        return self._call(read)
 
     def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub has stored it safely.

@@ -76,6 +76,7 @@ class Channel:
         self._readable = asyncio.Event()
         self._readable.set()
         self._end: Exception | None = None
+        self._is_closed_here = False
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
@@ -131,6 +132,11 @@ class Channel:
     @property
     def is_open(self) -> bool:
         return self._end is None
+
+    @property
+    def is_lost(self) -> bool:
+        """Say whether it has ended, and was not closed by this client."""
+        return self._end is not None and not self._is_closed_here
 
     @property
     def is_paused(self) -> bool:
@@ -247,6 +253,7 @@ class Channel:
 
     async def close(self) -> None:
         """End the channel. May be called twice, and from within `on_news` and `on_end`."""
+        self._is_closed_here = self._is_closed_here or self._end is None
         self._finish(CouldNotConnectError(f"the channel to the hub {self.address} was closed"))
         if self._task is not asyncio.current_task():
             self._task.cancel()

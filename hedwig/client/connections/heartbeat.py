@@ -30,6 +30,11 @@ class Heartbeat:
         if self._timer is None:
             self._wait()
 
+    @property
+    def open_channels(self) -> int:
+        """Return how many channels are open."""
+        return sum(channel.is_open for channel in self._channels)
+
     def _wait(self) -> None:
         period_s = self._silence_s / _BEATS
         loop = asyncio.get_running_loop()

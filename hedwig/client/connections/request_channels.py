@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from hedwig.client.activity import Activity
 from hedwig.client.connections.channel import Channel
 from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
@@ -20,8 +21,9 @@ _PUBLISHER_BYTES: Final = 12
 class RequestChannels:
     """Opens a channel to a hub when it is first needed, and again when it has ended."""
 
-    def __init__(self, options: ClientOptions, heartbeat: Heartbeat) -> None:
+    def __init__(self, options: ClientOptions, heartbeat: Heartbeat, activity: Activity) -> None:
         self._options = options
+        self._activity = activity
         self._publisher = options.random.randbytes(_PUBLISHER_BYTES)
         """By which hubs know the messages of this client, on whatever channel they come."""
         self._heartbeat = heartbeat
@@ -60,6 +62,7 @@ class RequestChannels:
         return channel
 
     def _forget(self, channel: Channel) -> None:
+        self._activity.lost_connections += channel.is_lost
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
 

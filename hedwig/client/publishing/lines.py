@@ -73,7 +73,6 @@ class Line:
         "hops",
         "in_flight",
         "is_held",
-        "is_late",
         "last",
         "may_hop",
         "pause_s",
@@ -109,8 +108,6 @@ class Line:
         self.pause_s = 0.0
         self.awaits: asyncio.TimerHandle | asyncio.Task[Channel] | None = None
         """What the next attempt waits for."""
-        self.is_late = False
-        """Whether it has taken a pause since a message was stored last."""
 
     def before(self, sequence: int) -> int:  # noqa: ARG002 (see NamedLine)
         """Return the sequence of the message that must be stored before this one; 0 for none."""

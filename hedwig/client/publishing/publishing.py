@@ -9,12 +9,12 @@ its topic, by which hubs recognise it.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
+from hedwig.client.activity import Activity
 from hedwig.client.connections.channel import Channel
 from hedwig.client.connections.request_channels import RequestChannels
 from hedwig.client.connections.routes import Routes, error_of
@@ -36,8 +36,6 @@ from hedwig.status import StatusCode
 from hedwig.wire import Answer, Attempt, Message, Publish, Request, encode_first_publish, encode_request
 
 __all__ = ["Publishing"]
-
-_log = logging.getLogger(__name__)
 
 _PAUSE_MAX_S: Final = 1.0
 """The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
@@ -74,12 +72,18 @@ class Publishing:
     """Sends the messages of a client. At most `publishes_in_flight_max` have no outcome at a time."""
 
     def __init__(
-        self, options: ClientOptions, routes: Routes, channels: RequestChannels, name: bytes | None = None
+        self,
+        options: ClientOptions,
+        routes: Routes,
+        channels: RequestChannels,
+        activity: Activity,
+        name: bytes | None = None,
     ) -> None:
         """`name`: that of a publisher whose application gives each message its sequence."""
         self._options = options
         self._routes = routes
         self._channels = channels
+        self._activity = activity
         self._room = asyncio.Semaphore(options.publishes_in_flight_max)
         self._lines: dict[Topic, Line] = {}
         self._pending: dict[int, PendingPublish] = {}
@@ -87,10 +91,14 @@ class Publishing:
         self._number = 0
         self._name = name
         self._deadline: asyncio.TimerHandle | None = None
-        self._late_lines = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop of the first publish. CPython 3.11 makes a system call to find the running loop."""
         self._is_closed = False
+
+    @property
+    def in_flight(self) -> int:
+        """Return the number of messages without an outcome."""
+        return len(self._pending)
 
     async def publish(
         self, topic: Topic, message: Message | bytes, sequence: int = 0, age_s: float = 0.0
@@ -201,6 +209,8 @@ class Publishing:
             line.is_held = True
             line.waiting[pending.number] = pending
             return True
+        if pending.txn_id:
+            self._activity.publish_repeats += 1
         txn_id = self._routes.new_txn_id()
         previous, attempt = 0, None
         stores_once = channel.promises.stores_once
@@ -273,6 +283,7 @@ class Publishing:
             self._fail(pending, error)
             return
         pending.line.answered = pending.sequence
+        self._activity.published += 1
         self._end(pending)
         _tell(pending, position)
 
@@ -316,6 +327,7 @@ class Publishing:
         if pending.unsure is not None and error is not pending.unsure and error.happened == "no":
             # This attempt has surely stored nothing, but a former one may have.
             error = UncertainAnswerError(f"{pending.unsure.text}, and then: {error}")
+        self._activity.publish_errors += 1
         self._end(pending)
         _tell(pending, error)
 
@@ -386,7 +398,7 @@ class Publishing:
         line.hops, line.tried = 0, ()
         longest_s = min(_PAUSE_MAX_S, self._options.reconnect_pause_max_s)
         line.pause_s = min(max(2 * line.pause_s, self._options.reconnect_pause_s), longest_s)
-        self._note_late(line)
+        self._activity.late_topics.begin(line, line.refusal)
         pause_s = line.pause_s * self._options.random.uniform(0.5, 1.0)
         line.awaits = asyncio.get_running_loop().call_later(pause_s, self._attempt, line)
 
@@ -424,8 +436,7 @@ class Publishing:
 
     def _release(self, line: Line) -> None:
         """Send all messages that wait, since the hub has stored one, or has refused none yet."""
-        if line.is_late:
-            self._note_in_time(line)
+        self._activity.late_topics.end(line)
         line.is_held, line.refusal, line.tried, line.hops, line.pause_s = False, None, (), 0, 0.0
         waiting, line.waiting = line.waiting, {}
         for number, pending in sorted(waiting.items()):
@@ -438,25 +449,7 @@ class Publishing:
         if isinstance(line.awaits, asyncio.TimerHandle):
             line.awaits.cancel()
         line.awaits = None
-        if line.is_late:
-            self._note_in_time(line)
-
-    def _note_late(self, line: Line) -> None:
-        """Log the first refusal, and none for each topic."""
-        if not line.is_late:
-            line.is_late = True
-            self._late_lines += 1
-            if self._late_lines == 1:
-                assert line.refusal is not None
-                _log.warning(
-                    "a publish is tried again for up to %g s: %s", self._options.answer_timeout_s, line.refusal
-                )
-
-    def _note_in_time(self, line: Line) -> None:
-        line.is_late = False
-        self._late_lines -= 1
-        if not self._late_lines:
-            _log.info("no publish is tried again any more")
+        self._activity.late_topics.end(line)
 
 
 def _tell(pending: PendingPublish, outcome: MessageSeqId | HedwigError) -> None:

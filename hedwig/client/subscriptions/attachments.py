@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from hedwig.client.activity import Activity
 from hedwig.client.connections.channel import Channel
 from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.connections.routes import Routes
@@ -164,16 +165,15 @@ class _Attachment:
 class Attachments:
     """Opens channels for subscriptions, and closes them."""
 
-    def __init__(self, options: ClientOptions, routes: Routes, heartbeat: Heartbeat) -> None:
+    def __init__(self, options: ClientOptions, routes: Routes, heartbeat: Heartbeat, activity: Activity) -> None:
         self._options = options
+        self._activity = activity
         self._heartbeat = heartbeat
         self._routes = routes
         self._shared: dict[HubAddress, _ServingChannel] = {}
         self._opening = asyncio.Lock()
         self._channels: dict[Channel, None] = {}
         self._endings: set[asyncio.Task[bool]] = set()
-        self.dropped = 0
-        """The number of messages that hubs delivered unasked or out of order."""
 
     async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
@@ -237,7 +237,7 @@ class Attachments:
 
     def count_dropped(self, delivery: Delivery) -> None:
         """Count a message that a hub had no reason to deliver."""
-        if not self.dropped:
+        if not self._activity.dropped:
             _log.warning(
                 "dropped message %s of topic '%s' for subscriber '%s': the hub delivered it out of order or unasked; "
                 "further ones are only counted",
@@ -245,7 +245,7 @@ class Attachments:
                 show_name(delivery.topic),
                 show_name(delivery.subscriber),
             )
-        self.dropped += 1
+        self._activity.dropped += 1
 
     def request(self, topic: Topic, action: Action) -> Request:
         return Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action)
@@ -329,6 +329,7 @@ class Attachments:
 
         def end(channel: Channel) -> None:
             self._channels.pop(channel, None)
+            self._activity.lost_connections += channel.is_lost
             serving.end(channel)
 
         serving.channel = await Channel.open(

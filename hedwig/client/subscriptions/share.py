@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import Final, Self
 
+from hedwig.client.activity import Activity
 from hedwig.client.subscriptions.members import RANK_BYTES, Members, MembersClient, rank
 from hedwig.client.subscriptions.subscription import Listener, Subscription
 from hedwig.clock import Clock
@@ -19,7 +20,7 @@ from hedwig.errors import (
     SubscriptionClosedError,
 )
 from hedwig.model import MessageSeqId, SubscriberId, Topic
-from hedwig.names import Name, show_name, subscription_subject, topic_of
+from hedwig.names import Name, show_name, topic_of
 from hedwig.wire import Received
 
 __all__ = ["Share"]
@@ -30,6 +31,8 @@ _ASKED_AT_ONCE: Final = 64
 _SLICE: Final = 500
 """For how many topics ranks are compared before other tasks run."""
 _PAUSE_S: Final = 1.0
+_LOST_S: Final = 1.0
+"""Subscriptions that are lost within N seconds are one line in the log."""
 _FINAL: Final = (InvalidMessageFilterError, MalformedRequestError)
 """Errors that no further attempt to attach can change."""
 
@@ -81,6 +84,7 @@ class Share:
         through: Topic,
         worker: SubscriberId,
         clock: Clock,
+        activity: Activity,
         *,
         auto_consume: bool,
     ) -> None:
@@ -90,6 +94,7 @@ class Share:
         self._subscriber = subscriber
         self._me = worker
         self._clock = clock
+        self._late = activity.late_subscriptions
         self._auto_consume = auto_consume
         self._best = dict.fromkeys(sorted({topic_of(topic) for topic in topics}), b"")
         """For each topic the highest rank of a worker that is alive."""
@@ -107,6 +112,9 @@ class Share:
         self._arrived = asyncio.Event()
         self._held: _Part | None = None
         """The part whose last message is in the hands of the application, with `auto_consume`."""
+        self._lost = 0
+        """The number of subscriptions that are lost and not logged yet."""
+        self._logging_lost: asyncio.TimerHandle | None = None
         self._failure: HedwigError | None = None
         self._is_closed = False
         self._closing: asyncio.Task[bool] | None = None
@@ -192,6 +200,9 @@ class Share:
         for part in list(self._parts.values()):
             self._give_up(part, last_is_finished=last_is_finished, at_once=True)
         await self._openings.settle()
+        for topic in self._best:
+            self._late.end((self, topic))
+        self._log_lost()
         await leaving
         await self._on_close()
         return self._are_confirmed
@@ -251,7 +262,9 @@ class Share:
                 if best[RANK_BYTES:] == self._me:
                     if part is None:
                         self._serve(topic)
-                elif part is not None and not part.is_leaving:
+                    continue
+                self._late.end((self, topic))
+                if part is not None and not part.is_leaving:
                     self._give_up(part)
             await self._changed.wait()
 
@@ -288,13 +301,14 @@ class Share:
         part.has_permit = True
         try:
             part.subscription = await self._open_part(part.topic, self)
+            self._late.end((self, part.topic))
             if part.subscription.has_messages:
                 self._note_ready(part)
             return True
         except (ServiceError, SubscriptionClosedError) as exc:
             if isinstance(exc, _FINAL):
                 raise
-            _log.info("%s: not attached yet: %s", subscription_subject(part.topic, self._subscriber), exc)
+            self._late.begin((self, part.topic), exc)
             return False
         finally:
             self._return_permit(part)
@@ -308,14 +322,27 @@ class Share:
         """For the subscriptions: see Listener."""
         part = self._parts.get(subscription.topic)
         if part is not None:
+            self._late.end((self, subscription.topic))
             self._return_permit(part)  # Others may ask meanwhile.
 
     def on_end(self, subscription: Subscription) -> None:
         """For the subscriptions: see Listener. This worker waits in line for the topic again, if it is still to."""
         part = self._parts.get(subscription.topic)
         if part is not None and part.subscription is subscription:
-            _log.warning("%s is lost; another client may have it", subscription_subject(part.topic, self._subscriber))
+            self._note_lost()
             self._give_up(part, at_once=True)
+
+    def _note_lost(self) -> None:
+        """Log lost subscriptions, those of a while together."""
+        self._lost += 1
+        if self._logging_lost is None:
+            self._logging_lost = asyncio.get_running_loop().call_later(_LOST_S, self._log_lost)
+
+    def _log_lost(self) -> None:
+        if self._logging_lost is not None:
+            _log.warning("%s: %d subscriptions are lost; other clients may have them", self, self._lost)
+            self._logging_lost.cancel()
+            self._logging_lost, self._lost = None, 0
 
     def _give_up(self, part: _Part, *, at_once: bool = False, last_is_finished: bool = True) -> None:
         """Leave a topic to another worker: once its message in hand is finished, or `at_once`."""

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol, Self, TypeAlias
 
+from hedwig.client.activity import Activity
 from hedwig.client.options import ClientOptions
 from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.errors import (
@@ -24,8 +24,6 @@ from hedwig.property_filter import PropertyFilter
 from hedwig.wire import DeliveryEncoder, Event, EventKind, Message, Received
 
 __all__ = ["Attachment", "Listener", "Subscription"]
-
-_log = logging.getLogger(__name__)
 
 _Pointer: TypeAlias = Received | MessageSeqId
 """A position in the topic. Of a message it is read only once it is sent."""
@@ -111,6 +109,7 @@ class Subscription:
         attach: Callable[["Subscription"], Awaitable[Attachment]],
         on_close: Callable[["Subscription"], None],
         late_pointers: LatePointers,
+        activity: Activity,
         *,
         auto_consume: bool,
         resubscribe: bool,
@@ -127,6 +126,7 @@ class Subscription:
         self._attach = attach
         self._on_close = on_close
         self._late_pointers = late_pointers
+        self._activity = activity
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._standby = standby
@@ -377,6 +377,7 @@ class Subscription:
 
     def _serve_by(self, attachment: Attachment) -> None:
         self._attachment = attachment
+        self._activity.late_subscriptions.end(self)
         self._preferences = attachment.preferences
         if len(self._queue) >= self._queued_max:
             attachment.pause()
@@ -385,9 +386,7 @@ class Subscription:
         """Accept messages from now on, since the hub has attached it. For the channel that serves the subscription."""
         self._session_last = None
         self._pointer_sent = 0
-        if self._place is not None:
-            self._place = None
-            _log.debug("subscription %r on %r: attached after its wait", self.subscriber, self.topic)
+        self._place = None
 
     def stand_by(self, place: int) -> None:
         """Record the place in the line. For the channel that asked for the subscription.
@@ -395,8 +394,8 @@ class Subscription:
         Another client may finish the messages that wait here for the application. If it does not, the hub delivers them
         again.
         """
+        self._activity.late_subscriptions.end(self)
         if self._place is None:
-            _log.debug("subscription %r on %r: waits at place %d", self.subscriber, self.topic, place)
             self._queue.clear()
             self._last_queued = self._handed_out.local if self._handed_out is not None else 0
             if self._listener is not None:
@@ -428,6 +427,7 @@ class Subscription:
                 self._telling = asyncio.create_task(self._tell_consumed())
             return True
         self._last_queued = local
+        self._activity.received += 1
         if self._filter is not None and not self._filter.accepts(message):
             self._pass_over(message)
             return True
@@ -475,6 +475,7 @@ class Subscription:
         if not self._resubscribe:
             self._conclude(SubscriptionClosedError("the connection to its hub was lost, or the topic moved"))
         elif self._attaching is None or self._attaching.done():
+            self._activity.lost_attachments += 1
             self._attaching = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
@@ -487,7 +488,8 @@ class Subscription:
                 self._conclude(exc)
                 return
             except ServiceError as exc:
-                _log.info("subscription %r on %r: not attached again yet: %s", self.subscriber, self.topic, exc)
+                if self._end is None and not (self._standby and isinstance(exc, TopicBusyError)):
+                    self._activity.late_subscriptions.begin(self, exc)
             await self._options.clock.sleep(pause_s * (0.5 + self._options.random.random()))
             pause_s = min(2 * pause_s, self._options.reconnect_pause_max_s)
 
@@ -559,16 +561,13 @@ class Subscription:
     async def _tell(self, pointer: _Pointer) -> None:
         if self._attachment is None:
             return
-        try:
+        with contextlib.suppress(ServiceError):  # The next session sends it.
             await self._attachment.consume(_seq_id_of(pointer))
-        except ServiceError as exc:
-            _log.debug(
-                "subscription %r on %r: the consume pointer was not sent yet: %s", self.subscriber, self.topic, exc
-            )
 
     def _conclude(self, end: HedwigError) -> None:
         if self._end is None:
             self._end = end
+            self._activity.late_subscriptions.end(self)
             if self._listener is not None and not isinstance(end, _ClosedHere):
                 self._listener.on_end(self)
         self._arrived.set()

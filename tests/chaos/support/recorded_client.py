@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.client.activity import Activity
 from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.connections.request_channels import RequestChannels
 from hedwig.client.connections.routes import Routes
@@ -40,8 +41,8 @@ class RecordedClient(HedwigClient):
         """`seen` is called with each delivery: its session, and its id."""
         super().__init__(options)
         self._routes = _RecordedRoutes(options, history)
-        self._attachments = _RecordedAttachments(options, self._routes, self._heartbeat, history, seen)
-        self._publishing = _RecordedPublishing(options, self._routes, self._channels, history)
+        self._attachments = _RecordedAttachments(options, self._routes, self._heartbeat, self._activity, history, seen)
+        self._publishing = _RecordedPublishing(options, self._routes, self._channels, self._activity, history)
 
 
 class _RecordedRoutes(Routes):
@@ -89,9 +90,14 @@ class _RecordedPublishing(Publishing):
     """Publishing that records every attempt. Those after a pause count as another request."""
 
     def __init__(
-        self, options: ClientOptions, routes: Routes, channels: RequestChannels, history: ChaosHistory
+        self,
+        options: ClientOptions,
+        routes: Routes,
+        channels: RequestChannels,
+        activity: Activity,
+        history: ChaosHistory,
     ) -> None:
-        super().__init__(options, routes, channels)
+        super().__init__(options, routes, channels, activity)
         self._history = history
         self._sent: dict[int, Attempt] = {}
         """The last attempt of each message, since the last pause."""
@@ -152,10 +158,11 @@ class _RecordedAttachments(Attachments):
         options: ClientOptions,
         routes: Routes,
         heartbeat: Heartbeat,
+        activity: Activity,
         history: ChaosHistory,
         seen: Callable[[Session, int], None],
     ) -> None:
-        super().__init__(options, routes, heartbeat)
+        super().__init__(options, routes, heartbeat, activity)
         self._history = history
         self._seen = seen
 
