@@ -102,6 +102,7 @@ def test_command_names_its_extra_and_ends_with_2(bare: Path, program: str, argum
     [
         ("from hedwig import open_metadata", "hedwig.metadata needs msgpack", "metadata"),
         ("from hedwig.metadata import open_metadata", "hedwig.metadata needs msgpack", "metadata"),
+        ("from hedwig.testing import HubInProcess", "hedwig.metadata needs msgpack", "metadata"),
         ("from hedwig.zookeeper import Bridge", "hedwig.zookeeper needs kazoo", "zookeeper"),
         ("import pyspark_hedwig", "the data source needs pyarrow", "spark"),
     ],
