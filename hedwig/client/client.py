@@ -1,6 +1,7 @@
 """The client: publish, subscribe, unsubscribe."""
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
 from dataclasses import replace
@@ -95,6 +96,7 @@ class HedwigClient:
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         self._shares: dict[Share, None] = {}
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,18 +109,27 @@ class HedwigClient:
 
         Args: last_is_finished - see Subscription.close.
         """
-        for share in list(self._shares):
-            await share.close(last_is_finished=last_is_finished)
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(last_is_finished))
+        await asyncio.shield(self._closing)  # It goes on if a caller is cancelled.
+
+    async def _close(self, last_is_finished: bool) -> None:
+        async with contextlib.AsyncExitStack() as stack:  # Each step is taken, whatever comes of those before.
+            stack.callback(self._heartbeat.close)
+            stack.push_async_callback(self._channels.close)
+            stack.push_async_callback(self._attachments.close)
+            stack.callback(self._late_pointers.close)
+            stack.push_async_callback(self._close_subscriptions, last_is_finished)
+            for share in list(self._shares):
+                stack.push_async_callback(share.close, last_is_finished=last_is_finished)
+
+    async def _close_subscriptions(self, last_is_finished: bool) -> None:
         self._is_closed = True
         for publishing in (self._publishing, *self._named.values()):
             publishing.close()
         opened = list(self._subscriptions.values())
         await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
-        self._late_pointers.close()
-        await self._attachments.close()
-        await self._channels.close()
-        self._heartbeat.close()
 
     @property
     def counters(self) -> ClientCounters:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVarTuple, cast
 
 from tests.support.virtual_time import VirtualLoop, VirtualTime
 
-__all__ = ["MACHINE", "Network", "NetworkedTime", "SpinningError"]
+__all__ = ["MACHINE", "Network", "NetworkedLoop", "NetworkedTime", "SpinningError"]
 
 MACHINE: Final = contextvars.ContextVar("MACHINE", default="nowhere")
 """The name of the machine on which the task runs."""
@@ -244,12 +244,14 @@ class NetworkedTime(VirtualTime):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
+        self.on_turn: Callable[[], object] | None = None
+        """What is called after each turn of the loop."""
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        return _Loop(self)
+        return NetworkedLoop(self)
 
 
-class _Loop(VirtualLoop):
+class NetworkedLoop(VirtualLoop):
     """A virtual loop that never polls the system, since no event comes from outside.
 
     Timers for the same moment run in the order in which they were made.
@@ -257,13 +259,15 @@ class _Loop(VirtualLoop):
 
     _ready: deque[asyncio.Handle]
     _stopping: bool
+    _virtual: "NetworkedTime"
 
     def __init__(self, time: NetworkedTime) -> None:
         super().__init__(time)
         self._network = time.network
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._made = 0
-        self._turns = 0
+        self.turns = 0
+        """The turns that this loop has made."""
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:
         return await self._network.connect(protocol_factory, host)
@@ -303,8 +307,8 @@ class _Loop(VirtualLoop):
                 heappop(timers)
             assert timers, "everybody waits, and nothing will ever come"
             time.seconds = max(time.seconds, timers[0][0])
-        self._turns += 1
-        if self._turns % _TURNS_MAX == 0:
+        self.turns += 1
+        if self.turns % _TURNS_MAX == 0:
             raise SpinningError(f"something goes round and round at {time.seconds - 1000:.4f}")
         while timers and timers[0][0] <= time.seconds:
             ready.append(heappop(timers)[2])
@@ -312,3 +316,5 @@ class _Loop(VirtualLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
+        if time.on_turn is not None:
+            time.on_turn()

@@ -196,6 +196,7 @@ class Publishing:
         for pending in list(self._pending.values()):
             if pending.channel is None:
                 self._fail(pending, ClientClosedError("the client was closed before a hub accepted the message"))
+                self._go_on_or_forget(pending.line)
         if self._deadline is not None and not self._pending:  # Those in flight keep their deadline.
             self._deadline.cancel()
 

@@ -76,6 +76,8 @@ class Members:
         """Sets the messages of this worker apart from those of a former one with its name."""
         self._missed: dict[SubscriberId, int] = {}
         """How often this worker has heard itself since it heard each of the others, also of those that are gone."""
+        self._may_be_in = False
+        """Whether the topic may have a subscription of this worker, also if `join` was cancelled."""
         self._was_heard = False
         self._are_known = asyncio.Event()
         """Set once this worker has heard itself twice. The others have answered the first time."""
@@ -92,14 +94,19 @@ class Members:
 
         Raises: TopicBusyError - another worker has this name; ServiceError.
         """
-        subscription = await self._open()
+        self._may_be_in = True
+        try:
+            subscription = await self._open()
+        except ServiceError as exc:
+            self._may_be_in = exc.happened != "no"
+            raise
         self._tasks.start(self._listen(subscription))
         self._tasks.start(self._beat())
         await self._are_known.wait()
 
     async def leave(self) -> None:
         """Tell the others that this worker is gone, so that they need not notice it by themselves."""
-        if not self._tasks:
+        if not self._may_be_in:
             return
         await self._tasks.cancel()
         with contextlib.suppress(HedwigError, TimeoutError):

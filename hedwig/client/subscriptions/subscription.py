@@ -233,19 +233,29 @@ class Subscription:
         Raises: as `__anext__`.
         """
         while True:
+            before = self._handed_out
             try:
                 batch = [await anext(self)]
             except StopAsyncIteration:
                 return
             self._add_to(batch, messages_max)
             if wait_s and len(batch) < messages_max:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        while len(batch) < messages_max and self._end is None:
-                            self._arrived.clear()
-                            await self._arrived.wait()
-                            self._add_to(batch, messages_max)
+                try:
+                    await self._wait_for_more(batch, messages_max, wait_s)
+                except asyncio.CancelledError:
+                    # The application has none of them, so the next call returns them.
+                    self._queue.extendleft(reversed(batch))
+                    self._handed_out = before
+                    raise
             yield batch
+
+    async def _wait_for_more(self, batch: list[Received], messages_max: int, wait_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while len(batch) < messages_max and self._end is None:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    self._add_to(batch, messages_max)
 
     def _add_to(self, batch: list[Received], messages_max: int) -> None:
         while len(batch) < messages_max and (message := self.take()) is not None:
