@@ -294,14 +294,20 @@ def publish_head(topic: Topic) -> bytes:
     return b"".join((_CLAIMS_NOT, varint(len(topic)), topic, _PUBLISH_TAG))
 
 
-def encode_first_publish(head: bytes, txn_id: int, message: Message | bytes, previous: int = 0) -> bytes:
-    """Return the body of a PUBLISH without an attempt, which no hub has redirected yet.
+def encode_first_publish(
+    head: bytes, txn_id: int, message: Message | bytes, previous: int = 0, answered: int = 0
+) -> bytes:
+    """Return the body of a PUBLISH that is sent for the first time, and that no hub has redirected yet.
 
-    Args: head - see `publish_head`; message - the message, or its body; previous - as in Publish.
+    Args: head - see `publish_head`; message - the message, or its body; previous - as in Publish; answered - as in
+        Attempt.
     """
     encoded = _BODY_TAG + varint(len(message)) + message if isinstance(message, bytes) else message.encode()
     size = varint(len(encoded))
     follows = _PREVIOUS_TAG + varint(previous) if previous else b""
+    if answered:
+        number = varint(answered)
+        follows += b"".join((_ATTEMPT_TAG, varint(len(_ANSWERED_TAG) + len(number)), _ANSWERED_TAG, number))
     published = varint(len(_MESSAGE_TAG) + len(size) + len(encoded) + len(follows))
     return b"".join((_FIRST_BEGIN, varint(txn_id), head, published, _MESSAGE_TAG, size, encoded, follows))
 
@@ -350,6 +356,7 @@ _PUBLISH_TAG: Final = _tag(pb.PubSubRequest.PUBLISHREQUEST_FIELD_NUMBER, _LENGTH
 _MESSAGE_TAG: Final = _tag(pb.PublishRequest.MSG_FIELD_NUMBER, _LENGTH_DELIMITED)
 _BODY_TAG: Final = _tag(pb.Message.BODY_FIELD_NUMBER, _LENGTH_DELIMITED)
 _ATTEMPT_TAG: Final = _tag(pb.PublishRequest.ATTEMPT_FIELD_NUMBER, _LENGTH_DELIMITED)
+_ANSWERED_TAG: Final = _tag(pb.Attempt.ANSWERED_FIELD_NUMBER, _VARINT)
 _PREVIOUS_TAG: Final = _tag(pb.PublishRequest.PREVIOUS_FIELD_NUMBER, _VARINT)
 
 

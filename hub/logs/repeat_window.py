@@ -301,15 +301,13 @@ class RepeatWindow:
 
     def _prune(self, publisher: Publisher) -> int:
         """Drop messages that are not repeated any more, or make room for more; return by how much the window grows."""
-        positions = sorted(publisher.positions())
-        for sequence, _ in positions:
-            if sequence <= publisher.answered:
-                publisher.drop(sequence)
+        publisher.drop_answered()
         if 2 * len(publisher) <= publisher.room:
             return 0
         if publisher.room < self._repeats.messages_max:
             publisher.room *= 2
             return publisher.room // 2
+        positions = sorted(publisher.positions())
         for sequence, local in positions[: len(positions) // 2]:  # Its publisher does not say what it does not repeat.
             if 0 < local <= self._log.last_id:
                 publisher.drop(sequence)

@@ -92,7 +92,7 @@ class Publisher:
             self._entries, self._local = None, 0
         else:
             if self._entries is None:
-                self._entries = dict(self.positions())
+                self._entries = {} if self._local == _NONE else {self.highest: self._local}
             self._entries[sequence] = 0
         self.highest = sequence
 
@@ -116,6 +116,14 @@ class Publisher:
         if self._entries is not None:
             self._entries.pop(sequence, None)
         elif sequence == self.highest:
+            self._local = _NONE
+
+    def drop_answered(self) -> None:
+        """Remove the messages that it does not repeat any more."""
+        if self._entries is not None:
+            for sequence in [each for each in self._entries if each <= self.answered]:
+                del self._entries[sequence]
+        elif self.highest <= self.answered:
             self._local = _NONE
 
     def take_back(self, sequence: int) -> None:

@@ -370,10 +370,11 @@ def test_no_other_body_is_read_by_hand(other: bytes, txn_id: int, local: int, cu
         Received.read(changed)
 
 
-@given(st.binary().map(Topic), UINT64, st.binary(max_size=300) | MESSAGES, UINT64)
+@given(st.binary().map(Topic), UINT64, st.binary(max_size=300) | MESSAGES, UINT64, UINT64)
 def test_a_first_publish_is_written_as_any_other(
-    topic: Topic, txn_id: int, message: Message | bytes, previous: int
+    topic: Topic, txn_id: int, message: Message | bytes, previous: int, answered: int
 ) -> None:
-    body = encode_first_publish(publish_head(topic), txn_id, message, previous)
+    body = encode_first_publish(publish_head(topic), txn_id, message, previous, answered)
     whole = Message(message) if isinstance(message, bytes) else message
-    assert body == encode_request(Request(topic=topic, txn_id=txn_id, action=Publish(whole, previous)))
+    publish = Publish(whole, previous, Attempt(answered=answered) if answered else None)
+    assert body == encode_request(Request(topic=topic, txn_id=txn_id, action=publish))

@@ -213,25 +213,30 @@ class Publishing:
         if pending.txn_id:
             self._activity.publish_repeats += 1
         txn_id = self._routes.new_txn_id()
-        previous, attempt = 0, None
+        previous, answered, attempt = 0, 0, None
         stores_once = channel.promises.stores_once
         if stores_once:
-            if line.in_flight or self._name is not None:
-                previous = line.before(pending.sequence)
-            if pending.sequence or self._name is not None or not txn_id % _ANSWERED_EVERY:
-                attempt = self._attempt_at(line, pending)
+            if pending.sequence or self._name is not None:
+                previous, attempt = line.before(pending.sequence), self._attempt_at(line, pending)
+            else:
+                if line.in_flight:
+                    previous = line.last
+                if not txn_id % _ANSWERED_EVERY:
+                    answered = line.answered
         elif pending.unsure is not None:
             self._fail(pending, pending.unsure)  # This hub might store it for a second time.
             return False
         tried = line.tried
         try:
             if tried or attempt is not None:
+                if answered:
+                    attempt = Attempt(answered=answered)
                 publish = Publish(_as_message(pending.message), previous, attempt)
                 body = encode_request(
                     Request(topic=line.topic, txn_id=txn_id, action=publish, should_claim=bool(tried), tried=tried)
                 )
             else:
-                body = encode_first_publish(line.head, txn_id, pending.message, previous)
+                body = encode_first_publish(line.head, txn_id, pending.message, previous, answered)
             channel.send_encoded(body, txn_id, partial(self._answered, pending))
         except HedwigError as exc:
             self._fail(pending, exc)  # It is too large.
