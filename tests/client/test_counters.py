@@ -49,7 +49,7 @@ async def test_publishes_are_counted(wire: Wire, client: HedwigClient, topic: To
     assert counted(client) == {"published": 3, "publish_errors": 1, "connections": 1}
     refusing = Refusing(wire, StatusCode.SERVICE_DOWN)
     publishing = asyncio.create_task(client.publisher("name").publish(topic, b"body", sequence=1))
-    await until(lambda: client.counters.publish_repeats == 3, "it is tried again")
+    await until(lambda: client.counters.publish_repeats >= 3, "it is tried again")
     assert client.counters.publishes_in_flight == client.counters.late_topics == 1
     refusing.status = None
     await publishing
