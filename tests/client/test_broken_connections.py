@@ -28,12 +28,6 @@ ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S = 30.0
 
 
-@pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
-
-
 @pytest.fixture(params=[False, True], ids=["a channel each", "shared channels"])
 async def client(wire: Wire, request: pytest.FixtureRequest) -> AsyncIterator[HedwigClient]:
     async with HedwigClient(ClientOptions(hub=wire.address, share_channels=request.param)) as made:

@@ -3,13 +3,12 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
+from hedwig.client import ClientOptions, HedwigClient, Subscription
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import Consume
 from tests.client.support.wire import Wire
@@ -33,12 +32,6 @@ with BlockingClient(options) as client:
         print(message.seq_id.local, flush=True)
         time.sleep(0.02)
 """
-
-
-@pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
 
 
 def consumed(wire: Wire, topic: Topic) -> list[int]:

@@ -21,12 +21,6 @@ NOTHING = dict.fromkeys(ClientCounters.__slots__, 0)
 
 
 @pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
-
-
-@pytest.fixture
 async def client(wire: Wire) -> AsyncIterator[HedwigClient]:
     options = ClientOptions(hub=wire.address, share_channels=True, reconnect_pause_s=0.001, reconnect_pause_max_s=0.01)
     async with HedwigClient(options) as made:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ _SIGNS = (
     # On a busy machine the hub may have been silent for so long before it stood still. Then the channel is a new one.
     "took the connection only",
 )
-
-
-@pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
 
 
 async def take(subscription: Subscription) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.client import ClientOptions, HedwigClient
 from hedwig.errors import (
     ClientClosedError,
     HedwigError,
@@ -23,12 +23,6 @@ from tests.client.test_publishing import ANN, PATIENCE_S, Refusing, stored
 from tests.faults.support.waiting import until
 
 ROOM = 4
-
-
-@pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
 
 
 @pytest.fixture

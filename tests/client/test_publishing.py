@@ -27,12 +27,6 @@ PASSING = [StatusCode.SERVICE_DOWN, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, Status
 
 
 @pytest.fixture
-async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
-    async with Wire(own_hub) as made:
-        yield made
-
-
-@pytest.fixture
 async def client(wire: Wire) -> AsyncIterator[HedwigClient]:
     async with HedwigClient(ClientOptions(hub=wire.address)) as made:
         yield made
