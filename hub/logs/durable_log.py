@@ -222,43 +222,40 @@ class DurableLog:
         if self.window is window:
             self.window, self._known_since = None, known_since
 
-    def append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
-        """Make a message part of the topic, as `publish` does; return False if it was refused at once.
-
-        Its publisher is told the position once there is one.
-        """
+    def append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> None:
+        """Make a message part of the topic, as `publish` does, and tell its publisher the position."""
         if self._failed:
             done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
-            return False
-        if self._ledger_id is None or self._is_held:
-            return self._wait(message, done, publisher, sequence)
-        return self._append(message, done, publisher, sequence)
+        elif self._ledger_id is None or self._is_held:
+            self._wait(message, done, publisher, sequence)
+        else:
+            self._append(message, done, publisher, sequence)
 
-    def _wait(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
-        """Queue a publish until there is a ledger for it; return False if too many wait."""
+    def _wait(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> None:
+        """Queue a publish until there is a ledger for it, unless too many wait."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= self._store.options.topic_requests_max:
             done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
-            return False
+            return
         self._waiting.append((message, done, publisher, sequence))
+        if publisher is not None:
+            publisher.place(sequence, 0)
         if self._changing is None:
             self._begin_ledger()
-        return True
 
-    def _append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> bool:
+    def _append(self, message: Message, done: Published, publisher: Publisher | None, sequence: int) -> None:
         appends = self._appends
         assert appends is not None
         if not appends.append(message, done, publisher, sequence):
             if publisher is not None:
                 publisher.drop(sequence)
-            return False
+            return
         is_full = appends.is_full
         if is_full or self._unclosed is not None:
             self._is_held = is_full and not self._roll_at
             if self._changing is None and (not self._roll_at or asyncio.get_running_loop().time() >= self._roll_at):
                 self._begin_ledger()
-        return True
 
     def on_stored(self, stored: bytes) -> None:
         """Receive the message after `last_id`, which has just become part of the topic."""

@@ -64,11 +64,8 @@ class WindowedLog(Protocol):
     def recent(self, local: int) -> bytes | None: ...
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]: ...
 
-    def append(self, message: Message, done: Published, publisher: Publisher, sequence: int) -> bool:
-        """Make a message part of the topic, as `publish` does; return False if it was refused at once.
-
-        Its publisher is told the position once there is one.
-        """
+    def append(self, message: Message, done: Published, publisher: Publisher, sequence: int) -> None:
+        """Make a message part of the topic, as `publish` does, and tell its publisher the position."""
         ...
 
     def publish_once(
@@ -179,7 +176,7 @@ class RepeatWindow:
             if self._more is not None and len(self._more) >= self._purged_at:
                 self._purge(now, halves=len(self._more) >= repeats.messages_max)
             publisher = self._add(name)
-            publisher.answered = sequence - 1
+            publisher.answered = publisher.highest = sequence - 1
             grown = _PUBLISHER_UNITS
         else:
             if sequence <= publisher.highest:
@@ -190,12 +187,10 @@ class RepeatWindow:
                 return
             if answered > publisher.answered:
                 publisher.answered = answered
-            if len(publisher) >= publisher.room:
+            if (entries := publisher.entries) is not None and len(entries) >= publisher.room:
                 grown = self._prune(publisher)
         self.used_at = publisher.used_at = now
-        publisher.add(sequence)
-        if not self._log.append(message, done, publisher, sequence):
-            publisher.take_back(sequence)
+        self._log.append(message, done, publisher, sequence)
         if grown and not self.is_over:
             self._grow(grown)
             if self._units > _UNITS_MAX * repeats.messages_max:

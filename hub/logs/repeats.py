@@ -52,7 +52,7 @@ class Publisher:
     Usually only the newest message may be repeated, and it has no place in a dictionary.
     """
 
-    __slots__ = ("_entries", "_local", "answered", "begin", "highest", "name", "room", "used_at")
+    __slots__ = ("_local", "answered", "begin", "entries", "highest", "name", "room", "used_at")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -68,61 +68,59 @@ class Publisher:
         """How many messages it may have here before those up to `answered` go."""
         self._local = _NONE
         """The position of the highest message if that is the only one."""
-        self._entries: dict[int, int] | None = None
+        self.entries: dict[int, int] | None = None
         """The positions of all by their sequence, if there may be several."""
 
     def __len__(self) -> int:
-        return len(self._entries) if self._entries is not None else int(self._local != _NONE)
+        return len(self.entries) if self.entries is not None else int(self._local != _NONE)
 
     def positions(self) -> list[tuple[int, int]]:
         """Return the sequences of its messages and their positions, 0 while a message waits for its position."""
-        if self._entries is not None:
-            return list(self._entries.items())
+        if self.entries is not None:
+            return list(self.entries.items())
         return [] if self._local == _NONE else [(self.highest, self._local)]
 
     def find(self, sequence: int) -> int | None:
         """Return the position of a message, 0 while it waits for that; None if it is not here."""
-        if self._entries is not None:
-            return self._entries.get(sequence)
+        if self.entries is not None:
+            return self.entries.get(sequence)
         return self._local if sequence == self.highest and self._local != _NONE else None
 
-    def add(self, sequence: int) -> None:
-        """Add a message, the highest so far, which waits for its position."""
-        if self.answered >= self.highest:
-            self._entries, self._local = None, 0
-        else:
-            if self._entries is None:
-                self._entries = {} if self._local == _NONE else {self.highest: self._local}
-            self._entries[sequence] = 0
-        self.highest = sequence
-
     def place(self, sequence: int, local: int) -> None:
-        """Record the position of a message, unless the publisher does not repeat it any more."""
-        if self._entries is not None:
-            self._entries[sequence] = local
+        """Record the position of a message, 0 while it waits for that. It is new if it is the highest so far."""
+        if sequence > self.highest:
+            if self.answered >= self.highest:
+                self.entries, self._local = None, local
+            else:
+                if self.entries is None:
+                    self.entries = {} if self._local == _NONE else {self.highest: self._local}
+                self.entries[sequence] = local
+            self.highest = sequence
+        elif self.entries is not None:
+            self.entries[sequence] = local
         elif sequence == self.highest:
             self._local = local
 
     def found(self, sequence: int, local: int) -> None:
         """Add a message that was read in the log."""
-        if self._entries is None:
-            self._entries = {}
-        self._entries[sequence] = local
+        if self.entries is None:
+            self.entries = {}
+        self.entries[sequence] = local
         self.highest = max(self.highest, sequence)
-        self.room = max(self.room, len(self._entries))
+        self.room = max(self.room, len(self.entries))
 
     def drop(self, sequence: int) -> None:
         """Remove a message."""
-        if self._entries is not None:
-            self._entries.pop(sequence, None)
+        if self.entries is not None:
+            self.entries.pop(sequence, None)
         elif sequence == self.highest:
             self._local = _NONE
 
     def drop_answered(self) -> None:
         """Remove the messages that it does not repeat any more."""
-        if self._entries is not None:
-            for sequence in [each for each in self._entries if each <= self.answered]:
-                del self._entries[sequence]
+        if self.entries is not None:
+            for sequence in [each for each in self.entries if each <= self.answered]:
+                del self.entries[sequence]
         elif self.highest <= self.answered:
             self._local = _NONE
 
@@ -130,7 +128,7 @@ class Publisher:
         """Record that a message is not stored. Neither are those behind it."""
         self.drop(sequence)
         if sequence <= self.highest:
-            self._entries = dict(self.positions())
+            self.entries = dict(self.positions())
             self.highest = sequence - 1
 
 
