@@ -9,21 +9,24 @@ properties: who says it, in which language, and to whom. The filter is an expres
 
 import argparse
 import asyncio
-import contextlib
 import sys
 
 from hedwig import HedwigClient, Message
-
-NOT_OWN = 'not from = "{name}"'
+from hedwig.errors import HedwigError
 
 
 async def listen(client: HedwigClient, room: str, name: str, only: str) -> None:
     """Print what others say in a room, as far as the guest wants it."""
-    wanted = NOT_OWN.format(name=name) + (f" and ({only})" if only else "")
+    wanted = f"not from = {quoted(name)}" + (f" and ({only})" if only else "")
     async with client.subscribe(f"chat/{room}", name, filter=wanted) as subscription:
         print(f"{name} is in the {room}", flush=True)
         async for message in subscription:
             print(f"{message.properties['from'].decode()}: {message.body.decode()}", flush=True)
+
+
+def quoted(text: str) -> str:
+    """Return a text as filters spell it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 async def talk(client: HedwigClient, room: str, name: str, lang: str) -> None:
@@ -43,11 +46,12 @@ async def join(given: argparse.Namespace) -> None:
     async with HedwigClient(given.hub) as client:
         listening = asyncio.create_task(listen(client, given.room, given.name, given.only))
         talking = asyncio.create_task(talk(client, given.room, given.name, given.lang))
-        await asyncio.wait([listening, talking], return_when=asyncio.FIRST_COMPLETED)
-        for each in (listening, talking):
+        ended, others = await asyncio.wait([listening, talking], return_when=asyncio.FIRST_COMPLETED)
+        for each in others:
             each.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await each
+        await asyncio.wait([listening, talking])
+        for each in ended:
+            each.result()
 
 
 def main() -> None:
@@ -59,8 +63,12 @@ def main() -> None:
     joining.add_argument("name")
     joining.add_argument("--lang", default="en", help="the language that this guest speaks")
     joining.add_argument("--only", default="", help='which messages it wants, such as: lang = "de"')
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(join(parser.parse_args()))
+    except KeyboardInterrupt:
+        pass
+    except HedwigError as error:
+        sys.exit(f"chat: {error}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ those of a gateway that ends or crashes. Of a shadow only the newest state count
 
 import argparse
 import asyncio
-import contextlib
+import sys
 import time
 import uuid
 
@@ -80,8 +80,12 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("gateway")
     commands.add_parser("set").add_argument("state")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(run(parser.parse_args()))
+    except KeyboardInterrupt:
+        pass
+    except HedwigError as error:
+        sys.exit(f"device_shadows: {error}")
 
 
 if __name__ == "__main__":

@@ -6,17 +6,19 @@
 
 All workers subscribe as `workers`, with standby: one has the subscription, the others wait in line. A job is consumed
 once its result is published, so the job of a worker that crashes comes again. Results are published under a name, with
-the position of the job as sequence: a job that is done twice has one result.
+the position of the job as sequence: a job that is done again within a minute has one result. If all workers are away
+for longer, the last job may have two.
 """
 
 import argparse
 import asyncio
 import contextlib
+import sys
 import time
 
 from hedwig import HedwigClient, Message
 from hedwig.client import ClientOptions, HubAddress, Opening, Received
-from hedwig.errors import TopicBusyError
+from hedwig.errors import HedwigError, TopicBusyError
 
 JOBS = "jobs"
 RESULTS = "results"
@@ -100,8 +102,12 @@ def main() -> None:
     working = commands.add_parser("work")
     working.add_argument("name")
     working.add_argument("--seconds", type=float, default=0.5, help="how long a job takes")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(run(parser.parse_args()))
+    except KeyboardInterrupt:
+        pass
+    except HedwigError as error:
+        sys.exit(f"work_queue: {error}")
 
 
 if __name__ == "__main__":

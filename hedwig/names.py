@@ -123,6 +123,8 @@ def parse_text(text: str) -> str:
 def _encoded(name: Name) -> bytes:
     if isinstance(name, bytes):
         return name
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"a name is text or bytes, not {type(name).__name__}")
     try:
         return name.encode()
     except UnicodeEncodeError as exc:

@@ -20,7 +20,13 @@ from hedwig.client.subscriptions.attachments import Attachments
 from hedwig.client.subscriptions.late_pointers import LatePointers
 from hedwig.client.subscriptions.share import Share
 from hedwig.client.subscriptions.subscription import Attachment, Listener, Subscription
-from hedwig.errors import ClientClosedError, ClientNotSubscribedError, InvalidMessageFilterError, TopicBusyError
+from hedwig.errors import (
+    ClientClosedError,
+    ClientNotSubscribedError,
+    InvalidArgumentError,
+    InvalidMessageFilterError,
+    TopicBusyError,
+)
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import Name, subscriber_of, subscription_subject, topic_of
 from hedwig.property_filter import FILTER_NAME, PASS_ALL_NAME, PropertyFilter, with_filter
@@ -258,9 +264,11 @@ class HedwigClient:
         Args: worker - the name of this worker, used by no other; a random one by default; through - the topic through
             which the workers find each other, `share/` and the subscriber by default; preferences - of each
             subscription; auto_consume - see Subscription; filter - see `subscribe`.
-        Raises: InvalidArgumentError - something cannot be a name.
+        Raises: InvalidArgumentError - something cannot be a name, or the topics are one name.
         """
         self._check_open()
+        if isinstance(topics, str | bytes):
+            raise InvalidArgumentError(f"a share has a list of topics, not one: give [{topics!r}]")
         reader = subscriber_of(subscriber)
         given = preferences or SubscriptionPreferences()
         first = Subscribe(

@@ -111,6 +111,8 @@ class ClientOptions:
         return cls() if hub is None else cls(hub=HubAddress.parse(hub))
 
     def __post_init__(self) -> None:
+        if not isinstance(self.hub, HubAddress):
+            raise ConfigurationError(f"the hub of a client's options is HubAddress.parse({self.hub!r})")
         pauses = (self.consume_within_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
         times = (self.connect_timeout_s, self.answer_timeout_s, self.silence_s, *pauses)
         bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every, self.keepalive_s)

@@ -5,7 +5,7 @@ of this package.
 """
 
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
-from hedwig.wire.message import STORED_BY_NOBODY, Message, Origin, Received, stored_at, stored_of
+from hedwig.wire.message import STORED_BY_NOBODY, Message, Origin, Received, check_bytes, stored_at, stored_of
 from hedwig.wire.requests import (
     PING_TOPIC,
     Action,
@@ -66,6 +66,7 @@ __all__ = [
     "Response",
     "Subscribe",
     "Unsubscribe",
+    "check_bytes",
     "decode_request",
     "decode_response",
     "encode_first_publish",

@@ -7,12 +7,12 @@ from typing import Final, Self
 
 from google.protobuf.message import DecodeError
 
-from hedwig.errors import RemoteProtocolError
+from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.values import named_values, seq_id_from, seq_id_to, text_from, varint
 
-__all__ = ["STORED_BY_NOBODY", "Message", "Origin", "Received", "stored_at", "stored_of"]
+__all__ = ["STORED_BY_NOBODY", "Message", "Origin", "Received", "check_bytes", "stored_at", "stored_of"]
 
 _FIXED_64: Final = 1
 _LENGTH_DELIMITED: Final = 2
@@ -57,6 +57,13 @@ def _region_field(region: bytes) -> bytes:
     return _REGION_TAG + varint(len(region)) + region
 
 
+def check_bytes(what: str, value: object) -> None:
+    """Raise InvalidArgumentError unless the value is bytes. Not all programs have their types checked."""
+    if not isinstance(value, bytes):
+        hint = "; encode the text, as in text.encode()" if isinstance(value, str) else ""
+        raise InvalidArgumentError(f"{what} is bytes, not {type(value).__name__}{hint}")
+
+
 class Message:
     """An immutable message. Fields that we do not know stay in its bytes.
 
@@ -69,8 +76,11 @@ class Message:
     def __init__(
         self, body: bytes, *, properties: Mapping[str, bytes] | None = None, message_type: str | None = None
     ) -> None:
+        """Make a message. Raises InvalidArgumentError if the body or a property is not bytes."""
+        check_bytes("the body of a message", body)
         self._message = pb.Message(body=body)
         for key, value in (properties or {}).items():
+            check_bytes(f"the property {key!r} of a message", value)
             self._message.header.properties.entries.add(key=key, value=value)
         if message_type is not None:
             self._message.header.messageType = message_type

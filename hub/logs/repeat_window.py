@@ -88,9 +88,9 @@ class RepeatWindow:
     """The window of one log. `publish` judges each publish that has a publisher, and stores it if it is new."""
 
     __slots__ = (
+        "_latest",
         "_log",
         "_more",
-        "_only",
         "_purged_at",
         "_repeats",
         "_since",
@@ -108,8 +108,8 @@ class RepeatWindow:
         self._store = store
         self._repeats = store.repeats
         self._log = log
-        self._only: Publisher | None = None
-        """The first publisher."""
+        self._latest: Publisher | None = None
+        """The publisher of the last message."""
         self._more: dict[bytes, Publisher] | None = None
         """All publishers, if there is more than one."""
         self._since = -math.inf if known_since is None else known_since
@@ -165,9 +165,11 @@ class RepeatWindow:
         if repeats.is_stale:
             repeats.refresh()
         now = repeats.now_s
-        publisher = self._only
+        publisher = self._latest
         if publisher is None or publisher.name != name:
             publisher = self._more.get(name) if self._more is not None else None
+            if publisher is not None:
+                self._latest = publisher
         grown = 0
         if publisher is None:
             if (refusal := self._why_unknown(sequence, previous, age_ms, now)) is not None:
@@ -175,7 +177,7 @@ class RepeatWindow:
                 return
             if self._more is not None and len(self._more) >= self._purged_at:
                 self._purge(now, halves=len(self._more) >= repeats.messages_max)
-            publisher = self._add(name)
+            publisher = self._add(Publisher(name))
             publisher.answered = publisher.highest = sequence - 1
             grown = _PUBLISHER_UNITS
         else:
@@ -263,16 +265,14 @@ class RepeatWindow:
     def _publishers(self) -> list[Publisher]:
         if self._more is not None:
             return list(self._more.values())
-        return [] if self._only is None else [self._only]
+        return [] if self._latest is None else [self._latest]
 
-    def _add(self, name: bytes) -> Publisher:
-        publisher = Publisher(name)
-        if self._only is None:
-            self._only = publisher
-        else:
+    def _add(self, publisher: Publisher) -> Publisher:
+        if self._latest is not None:
             if self._more is None:
-                self._more = {self._only.name: self._only}
-            self._more[name] = publisher
+                self._more = {self._latest.name: self._latest}
+            self._more[publisher.name] = publisher
+        self._latest = publisher
         return publisher
 
     def _purge(self, now: float, *, halves: bool) -> None:
@@ -283,16 +283,13 @@ class RepeatWindow:
             before = max(before, sorted(each.used_at for each in publishers)[len(publishers) // 2])
             self._since = max(self._since, before)
         last = self._log.last_id
-        self._only = self._more = None
+        self._latest = self._more = None
         for publisher in publishers:
             if publisher.used_at <= before and all(0 < local <= last for _, local in publisher.positions()):
                 self._grow(-_PUBLISHER_UNITS - publisher.room + ROOM)
-            elif self._only is None:
-                self._only = publisher
             else:
-                self._more = self._more or {self._only.name: self._only}
-                self._more[publisher.name] = publisher
-        self._purged_at = max(_PURGED_FROM, 2 * len(self._more or ()))
+                self._add(publisher)
+        self._purged_at = max(_PURGED_FROM, 2 * len(self._publishers()))
 
     def _prune(self, publisher: Publisher) -> int:
         """Drop messages that are not repeated any more, or make room for more; return by how much the window grows."""
@@ -377,7 +374,7 @@ class RepeatWindow:
         for name, sequence, local, age_s in read.found:
             publisher = publishers.get(name)
             if publisher is None:
-                publisher = publishers[name] = self._add(name)
+                publisher = publishers[name] = self._add(Publisher(name))
                 publisher.used_at = now - age_s
             publisher.found(sequence, local)
         self._grow(sum(_PUBLISHER_UNITS + each.room - ROOM for each in publishers.values()))

@@ -88,17 +88,18 @@ class Publisher:
 
     def place(self, sequence: int, local: int) -> None:
         """Record the position of a message, 0 while it waits for that. It is new if it is the highest so far."""
-        if sequence > self.highest:
-            if self.answered >= self.highest:
-                self.entries, self._local = None, local
-            else:
-                if self.entries is None:
-                    self.entries = {} if self._local == _NONE else {self.highest: self._local}
-                self.entries[sequence] = local
+        highest = self.highest
+        if sequence > highest:
             self.highest = sequence
+            if self.answered >= highest:
+                self.entries, self._local = None, local
+                return
+            if self.entries is None:
+                self.entries = {} if self._local == _NONE else {highest: self._local}
+            self.entries[sequence] = local
         elif self.entries is not None:
             self.entries[sequence] = local
-        elif sequence == self.highest:
+        elif sequence == highest:
             self._local = local
 
     def found(self, sequence: int, local: int) -> None:
@@ -145,6 +146,7 @@ class Repeats:
         self.messages_max = options.repeat_window_messages
         """How many messages of a topic are kept for that, and read for it."""
         self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.is_stale = self.is_on
         """Whether `refresh` must be called before the following are used."""
         self.now_s = 0.0
@@ -172,7 +174,10 @@ class Repeats:
     def refresh(self) -> None:
         """Read the clocks. Call it if `is_stale`: one reading serves all messages of a turn of the event loop."""
         self.is_stale = False
-        asyncio.get_running_loop().call_soon(self._expire)
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()  # CPython 3.11 makes a system call to find it.
+        loop.call_soon(self._expire)
         self.now_s = self._clock.monotonic()
         self.stored_ms = int(self._clock.wall() * 1000)
         self.end = stored_at(self.stored_ms)

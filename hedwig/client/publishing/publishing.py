@@ -33,10 +33,11 @@ from hedwig.errors import (
 )
 from hedwig.model import MessageSeqId, Topic
 from hedwig.status import StatusCode
-from hedwig.wire import Answer, Attempt, Message, Publish, Request, encode_first_publish, encode_request
+from hedwig.wire import Answer, Attempt, Message, Publish, Request, check_bytes, encode_first_publish, encode_request
 
 __all__ = ["Publishing"]
 
+_MESSAGE: Final = (bytes, Message)
 _PAUSE_MAX_S: Final = 1.0
 """The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
 
@@ -145,10 +146,16 @@ class Publishing:
     def _begin(
         self, topic: Topic, message: Message | bytes, on_outcome: OnOutcome, sequence: int, age_s: float
     ) -> PendingPublish:
-        """Send a message for which there is room. Raises ClientClosedError, and InvalidArgumentError for a sequence."""
+        """Send a message for which there is room.
+
+        Raises: ClientClosedError; InvalidArgumentError - the message is none, or its sequence does not follow.
+        """
         if self._is_closed:
             self._room.release()
             raise ClientClosedError("the client was closed; make another one")
+        if not isinstance(message, _MESSAGE):
+            self._room.release()
+            check_bytes("a message", message)
         line = self._lines.get(topic)
         if line is None:
             line = self._lines[topic] = Line(topic) if self._name is None else NamedLine(topic)
