@@ -128,7 +128,7 @@ class Requests:
         try:
             self._check(channel, request)
         except HedwigError as exc:
-            self._refuse(channel, size, request.txn_id, exc)
+            self._refuse(channel, size, request, exc)
             return
         self._begin_in_order(channel, request, size)
 
@@ -180,7 +180,7 @@ class Requests:
                 self._answer_ping(channel, request, size, ping)
             case _:
                 self._begin(channel, size)
-                self._refuse(channel, size, request.txn_id, error)
+                self._refuse(channel, size, request, error)
 
     def _answer_ping(self, channel: Channel, request: Request, size: int, ping: Ping) -> None:
         if self._promises.stores_once and ping.publisher is not None:
@@ -235,7 +235,7 @@ class Requests:
                 self._answer_of_no_topic(channel, request, size)
             else:
                 # Answer a CONSUME at the wrong hub, too, so that the client can log it.
-                self._refuse(channel, size, request.txn_id, attempt.outcome(error))
+                self._refuse(channel, size, request, attempt.outcome(error))
             self._over(channel, request)
 
         self._topics.with_topic(
@@ -254,7 +254,7 @@ class Requests:
             case Consume():
                 channel.end_unanswered(size)
             case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber):
-                self._refuse(channel, size, request.txn_id, not_subscribed(request.topic, subscriber))
+                self._refuse(channel, size, request, not_subscribed(request.topic, subscriber))
             case _:
                 channel.answer(size, Answer(txn_id=request.txn_id))
 
@@ -292,7 +292,7 @@ class Requests:
     def _publish(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, action: Publish) -> None:
         def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
             if error is not None:
-                self._refuse(channel, size, request.txn_id, error)
+                self._refuse(channel, size, request, error)
                 return
             self.published += 1
             if remote:
@@ -313,13 +313,17 @@ class Requests:
             else:
                 answered = attempt.answered or (0 if previous else sequence - 1)
         if publisher is None and age_ms:
-            error = MalformedRequestError("a message of nobody that may have been published before is not recognised")
-            self._refuse(channel, size, request.txn_id, error)
+            why = "a message of nobody that may have been published before is not recognised"
+            self._refuse(channel, size, request, MalformedRequestError(why))
         elif publisher is None:
-            topic.log.publish(action.message, done)
+            if channel.held_back and not channel.may_publish(request.topic, previous):
+                why = "a message before it in the topic was refused; try that again first"
+                self._refuse(channel, size, request, ServiceDownError(why))
+            else:
+                topic.log.publish(action.message, done)
         elif sequence <= previous or sequence <= answered:
             error = MalformedRequestError(f"message {sequence} of its publisher comes before one that it follows")
-            self._refuse(channel, size, request.txn_id, error)
+            self._refuse(channel, size, request, error)
         elif (window := topic.log.window) is not None:
             window.publish(action.message, done, publisher, sequence, previous, answered, age_ms)
         else:
@@ -361,13 +365,13 @@ class Requests:
                     self._with_topic(channel, following, size, attempt.next(request.action if gone.created else None))
                 else:
                     error = ServiceDownError("the topic is released again and again; try later")
-                    self._refuse(channel, size, request.txn_id, attempt.outcome(error))
+                    self._refuse(channel, size, request, attempt.outcome(error))
             except HedwigError as exc:
-                self._refuse(channel, size, request.txn_id, attempt.outcome(exc))
+                self._refuse(channel, size, request, attempt.outcome(exc))
             except Exception:
                 _log.exception("%s: a request failed", channel.peer)
                 error = ServiceDownError("the hub failed to answer the request; its log says why")
-                self._refuse(channel, size, request.txn_id, attempt.outcome(error))
+                self._refuse(channel, size, request, attempt.outcome(error))
             else:
                 if was_answered is None:
                     channel.answer(size, Answer(txn_id=request.txn_id))
@@ -391,22 +395,24 @@ class Requests:
                 self._with_topic(channel, request, size, attempt.next())
             else:
                 error = ServiceDownError("the topic is released again and again; try later")
-                self._refuse(channel, size, request.txn_id, error)
+                self._refuse(channel, size, request, error)
         except HedwigError as exc:
             # A CONSUME has no answer but this one. The messages are delivered again, as after any lost CONSUME.
             _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
-            self._refuse(channel, size, request.txn_id, exc)
+            self._refuse(channel, size, request, exc)
         except Exception:
             _log.exception("%s: a consume of topic '%s' is lost", channel.peer, show_name(topic.name))
             channel.end_unanswered(size)
         else:
             channel.end_unanswered(size)
 
-    def _refuse(self, channel: Channel, size: int, txn_id: int, error: HedwigError) -> None:
+    def _refuse(self, channel: Channel, size: int, request: Request, error: HedwigError) -> None:
         self.refused += 1
         if not isinstance(error, InvalidArgumentError):
-            _log.debug("%s: request %d: %s", channel.peer, txn_id, error)
-        channel.answer_error(size, txn_id, error)
+            _log.debug("%s: request %d: %s", channel.peer, request.txn_id, error)
+            if isinstance(request.action, Publish) and channel.publisher is None and error.happened == "no":
+                channel.hold_back(request.topic)
+        channel.answer_error(size, request.txn_id, error)
 
     def channel_ended(self, channel: Channel) -> None:
         """Detach the subscribers of a channel that is gone."""

@@ -66,6 +66,11 @@ class ClientOptions:
     """The bound on one request with all its redirects, and on a publish with all its attempts."""
     redirects_max: int = 4
     """The most redirects of one request. A publish is tried again after a pause."""
+    publish_once: bool = False
+    """Whether the client sends a publish again whose answer was lost. Hubs of this release store it once.
+
+    Otherwise it raises UncertainAnswerError at once. This costs a few percent of the rate of publishes.
+    """
     publishes_in_flight_max: int = 1024
     """The most unanswered publishes; further ones wait."""
     deliveries_queued_max: int = 100

@@ -38,6 +38,8 @@ _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """The kernel probes a peer that is silent for a minute, and gives up a vanished machine a minute later."""
+_HELD_BACK_MAX: Final = 4096
+"""In how many topics of a channel the messages behind one that was refused are refused too."""
 _FORCED_CLOSED_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before the hub closes it."""
 _CLOSE_S: Final = 5.0
@@ -156,6 +158,7 @@ class Channel(asyncio.Protocol):
         "_waiting",
         "had_s",
         "heard_at",
+        "held_back",
         "is_closed",
         "peer",
         "publisher",
@@ -171,6 +174,8 @@ class Channel(asyncio.Protocol):
         """The subscriptions that are attached to this channel."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
+        self.held_back: dict[bytes, None] | None = None
+        """The topics in which a message was refused: those that were sent behind it must not be stored before it."""
         self.heard_at = 0.0
         """When bytes of the client came last, in the time of the event loop."""
         self.silence_s = math.inf
@@ -437,6 +442,25 @@ class Channel(asyncio.Protocol):
         options = self._options
         if self._unanswered >= options.channel_requests_max or self._unanswered_bytes >= options.channel_bytes_max:
             self._pause()
+
+    def hold_back(self, topic: bytes) -> None:
+        """Record that a message was refused. Of very many topics only the last ones are known."""
+        if self.held_back is None:
+            self.held_back = {}
+        self.held_back[topic] = None
+        if len(self.held_back) > _HELD_BACK_MAX:
+            del self.held_back[next(iter(self.held_back))]
+
+    def may_publish(self, topic: bytes, previous: int) -> bool:
+        """Say whether a message may be stored; return False if the one before it, `previous`, was refused.
+
+        Without `previous` the client has all answers, so it is its next one.
+        """
+        if previous:
+            return self.held_back is None or topic not in self.held_back
+        if self.held_back is not None:
+            self.held_back.pop(topic, None)
+        return True
 
     @property
     def unanswered(self) -> tuple[int, int]:

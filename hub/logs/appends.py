@@ -57,6 +57,8 @@ class Appends:
         "_log",
         "_outstanding",
         "_store",
+        "first",
+        "found_ms",
         "has_failed",
         "ledger_id",
         "remote",
@@ -69,6 +71,10 @@ class Appends:
         self._log = log
         self.ledger_id: int | None = None
         """The ledger that takes appends. None before the first one, and while the record may have its end."""
+        self.first = log.last_id + 1
+        """The position of the first message that this owner appends."""
+        self.found_ms: int | None = None
+        """When the message before it was stored, once that is known; 0 if it is gone."""
         self.start = 0
         """The position of its first message."""
         self.remote = remote
@@ -77,7 +83,7 @@ class Appends:
         """The last position assigned."""
         self._bytes = 0
         self.stored_ms = 0
-        """When the last message was appended, in milliseconds since 1970; 0 if the hub does not say so in messages."""
+        """When the last message with a publisher was appended, in milliseconds since 1970; 0 for never."""
         self._outstanding: deque[_Append] | None = None
         """The appends on their way, in order; None instead of an empty deque, which would take 700 bytes a topic."""
         self.has_failed = False
@@ -125,10 +131,10 @@ class Appends:
         repeats = self._store.repeats
         if repeats.is_stale:
             repeats.refresh()
-        self.stored_ms = repeats.stored_ms
         if publisher is None:
             mark = repeats.stored_by_nobody
         else:
+            self.stored_ms = repeats.stored_ms
             mark = publisher.begin + sequence.to_bytes(8, "little") + repeats.end
         if theirs or self.remote:
             remote = furthest(self.remote, theirs)

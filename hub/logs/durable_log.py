@@ -552,6 +552,10 @@ class DurableLog:
         self.is_keeping = False
         if not self._store.repeats.is_on:
             return consumed
+        appends = self._appends
+        if appends is not None and appends.found_ms is None:
+            # A range of this owner may have no publishers, and those that it has found may have some.
+            appends.found_ms = await self._stored_ms(appends.first - 1) if self.first_id < appends.first else 0
         for each in reversed(self.ranges.ranges):
             if each.end is None or not holds_messages(each) or each.end.local > consumed:
                 continue
@@ -582,7 +586,10 @@ class DurableLog:
         if self._ended is None or each.end is None or each.end.local <= self.last_id - repeats.messages_max:
             return False
         stored_ms = self._ended.get(each.ledger_id)
-        return stored_ms is not None and repeats.is_recent(stored_ms)
+        if stored_ms is None:
+            return False
+        found_ms = self._appends.found_ms if self._appends is not None else None
+        return repeats.is_recent(max(stored_ms, found_ms or 0))
 
     async def end_ledger(self) -> None:
         appends = self._appends

@@ -357,15 +357,16 @@ class RepeatWindow:
         repeats.refresh()
         read = _Read(repeats.stored_ms, repeats.window_s * 1000)
         until = repeats.now_s + self._store.options.operation_timeout_s * _READ_SHARE
-        end = log.last_id + 1
-        first, size = max(log.first_id, end - repeats.messages_max), 1
+        last = log.last_id  # Messages without a publisher may follow meanwhile.
+        end, size = last + 1, 1
+        first = max(log.first_id, end - repeats.messages_max)
         while end > first and not read.is_enough:
             begin = max(first, end - size)
             if not await self._read_page(begin, end, read, until):
                 break
             end, size = begin, min(4 * size, _READ_MESSAGES)
-        # Messages are deleted once they are older than the window, or before so many others.
-        is_by_age = log.first_id in (1, first) and first != log.last_id + 1 - repeats.messages_max
+        # What is deleted is older than the window, or before so many others, or has no publisher.
+        is_by_age = log.first_id in (1, first) and first != last + 1 - repeats.messages_max
         is_whole = read.is_whole or (not read.is_enough and end <= first and is_by_age)
         repeats.refresh()
         now = repeats.now_s
@@ -392,7 +393,7 @@ class RepeatWindow:
             except NoSuchLedgerError:
                 if log.first_id <= at:
                     raise
-                at, read.is_whole = log.first_id, True  # It was deleted meanwhile, so it is older than the window.
+                at, read.is_whole = log.first_id, True  # It was deleted meanwhile: see _read_back.
                 continue
             except (CorruptEntryError, RemoteProtocolError) as exc:
                 _log.error("message %d of topic '%s' is damaged: %s", at, show_name(log.topic), exc)

@@ -41,6 +41,7 @@ async def test_a_hub_that_is_stopped_is_given_up(
         options = ClientOptions(
             hub=HubAddress.parse(hub.address),
             share_channels=share,
+            publish_once=True,
             silence_s=SHORT_S,
             answer_timeout_s=10 * PATIENCE_S,
         )

@@ -26,7 +26,7 @@ async def wire(own_hub: HubAddress) -> AsyncIterator[Wire]:
 
 @pytest.fixture
 async def client(wire: Wire) -> AsyncIterator[HedwigClient]:
-    async with HedwigClient(ClientOptions(hub=wire.address)) as made:
+    async with HedwigClient(ClientOptions(hub=wire.address, publish_once=True)) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ async def test_publish_many_goes_on_too(own_hub: HubAddress, wire: Wire, client:
 async def test_a_connection_that_is_silent_is_given_up_and_the_message_sent_again(
     own_hub: HubAddress, wire: Wire, topic: Topic
 ) -> None:
-    async with HedwigClient(ClientOptions(hub=wire.address, silence_s=0.3)) as client:
+    async with HedwigClient(ClientOptions(hub=wire.address, publish_once=True, silence_s=0.3)) as client:
         await subscribed(client, topic)
         assert (await client.publish(topic, b"first")).local == 1
         wire.flow.clear()
@@ -104,7 +104,8 @@ async def test_a_connection_that_is_silent_is_given_up_and_the_message_sent_agai
 
 
 async def test_only_the_deadline_makes_the_outcome_uncertain(own_hub: HubAddress, wire: Wire, topic: Topic) -> None:
-    async with HedwigClient(ClientOptions(hub=wire.address, answer_timeout_s=1.0)) as client:
+    options = ClientOptions(hub=wire.address, publish_once=True, answer_timeout_s=1.0)
+    async with HedwigClient(options) as client:
         await subscribed(client, topic)
         await client.publish(topic, b"first")
         wire.cuts_before_answer = 1_000_000
@@ -118,6 +119,19 @@ async def test_only_the_deadline_makes_the_outcome_uncertain(own_hub: HubAddress
         await client.publish(topic, b"fourth")
     found = await stored(own_hub, topic)
     assert found in ([b"first", b"second", b"fourth"], [b"first", b"second", b"third", b"fourth"])
+
+
+async def test_without_the_option_a_lost_answer_is_told_at_once(own_hub: HubAddress, wire: Wire, topic: Topic) -> None:
+    async with HedwigClient(ClientOptions(hub=wire.address)) as client:
+        await subscribed(client, topic)
+        await client.publish(topic, b"first")
+        before = attempts(wire)
+        wire.cuts_before_answer = 1
+        with pytest.raises(UncertainAnswerError, match=r"ended before the answer.*publish_once"):
+            await client.publish(topic, b"second")
+        assert attempts(wire) == before + 1
+        assert (await client.publish(topic, b"third")).local == 3
+    assert await stored(own_hub, topic) == [b"first", b"second", b"third"]
 
 
 async def test_a_hub_that_recognises_nothing_is_not_asked_again(
@@ -157,7 +171,7 @@ async def test_a_client_that_closes_does_not_know_what_became_of_a_message_that_
     wire: Wire, topic: Topic
 ) -> None:
     """One that only stood in line behind it is surely not published."""
-    client = HedwigClient(ClientOptions(hub=wire.address))
+    client = HedwigClient(ClientOptions(hub=wire.address, publish_once=True))
     await client.publish(topic, b"first")
     wire.cuts_before_answer = 1_000_000
     second = asyncio.create_task(client.publish(topic, b"second"))

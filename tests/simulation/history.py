@@ -77,6 +77,8 @@ class _Sent:
     order: int
     position: int | None = None
     is_refused: bool = False
+    is_unknown: bool = False
+    """Whether its outcome was unknown once."""
 
 
 class History:
@@ -141,6 +143,7 @@ class History:
 
     def is_unknown(self, body: bytes, why: str) -> None:
         self.unknown += 1
+        self._sent[body].is_unknown = True
         self.note(f"unknown {body.decode()}: {why}")
 
     def repeats(self, body: bytes) -> None:
@@ -163,11 +166,14 @@ class History:
         if self._sent[body].position is not None and "MALFORMED" in why:
             self.broken("a repeat is not refused", f"{body!r}, which is {self._sent[body].position}: {why}")
 
-    def check_order(self) -> None:
-        """Check that each publisher's messages of a topic have the order in which it sent them."""
+    def check_order(self, *, of_all: bool) -> None:
+        """Check that each publisher's messages of a topic have the order in which it sent them.
+
+        `of_all`: also those whose outcome was unknown. Else a hub may store them behind younger ones.
+        """
         last: dict[tuple[Topic, bytes], tuple[int, bytes]] = {}
         for body, sent in self._sent.items():
-            if (position := self._positions.get(body)) is not None:
+            if (position := self._positions.get(body)) is not None and (of_all or not sent.is_unknown):
                 publisher = sent.topic, body.partition(b".")[0]
                 before, earlier = last.get(publisher, (0, b""))
                 if position < before:

@@ -62,6 +62,7 @@ class Simulation:
         self._options = hub_options(random, left_out)
         self._bookkeeper = bookkeeper_options(random)
         self._logs = log_options(Random(seed))
+        self._publishes_once = random.random() < 0.6
         size = self._bookkeeper.quorums.ensemble
         self.bookies = ModelBookies([f"b{number}" for number in range(size + random.choice((0, 1, 2)))], random)
         self.bookies.delay_s = delay_s
@@ -241,8 +242,7 @@ class Simulation:
                 await subscriber.finish()
             await self._close()
         self._check_left()
-        if self._options.repeat_window_s:
-            self.history.check_order()
+        self.history.check_order(of_all=self._options.repeat_window_s > 0 and self._publishes_once)
 
     def _client(self, machine: str, *, share: bool, consume_every: int = 5) -> HedwigClient:
         options = ClientOptions(
@@ -250,6 +250,7 @@ class Simulation:
             connect_timeout_s=1.0,
             answer_timeout_s=self.random.choice((0.5, 2.0, 6.0)),
             share_channels=share,
+            publish_once=self._publishes_once,
             consume_every=consume_every,
             deliveries_queued_max=self.random.choice((2, 100)),
             reconnect_pause_max_s=0.5,

@@ -48,6 +48,7 @@ class Cancelling(Simulation):
         options = ClientOptions(
             hub=HubAddress(Network.any_host, PORT),
             share_channels=self._share,
+            publish_once=True,
             publishes_in_flight_max=2,
             clock=VirtualClock(),
             random=self.random,

@@ -96,7 +96,7 @@ def _publish_one(settings: Settings, hub: HubAccess, topic: Topic, message: Mess
         seq_id = await client.publish(topic, message)
         output.record(name_fields(topic) | {"id": seq_id.local})
 
-    with_hub(settings, hub, f"topic '{show_name(topic)}'", send)
+    with_hub(settings, hub, f"topic '{show_name(topic)}'", send, publish_once=True)
 
 
 class _PublishedLines:
@@ -151,7 +151,7 @@ class _PublishedLines:
         try:
             with self._progress:
                 self._progress.begin(0)
-                with_hub(self._settings, hub, subject, send, publishes_in_flight_max=in_flight_max)
+                with_hub(self._settings, hub, subject, send, publish_once=True, publishes_in_flight_max=in_flight_max)
         finally:
             if self._writes_ids:
                 self._output.end()

@@ -94,9 +94,9 @@ class Channel:
         on_end: Callable[["Channel"], None],
         *,
         on_delivery: Callable[[bytes, bytes], bool] | None = None,
-        publisher: bytes | None = None,
+        ping: Ping | None = None,
     ) -> Self:
-        """Connect to a hub. With a publisher, wait until it has said what it promises for messages of that.
+        """Connect to a hub. With a `ping`, send it, and wait until the hub has said what it promises.
 
         A system accepts connections for a hub that stands still or ends, and a request on one would have no outcome.
 
@@ -124,8 +124,8 @@ class Channel:
             error = HubNotTrustedError if is_refused else CouldNotConnectError
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end, on_delivery)
-        if publisher is not None:
-            channel._ping = replace(channel._ping, action=Ping(publisher))
+        if ping is not None:
+            channel._ping = replace(channel._ping, action=ping)
             await channel._ask_for_promises(latest)
         return channel
 

@@ -10,7 +10,7 @@ from hedwig.client.connections.heartbeat import Heartbeat
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import ClientClosedError, CouldNotConnectError
-from hedwig.wire import Delivery, Event
+from hedwig.wire import Delivery, Event, Ping
 
 __all__ = ["RequestChannels"]
 
@@ -24,8 +24,8 @@ class RequestChannels:
     def __init__(self, options: ClientOptions, heartbeat: Heartbeat, activity: Activity) -> None:
         self._options = options
         self._activity = activity
-        self._publisher = options.random.randbytes(_PUBLISHER_BYTES)
-        """By which hubs know the messages of this client, on whatever channel they come."""
+        self._ping = Ping(options.random.randbytes(_PUBLISHER_BYTES) if options.publish_once else None)
+        """With the publisher by which hubs know the messages of this client, on whatever channel they come."""
         self._heartbeat = heartbeat
         self._open: dict[HubAddress, Channel] = {}
         self._opening = KeyedWork[HubAddress, Channel](
@@ -54,7 +54,7 @@ class RequestChannels:
             await channel.close()
 
     async def _open_one(self, address: HubAddress) -> Channel:
-        channel = await Channel.open(address, self._options, _ignore, self._forget, publisher=self._publisher)
+        channel = await Channel.open(address, self._options, _ignore, self._forget, ping=self._ping)
         if not channel.is_open:
             raise CouldNotConnectError(f"the hub {address} closed the connection at once")
         self._open[address] = channel

@@ -4,8 +4,8 @@ A topic moves, its hub ends, too few bookies are there: such a refusal is no out
 pauses, until a hub has stored it or its time is up. Meanwhile all messages of the topic wait in a line. The oldest is
 sent alone. Once a hub has stored it, the others follow in their order.
 
-A lost answer is no outcome either, if the hub has promised to store a message once. Each message then has a sequence in
-its topic, by which hubs recognise it.
+A lost answer is no outcome either with `publish_once`, and for a publisher with a name, if the hub has promised to
+store a message once. Each message then has a sequence in its topic, by which hubs recognise it.
 """
 
 import asyncio
@@ -91,6 +91,8 @@ class Publishing:
         """The messages without an outcome, in the order of their deadlines, which is that of their numbers."""
         self._number = 0
         self._name = name
+        self._is_once = options.publish_once or name is not None
+        """Whether hubs recognise these messages if they promise that."""
         self._deadline: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop of the first publish. CPython 3.11 makes a system call to find the running loop."""
@@ -221,7 +223,7 @@ class Publishing:
             self._activity.publish_repeats += 1
         txn_id = self._routes.new_txn_id()
         previous, answered, attempt = 0, 0, None
-        stores_once = channel.promises.stores_once
+        stores_once = self._is_once and channel.promises.stores_once
         if stores_once:
             if pending.sequence or self._name is not None:
                 previous, attempt = line.before(pending.sequence), self._attempt_at(line, pending)
@@ -233,6 +235,8 @@ class Publishing:
         elif pending.unsure is not None:
             self._fail(pending, pending.unsure)  # This hub might store it for a second time.
             return False
+        elif line.in_flight:
+            previous = line.last  # If that is refused, this one is too, and is sent again behind it.
         tried = line.tried
         try:
             if tried or attempt is not None:
@@ -249,7 +253,8 @@ class Publishing:
             self._fail(pending, exc)  # It is too large.
             return False
         if stores_once:
-            line.last = pending.sequence = pending.sequence or txn_id
+            pending.sequence = pending.sequence or txn_id
+        line.last = pending.sequence or txn_id
         pending.channel = line.channel = channel
         pending.txn_id = txn_id
         line.in_flight += 1
@@ -328,7 +333,9 @@ class Publishing:
 
     def _in_doubt(self, pending: PendingPublish, channel: Channel, error: UncertainAnswerError) -> None:
         """Let a message wait for its next attempt, if hubs recognise it."""
-        if not channel.promises.stores_once or self._is_closed:
+        if not (self._is_once and channel.promises.stores_once) or self._is_closed:
+            if channel.promises.stores_once and not self._is_once:
+                error = UncertainAnswerError(f"{error.text} (with publish_once, it would be sent again)", error.code)
             self._fail(pending, error)
             return
         line = pending.line

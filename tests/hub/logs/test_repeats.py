@@ -104,8 +104,15 @@ class _Log:
                 outcome.set_exception(error)
 
         message = Message(b"%s %d" % (by, sequence) if body is None else body)
-        self.log.publish_once(message, done, by, sequence, previous, 0, int(1000 * age_s))
+        if by:
+            self.log.publish_once(message, done, by, sequence, previous, 0, int(1000 * age_s))
+        else:
+            self.log.publish(message, done)
         return outcome
+
+    async def publish_of_nobody(self) -> int:
+        """Publish a message without a publisher."""
+        return await asyncio.wait_for(self.begin(0, by=b"", body=b"of nobody"), DEADLINE_S)
 
     async def publish(
         self, sequence: int, previous: int = 0, age_s: float = 0.0, *, by: bytes = _P, body: bytes | None = None
@@ -286,6 +293,56 @@ async def test_what_may_be_repeated_is_kept_though_it_is_consumed(hub: _Hub) -> 
     assert log.log.has_closed
     assert (await log.log.delete_consumed(7), log.log.is_keeping) == (7, False)
     assert log.log.first_id == 8
+
+
+async def test_messages_without_a_publisher_are_not_kept(hub: _Hub) -> None:
+    log = await hub.open()
+    for _ in range(7):
+        await log.publish_of_nobody()
+    assert not log.log.is_recent
+    assert (await log.log.delete_consumed(7), log.log.is_keeping) == (6, False)
+    await log.publish(1)
+    for _ in range(5):
+        await log.publish_of_nobody()
+    assert (await log.log.delete_consumed(13), log.log.is_keeping) == (0, True)
+    hub.clock.ahead_s += _WINDOW_S + 1
+    assert (await log.log.delete_consumed(13), log.log.is_keeping) == (6, False)
+
+
+async def test_messages_of_a_former_owner_are_kept_below_some_without_a_publisher(hub: _Hub) -> None:
+    log = await hub.open()
+    for number in range(1, 4):
+        await log.publish(number)
+    log = await log.next_owner()
+    for _ in range(7):
+        await log.publish_of_nobody()
+    assert (await log.log.delete_consumed(9), log.log.is_keeping) == (0, True)
+    log = await log.next_owner()
+    assert await log.publish(2, age_s=1.0) == 2
+
+
+async def test_a_window_of_few_messages_knows_no_more_though_some_without_a_publisher_come_meanwhile(
+    hub: _Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await hub.open()
+    await log.publish(1)
+    for _ in range(_MESSAGES):
+        await log.publish_of_nobody()
+    log = await log.next_owner()
+    read, came = DurableLog.read, 0
+
+    async def read_slowly(self: DurableLog, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        nonlocal came
+        if came < 2:
+            came += 1
+            await log.publish_of_nobody()
+        return await read(self, local, messages_max=messages_max, bytes_max=bytes_max)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DurableLog, "read", read_slowly)
+        with pytest.raises(ServiceDownError, match="in the last 0 s"):
+            await log.publish(1, age_s=1.0)
+    assert came == 2
 
 
 async def test_only_so_many_messages_are_kept_for_repeats(hub: _Hub) -> None:
