@@ -12,6 +12,7 @@ import asyncio
 import sys
 
 from hedwig import HedwigClient, Message
+from hedwig.client import ClientOptions, HubAddress
 from hedwig.errors import HedwigError
 
 
@@ -43,7 +44,8 @@ async def talk(client: HedwigClient, room: str, name: str, lang: str) -> None:
 
 async def join(given: argparse.Namespace) -> None:
     """Be in a room until an empty line, or the end of standard input."""
-    async with HedwigClient(given.hub) as client:
+    options = ClientOptions(hub=HubAddress.parse(given.hub), publish_once=True)
+    async with HedwigClient(options) as client:
         listening = asyncio.create_task(listen(client, given.room, given.name, given.only))
         talking = asyncio.create_task(talk(client, given.room, given.name, given.lang))
         ended, others = await asyncio.wait([listening, talking], return_when=asyncio.FIRST_COMPLETED)

@@ -65,7 +65,7 @@ async def set_state(client: HedwigClient, devices: int, state: str) -> None:
 
 async def run(given: argparse.Namespace) -> None:
     """Run one of the commands."""
-    async with HedwigClient(ClientOptions(hub=HubAddress.parse(given.hub))) as client:
+    async with HedwigClient(ClientOptions(hub=HubAddress.parse(given.hub), publish_once=True)) as client:
         if given.command == "gateway":
             await gateway(client, given.devices)
         else:

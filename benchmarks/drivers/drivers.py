@@ -66,7 +66,8 @@ class GeneratorDriver:
     """Generator processes with one of our targets.
 
     drain_s: how long to wait, in the end, for the operations in flight.
-    The targets are `raw`, `client` (hedwig.client), `ledgers` (the ledger client) and `znodes` (messages in ZooKeeper).
+    The targets are `raw`, `client` (hedwig.client), `client-once` (the same with `publish_once`), `ledgers` (the ledger
+    client) and `znodes` (messages in ZooKeeper).
     """
 
     name: str
@@ -220,5 +221,5 @@ def _note_usage(
             measurement.series.setdefault(second, {}).update(roles)
 
 
-DRIVERS: Final[Sequence[str]] = ("raw", "client", "java", LEDGERS, ZNODES)
+DRIVERS: Final[Sequence[str]] = ("raw", "client", "client-once", "java", LEDGERS, ZNODES)
 USUAL_DRIVERS: Final[Sequence[str]] = ("raw", "client", "java")

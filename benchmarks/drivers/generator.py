@@ -6,6 +6,7 @@ begin, and writes its summary. If it fails, it writes a line with `error` instea
 
 import gc
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from hedwig.benchmarks.drivers.hub.client_target import ClientTarget
@@ -30,6 +31,7 @@ def _znode_messages(workload: Workload, host: str, port: int, *, share: int, sha
 _TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
     "raw": RawTarget,
     "client": ClientTarget,
+    "client-once": partial(ClientTarget, publish_once=True),
     "znodes": _znode_messages,
 }
 

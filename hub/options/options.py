@@ -98,8 +98,9 @@ class HubOptions:
     ledger_bytes_max: int = option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
     repeat_window_s: float = option(
         300.0,
-        "for how long the hub knows a message if it is published again, and keeps it though it is consumed; 0: the hub "
-        "tells clients that it does not. All hubs of a cluster need the same",
+        "for how long the hub knows a message if a client with publish_once, or a publisher with a name, publishes it "
+        "again. It keeps such messages though they are consumed. 0: the hub tells clients that it does not. All hubs "
+        "of a cluster need the same",
     )
     repeat_window_messages: int = option(10_000, "messages of a topic that are kept for that, and read at a takeover")
     repeat_bytes_max: int = option(

@@ -22,7 +22,16 @@ _ATTACHING: Final = 100
 class ClientTarget:
     """Operations through HedwigClient: `connections` clients send requests, and each subscriber number has a client."""
 
-    def __init__(self, workload: Workload, host: str, port: int, *, share: int = 0, shares: int = 1) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        host: str,
+        port: int,
+        *,
+        share: int = 0,
+        shares: int = 1,
+        publish_once: bool = False,
+    ) -> None:
         if workload.subscribers and shares > 1:
             raise ValueError(
                 "a workload with subscribers runs in one process, which counts its messages: use --processes 1"
@@ -32,6 +41,7 @@ class ClientTarget:
         self._options = ClientOptions(
             hub=HubAddress(host, port),
             share_channels=True,
+            publish_once=publish_once,
             publishes_in_flight_max=workload.in_flight,
             consume_every=max(1, workload.consume_every),
         )

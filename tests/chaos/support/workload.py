@@ -240,6 +240,7 @@ def options_of(hub: str) -> ClientOptions:
         hub=HubAddress.parse(hub),
         connect_timeout_s=2.0,
         answer_timeout_s=_ANSWER_S,
+        publish_once=True,
         redirects_max=REDIRECTS_MAX,
         reconnect_pause_s=0.3,
         reconnect_pause_max_s=1.0,

@@ -65,7 +65,8 @@ class Traffic:
 
     def client(self) -> BlockingClient:
         """Return a client. The caller closes it."""
-        return BlockingClient(ClientOptions(hub=HubAddress.parse(self._hub), consume_every=1, answer_timeout_s=10.0))
+        hub = HubAddress.parse(self._hub)
+        return BlockingClient(ClientOptions(hub=hub, publish_once=True, consume_every=1, answer_timeout_s=10.0))
 
     def read_the_rest(self, topic: Topic) -> None:
         """Receive until the last acknowledged message of `topic` arrives; fail if it does not."""

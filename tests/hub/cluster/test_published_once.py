@@ -42,7 +42,8 @@ class Messages:
         self._ids: dict[Topic, dict[bytes, int]] = defaultdict(dict)
         self._received: dict[Topic, dict[bytes, set[int]]] = defaultdict(lambda: defaultdict(set))
         # Not even a migration takes that long. So an error would be one that the client should have spared its caller.
-        options = ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=300.0, silence_s=4.0)
+        address = HubAddress.parse(hub.address)
+        options = ClientOptions(hub=address, publish_once=True, answer_timeout_s=300.0, silence_s=4.0)
         self._client = HedwigClient(options)
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()

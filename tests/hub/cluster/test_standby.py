@@ -22,7 +22,8 @@ class Workers:
     """Workers that stand by for one subscription, each with a client of its own. `received` has all their messages."""
 
     def __init__(self, hub: RunningHub) -> None:
-        self._options = ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=120.0, silence_s=4.0)
+        address = HubAddress.parse(hub.address)
+        self._options = ClientOptions(hub=address, publish_once=True, answer_timeout_s=120.0, silence_s=4.0)
         self._stack = AsyncExitStack()
         self._openings: list[Opening] = []
         self._served: list[Subscription] = []

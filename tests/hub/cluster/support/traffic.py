@@ -61,7 +61,8 @@ class Traffic:
         self._is_over = False
 
     async def __aenter__(self) -> "Traffic":
-        client = await self._stack.enter_async_context(HedwigClient(ClientOptions(hub=self._hub)))
+        options = ClientOptions(hub=self._hub, publish_once=True)
+        client = await self._stack.enter_async_context(HedwigClient(options))
         opened = [await client.subscribe(Topic(topic), SubscriberId(b"ann")) for topic in self.streams]
         for subscription, stream in zip(opened, self.streams.values(), strict=True):
             self._receiving.append(asyncio.create_task(self._receive(subscription, stream)))
