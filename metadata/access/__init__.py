@@ -1,0 +1,1 @@
+"""Access in the metadata store: the rules, changed by compare-and-set alone."""
