@@ -26,6 +26,7 @@ from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import WriteGate
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name
+from hedwig.status import StatusCode
 from hedwig.wire import (
     Action,
     Answer,
@@ -48,6 +49,8 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 3
 _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
+_PASSING: Final = frozenset({StatusCode.SERVICE_DOWN, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC})
+"""The refusals after which a client sends its message again."""
 _FAIR_SHARE: Final = 64 * 1024
 """Bytes of requests that a channel may always have waiting, and one request more, whatever other channels have."""
 
@@ -410,7 +413,8 @@ class Requests:
         self.refused += 1
         if not isinstance(error, InvalidArgumentError):
             _log.debug("%s: request %d: %s", channel.peer, request.txn_id, error)
-            if isinstance(request.action, Publish) and channel.publisher is None and error.happened == "no":
+            is_passing = error.status in _PASSING and error.happened == "no"
+            if is_passing and isinstance(request.action, Publish) and channel.publisher is None:
                 channel.hold_back(request.topic)
         channel.answer_error(size, request.txn_id, error)
 

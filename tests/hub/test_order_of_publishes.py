@@ -6,7 +6,7 @@ from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.hub.hub import Hub
 from hedwig.model import Topic
 from hedwig.status import StatusCode
-from hedwig.wire import Message, Publish
+from hedwig.wire import Attempt, Message, Publish
 from tests.hub.support.wire_client import WireClient
 
 T = Topic(b"T")
@@ -44,3 +44,10 @@ async def test_a_client_keeps_the_order_of_its_calls_at_a_hub_that_refuses_now_a
             positions = [(await each).local for each in running]
         assert client.counters.publish_repeats
     assert positions == list(range(1, 401))
+
+
+async def test_what_follows_a_message_that_is_refused_for_good_is_stored(client: WireClient) -> None:
+    first = client.send(T, Publish(Message(b"1"), 0, Attempt(age_ms=1)))
+    assert (await client.answer(first)).status is StatusCode.MALFORMED_REQUEST
+    second = client.send(T, Publish(Message(b"2"), first))
+    assert (await client.answer(second)).status is StatusCode.SUCCESS
