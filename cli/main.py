@@ -20,6 +20,7 @@ _MODULES: Final = {
     "subscribe": "hedwig.cli.commands.messages.subscribe",
     "consume": "hedwig.cli.commands.messages.subscribe",
     "unsubscribe": "hedwig.cli.commands.messages.subscribe",
+    "access": "hedwig.cli.commands.access.group",
     "config": "hedwig.cli.commands.config",
     "check": "hedwig.cli.commands.check.group",
     "top": "hedwig.cli.commands.hub.top",

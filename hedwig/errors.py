@@ -23,6 +23,7 @@
     ├── SubscriptionClosedError                 the subscription is not open here any more
     ├── ServiceError                            a request to a hub failed; named by its status code
     │   ├── MalformedRequestError               401
+    │   ├── NotPermittedError                   401, from a hub that says so: the rules do not allow it
     │   ├── NoSuchTopicError                    402
     │   ├── ClientAlreadySubscribedError        403
     │   ├── ClientNotSubscribedError            404
@@ -130,6 +131,7 @@ __all__ = [
     "NoSuchTopicError",
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
+    "NotPermittedError",
     "NotResponsibleForTopicError",
     "OperationError",
     "ProtocolError",
@@ -238,6 +240,13 @@ class ServiceError(HedwigError):
 class MalformedRequestError(ServiceError):
     """The hub cannot understand the request."""
 
+    status = StatusCode.MALFORMED_REQUEST
+
+
+class NotPermittedError(ServiceError):
+    """The rules of the deployment do not allow the request. A retry does not help."""
+
+    # Hubs and clients of the original know no status of its own.
     status = StatusCode.MALFORMED_REQUEST
 
 

@@ -8,13 +8,16 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.concurrency.tasks import Tasks
+from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
 from hedwig.extras import needed
+from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.revocation import close_revoked
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.descriptors import ConnectionLimits
@@ -31,6 +34,7 @@ from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.membership import Membership
+from hedwig.hub.options.access_options import AccessMode
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
@@ -41,6 +45,7 @@ from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.ownership import Liveness, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
+from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 
@@ -121,6 +126,8 @@ class Hub:
         self._gate = WriteGate(clock, options.operation_timeout_s)
         self.deletions = LedgerDeletions(clock, options.operation_timeout_s)
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
+        self.access: AccessControl | None = None
+        """Who may do what; None if everybody may do everything."""
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
         """The counts of the incarnations before the present one."""
@@ -167,6 +174,9 @@ class Hub:
         await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
+        if options.access.mode != AccessMode.OPEN:
+            self.access = AccessControl(options.access, RuleRecords(self.metadata.named_records), self.clock)
+            await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
         await self.freezing.check_usable()
@@ -182,6 +192,9 @@ class Hub:
         await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
+        if (access := self.access) is not None:
+            look = partial(access.look, self._rules_changed)
+            self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))
         if admin is not None:
             await admin.serve()
         for server, port in listeners:
@@ -205,7 +218,10 @@ class Hub:
         host, backlog = self.options.host, self._limits.backlog
 
         def make() -> Channel:
-            return Channel(self, self.options, loop)
+            channel = Channel(self, self.options, loop)
+            if self.access is not None:
+                channel.caller = self.access.caller()
+            return channel
 
         server: Listener
         try:
@@ -281,6 +297,7 @@ class Hub:
             self.clock,
             self._gate,
             self.deletions,
+            self.access,
             stores_once=stores_once,
         )
         self.freezing.registered()
@@ -348,6 +365,10 @@ class Hub:
             server.close()
 
     # ------------------------------------------------------------------------------------------------ channels
+
+    def _rules_changed(self) -> None:
+        assert self.access is not None, "it has read them"
+        self._tasks.start(close_revoked(self.channels, self.access))
 
     def admit(self, channel: Channel) -> bool:
         if self._is_deaf or self.failed.done():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hedwig.clock import Clock
 from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ServiceDownError
+from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.log_context import LogContext
@@ -52,10 +53,11 @@ class Incarnation:
         clock: Clock,
         gate: WriteGate,
         deletions: LedgerDeletions,
+        access: AccessControl | None,
         *,
         stores_once: bool,
     ) -> None:
-        """`gate` is the gate of all writes of `metadata`; `deletions` outlives this incarnation.
+        """`gate` is the gate of all writes of `metadata`; `deletions` and `access` outlive this incarnation.
 
         `stores_once`: no hub is alive that would not recognise what is published again.
         """
@@ -98,7 +100,8 @@ class Incarnation:
         self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)
         self.topics.attach_caretaker(self.retention)
         promises = Promises(refusals_are_definite=True, stores_once=self._log_store.repeats.is_on)
-        self.requests = Requests(options, self.topics, self.subscribing, gate, promises)
+        self.subscribing.access = access
+        self.requests = Requests(options, self.topics, self.subscribing, gate, promises, access)
         self._upkeep = Tasks()
 
     def _may_write_s(self) -> float:

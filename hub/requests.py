@@ -17,6 +17,7 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
+from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.logs.remote_positions import check_bound
 from hedwig.hub.options.options import HubOptions
@@ -97,13 +98,20 @@ class Requests:
     """Runs the requests of all channels."""
 
     def __init__(
-        self, options: HubOptions, topics: Topics, subscribing: Subscribing, gate: WriteGate, promises: Promises
+        self,
+        options: HubOptions,
+        topics: Topics,
+        subscribing: Subscribing,
+        gate: WriteGate,
+        promises: Promises,
+        access: AccessControl | None,
     ) -> None:
         """`gate`: while it is closed, the hub refuses each request that changes the metadata or may have to.
 
-        `promises` is what the hub tells clients that ask.
+        `promises` is what the hub tells clients that ask. `access`: None if everybody may do everything.
         """
         self._promises = promises
+        self._access = access
         self._options = options
         self._gate = gate
         self._topics = topics
@@ -201,6 +209,8 @@ class Requests:
 
     def _check(self, channel: Channel, request: Request) -> None:
         as_topic(request.topic)
+        if self._access is not None:
+            self._access.check(channel, request)
         if self.unanswered_bytes > self._options.request_bytes_max:
             self._check_share(channel)
         if self._gate.why_closed is not None and isinstance(request.action, Publish | Subscribe | Unsubscribe):
@@ -230,21 +240,31 @@ class Requests:
             self._serve(topic, channel, request, size, attempt)
             return
 
+        access = self._access
+        book = access.book if access is not None else None
+
         def serve(topic: OwnedTopic) -> None:
+            if access is not None and access.book is not book:  # The rules have changed while the request waited.
+                try:
+                    access.check(channel, request)
+                except HedwigError as exc:
+                    refuse(exc)
+                    return
             self._serve(topic, channel, request, size, attempt)
 
         def refuse(error: HedwigError) -> None:
-            if isinstance(error, NoSuchTopicError):
+            if isinstance(error, NoSuchTopicError) and not makes_by_nature:
                 self._answer_of_no_topic(channel, request, size)
             else:
                 # Answer a CONSUME at the wrong hub, too, so that the client can log it.
                 self._refuse(channel, size, request, attempt.outcome(error))
             self._over(channel, request)
 
+        makes_by_nature = _makes_its_topic(request.action)
         self._topics.with_topic(
             request.topic,
             source=channel,
-            makes=_makes_its_topic(request.action),
+            makes=makes_by_nature and (access is None or access.may_create(channel, request.topic)),
             should_claim=request.should_claim,
             tried=request.tried,
             serve=serve,

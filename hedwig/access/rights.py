@@ -4,8 +4,8 @@ A rule that denies wins over all that allow. What no rule allows is denied. A qu
 its name and one for each length that a pattern of this principal has, however many rules there are.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Self
 
 from hedwig.access.actions import SUBSCRIBERS, Action
 from hedwig.access.patterns import Pattern
@@ -95,6 +95,18 @@ class _Table:
                 rights.add(found)
 
 
+class _Part:
+    """The rules for one user or group, or for everybody."""
+
+    __slots__ = ("of_user", "rules", "table")
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
+        self.table = _Table((rule.topics.of(""), rule) for rule in rules if not rule.topics.names_user)
+        self.of_user = [rule for rule in rules if rule.topics.names_user]
+        """The rules whose topics depend on who asks. There are few: one is for all users."""
+
+
 class Rights:
     """What one principal may do. It is made once for a connection, and again when the rules change."""
 
@@ -113,24 +125,29 @@ class Rights:
 
 
 class RuleBook:
-    """All rules, of one version."""
+    """All rules, as they are at one moment."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules: dict[str, list[Rule]] = {}
+    def __init__(self, rules: Mapping[str, Sequence[Rule]], like: "RuleBook | None" = None) -> None:
+        """`rules`: by whom they are for. `like`: other rules; of what is the same there, nothing is made anew."""
+        self._rules = rules
+        self._parts: dict[str, _Part] = {}
+        for who, of_one in rules.items():
+            part = like._parts.get(who) if like is not None else None
+            self._parts[who] = part if part is not None and part.rules is of_one else _Part(of_one)
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> Self:
+        """Make a book of rules in any order."""
+        found: dict[str, list[Rule]] = {}
         for rule in rules:
-            self._rules.setdefault(rule.who, []).append(rule)
-        self._tables = {
-            who: _Table((rule.topics.of(""), rule) for rule in found if not rule.topics.names_user)
-            for who, found in self._rules.items()
-        }
-        self._of_users = {who: [rule for rule in found if rule.topics.names_user] for who, found in self._rules.items()}
-        """The rules whose topics depend on who asks. There are few: one is for all users."""
+            found.setdefault(rule.who, []).append(rule)
+        return cls(found)
 
     def rights(self, principal: Principal) -> Rights:
         """Return what a principal may do."""
-        known_as = principal.known_as
-        tables = [self._tables[who] for who in known_as if who in self._tables]
-        of_user = [rule for who in known_as for rule in self._of_users.get(who, ())]
+        parts = [self._parts[who] for who in principal.known_as if who in self._parts]
+        tables = [part.table for part in parts]
+        of_user = [rule for part in parts for rule in part.of_user]
         if of_user:
             tables.append(_Table((rule.topics.of(principal.name), rule) for rule in of_user))
         return Rights(principal, tables)

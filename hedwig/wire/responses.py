@@ -20,6 +20,7 @@ __all__ = [
     "Event",
     "EventKind",
     "Promises",
+    "RefusalKind",
     "Response",
     "decode_response",
     "encode_published",
@@ -34,6 +35,12 @@ class EventKind(enum.IntEnum):
 
     TOPIC_MOVED = 1
     SUBSCRIPTION_FORCED_CLOSED = 2
+
+
+class RefusalKind(enum.IntEnum):
+    """Why a request was refused, if no status says so."""
+
+    NOT_PERMITTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +63,7 @@ class Answer:
     `published` is set in the answer to a PUBLISH. `preferences` is set in the answer to a SUBSCRIBE and has the
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
     `promises` is set in the answer to a Ping. `place` is set while a SUBSCRIBE waits: its place in the line, from
-    1 on. Another answer with the same `txn_id` follows.
+    1 on. Another answer with the same `txn_id` follows. `refusal` says more than the status MALFORMED_REQUEST.
     """
 
     txn_id: int
@@ -66,6 +73,7 @@ class Answer:
     preferences: SubscriptionPreferences | None = None
     promises: Promises | None = None
     place: int | None = None
+    refusal: RefusalKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +131,7 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
         preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
         promises=_decode_promises(response.promises) if response.HasField("promises") else None,
         place=response.place if response.HasField("place") else None,
+        refusal=RefusalKind(response.refusal) if response.HasField("refusal") else None,
     )
 
 
@@ -158,6 +167,8 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
         message.promises.storesOnce = answer.promises.stores_once
     if answer.place is not None:
         message.place = answer.place
+    if answer.refusal is not None:
+        message.refusal = _REFUSALS[answer.refusal]
     return message
 
 
@@ -266,3 +277,4 @@ _EVENTS: Final = {
     EventKind.TOPIC_MOVED: pb.TOPIC_MOVED,
     EventKind.SUBSCRIPTION_FORCED_CLOSED: pb.SUBSCRIPTION_FORCED_CLOSED,
 }
+_REFUSALS: Final = {RefusalKind.NOT_PERMITTED: pb.NOT_PERMITTED}

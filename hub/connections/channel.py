@@ -7,7 +7,8 @@ import math
 import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from hedwig.errors import HedwigError, NotResponsibleForTopicError, RemoteProtocolError
+from hedwig.errors import HedwigError, NotPermittedError, NotResponsibleForTopicError, RemoteProtocolError
+from hedwig.hub.access.caller import Caller
 from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
 from hedwig.hub.connections.fair_reading import FairReading
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
@@ -20,6 +21,7 @@ from hedwig.wire import (
     Event,
     EventKind,
     FrameDecoder,
+    RefusalKind,
     Request,
     decode_request,
     encode_frame,
@@ -156,6 +158,7 @@ class Channel(asyncio.Protocol):
         "_unanswered_bytes",
         "_unsent",
         "_waiting",
+        "caller",
         "had_s",
         "heard_at",
         "held_back",
@@ -172,6 +175,8 @@ class Channel(asyncio.Protocol):
         """The connection until its TLS handshake is over."""
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         """The subscriptions that are attached to this channel."""
+        self.caller: Caller | None = None
+        """Who sends the requests of this channel; None if nobody may, or nobody is asked."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
         self.held_back: dict[bytes, None] | None = None
@@ -542,7 +547,9 @@ class Channel(asyncio.Protocol):
         """Answer a request of `size` bytes with `error`."""
         status = error.status if error.happened == "no" else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
-        self._end(size, encode_response(Answer(txn_id=txn_id, status=status, text=text)), is_refusal=True)
+        refusal = RefusalKind.NOT_PERMITTED if isinstance(error, NotPermittedError) else None
+        answer = Answer(txn_id=txn_id, status=status, text=text, refusal=refusal)
+        self._end(size, encode_response(answer), is_refusal=True)
 
     # ------------------------------------------------------------------------------------------------- sending
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import explain
 from hedwig.hub.options.options import HubOptions
@@ -25,6 +26,7 @@ TABLES: Final[Mapping[str, Callable[[], Any]]] = {
     "ledgers": LocalLedgerOptions,
     "cluster": ClusterOptions,
     "bookkeeper": BookieOptions,
+    "access": AccessOptions,
 }
 """The tables of options, and the record of each."""
 _PREFIX: Final = "HEDWIG_HUB_"

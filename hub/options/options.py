@@ -12,6 +12,7 @@ from urllib.parse import quote
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import check_ranges, option
 from hedwig.wire import HUB_FRAME_BYTES_MAX
@@ -131,6 +132,9 @@ class HubOptions:
     )
     bookkeeper: BookieOptions = field(
         default_factory=BookieOptions, metadata={"what": "the bookies of a cluster, see docs/reference/bookkeeper.md"}
+    )
+    access: AccessOptions = field(
+        default_factory=AccessOptions, metadata={"what": "who may do what, see docs/how-to/access.md"}
     )
 
     def __post_init__(self) -> None:

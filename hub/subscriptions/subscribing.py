@@ -27,6 +27,7 @@ from hedwig.errors import (
     SubscriptionStateExistsError,
     TopicBusyError,
 )
+from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.cursor import Cursor
@@ -104,6 +105,8 @@ class Subscribing:
         self.starts = Starts(options.operation_timeout_s)
         self._parting: Counter[AttachedChannel] = Counter()
         """For each channel, how many topics that are being released it has served."""
+        self.access: AccessControl | None = None
+        """Who may subscribe; None for everybody."""
         self.is_leaving = False
         """Whether the hub is releasing all its topics."""
         self._parked: dict[Subscription, None] = {}
@@ -149,6 +152,8 @@ class Subscribing:
                     channel.close()
                 if channel.is_closed:
                     return False
+                if self.access is not None:
+                    self.access.check_subscriber(channel, topic.name, subscriber)  # It may have waited for long.
                 if not action.force_attach:
                     self.standbys.check_turn(topic, subscriber, channel)
                 subscription, preferences, message_filter = await self._find_or_create(topic, channel, action, pointer)

@@ -8,7 +8,7 @@ has moved, and from time to time: a writer counts its change after it has made i
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -44,16 +44,30 @@ class RuleRecords:
         """`gate`: that of all writes of this process, if it has one."""
         self._records = records
         self._gate = gate
+        self._read_last: list[_Record] = []
+        self._rules: Mapping[str, KeptRules] = {}
 
     async def changes(self) -> int:
         """Return how many changes there have been. It moves after the rules have."""
         return _count(await self._records.read(_COUNTER))
 
     async def read(self) -> Mapping[str, KeptRules]:
-        """Return all rules, by whom they are for. Raises: CorruptRecordError."""
+        """Return all rules, by whom they are for. What has not changed since the last call are the same objects.
+
+        Raises: CorruptRecordError.
+        """
+        names = [_name(number) for number in range(_RECORDS)]
+        before = self._read_last or [_Record(0, {})] * _RECORDS
         async with asyncio.TaskGroup() as group:
-            reading = [group.create_task(self._read(_name(number))) for number in range(_RECORDS)]
-        return {who: kept for each in reading for who, kept in each.result().rules.items()}
+            reading = [group.create_task(self._records.read(name)) for name in names]
+        found = [
+            last if last.encoded == each.result() else _decoded(name, each.result(), last)
+            for name, each, last in zip(names, reading, before, strict=True)
+        ]
+        if any(each is not last for each, last in zip(found, before, strict=True)):
+            self._rules = {who: kept for each in found for who, kept in each.rules.items()}
+        self._read_last = found
+        return self._rules
 
     async def read_of(self, who: str) -> KeptRules:
         """Return the rules of one user or group, or of everybody. Raises: CorruptRecordError."""
@@ -95,11 +109,7 @@ class RuleRecords:
                     return kept
 
     async def _read(self, name: str) -> "_Record":
-        stored = await self._records.read(name)
-        try:
-            return _Record.decode(stored)
-        except CorruptRecordError as exc:
-            raise CorruptRecordError(f"the record {name!r}: {exc}") from exc
+        return _decoded(name, await self._records.read(name))
 
     async def _count_change(self) -> None:
         while True:
@@ -140,6 +150,21 @@ class _Record:
         except (ValueError, TypeError, AttributeError, InvalidArgumentError, msgpack.UnpackException) as exc:
             raise CorruptRecordError(f"it cannot be read: {exc}") from exc
         return cls(change, kept, stored)
+
+
+def _decoded(name: str, stored: bytes | None, last: _Record | None = None) -> _Record:
+    """Decode a record, with the objects of `last` for what has not changed. Raises: CorruptRecordError."""
+    try:
+        found = _Record.decode(stored)
+    except CorruptRecordError as exc:
+        raise CorruptRecordError(f"the record {name!r}: {exc}") from exc
+    if last is None:
+        return found
+    rules = {
+        who: before if (before := last.rules.get(who)) is not None and before.version == kept.version else kept
+        for who, kept in found.rules.items()
+    }
+    return replace(found, rules=rules)
 
 
 def _name(number: int) -> str:

@@ -62,7 +62,7 @@ def test_rights_are_what_the_rules_say(
 ) -> None:
     acts_as = subscriber if action in SUBSCRIBERS else None
     expected = is_allowed(book, principal, action, topic, acts_as)
-    made = RuleBook(book)
+    made = RuleBook.of(book)
     rights = made.rights(principal).of(topic)
     assert (rights.may(action) if acts_as is None else rights.may_as(action, acts_as)) == expected
     allowed, rule = made.why(principal, action, topic, acts_as)

@@ -16,7 +16,7 @@ BOOK = """
 
 @pytest.fixture(scope="module")
 def book() -> RuleBook:
-    return RuleBook(Rule.parse(line) for line in BOOK.strip().splitlines())
+    return RuleBook.of(Rule.parse(line) for line in BOOK.strip().splitlines())
 
 
 def test_what_the_rules_of_the_page_say(book: RuleBook) -> None:
@@ -38,7 +38,7 @@ def test_what_the_rules_of_the_page_say(book: RuleBook) -> None:
 
 
 def test_a_user_without_a_group_or_rule_may_nothing() -> None:
-    assert not any(RuleBook(()).rights(Principal("ann")).of(b"t").may(each) for each in Action)
+    assert not any(RuleBook.of(()).rights(Principal("ann")).of(b"t").may(each) for each in Action)
 
 
 @pytest.mark.parametrize(

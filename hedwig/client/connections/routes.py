@@ -15,6 +15,7 @@ from hedwig.errors import (
     InvalidMessageFilterError,
     MalformedRequestError,
     NoSuchTopicError,
+    NotPermittedError,
     NotResponsibleForTopicError,
     ServiceDownError,
     ServiceError,
@@ -23,7 +24,7 @@ from hedwig.errors import (
 )
 from hedwig.model import Topic
 from hedwig.status import StatusCode
-from hedwig.wire import Action, Answer, Request
+from hedwig.wire import Action, Answer, RefusalKind, Request
 
 __all__ = ["Routes", "error_of"]
 
@@ -147,4 +148,6 @@ class Routes:
 def error_of(answer: Answer) -> ServiceError:
     """Return the error that an answer reports which is no success."""
     error = _ERRORS.get(answer.status, ServiceDownError)
+    if answer.refusal is RefusalKind.NOT_PERMITTED:
+        error = NotPermittedError
     return error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)

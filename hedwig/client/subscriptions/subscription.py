@@ -14,6 +14,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidMessageFilterError,
     MalformedRequestError,
+    NotPermittedError,
     ServiceError,
     SubscriptionClosedError,
     TopicBusyError,
@@ -27,7 +28,7 @@ __all__ = ["Attachment", "Listener", "Subscription"]
 
 _Pointer: TypeAlias = Received | MessageSeqId
 """A position in the topic. Of a message it is read only once it is sent."""
-_FINAL: Final = (ClientNotSubscribedError, InvalidMessageFilterError, MalformedRequestError)
+_FINAL: Final = (ClientNotSubscribedError, InvalidMessageFilterError, MalformedRequestError, NotPermittedError)
 """Errors that no further attempt to attach can change."""
 
 

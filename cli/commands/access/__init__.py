@@ -1,0 +1,1 @@
+"""hedwig-admin access."""

@@ -1,0 +1,150 @@
+"""Access control: reads the rules again and again, and asks them about each request of each connection."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from hedwig.access import Action, Principal, RuleBook, TopicRights
+from hedwig.clock import Clock
+from hedwig.errors import MetadataError, NotPermittedError, ServiceDownError
+from hedwig.hub.access.caller import Caller
+from hedwig.hub.options.access_options import AccessMode, AccessOptions
+from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
+from hedwig.names import show_name
+from hedwig.wire import CloseSubscription, Consume, Publish, Request, Subscribe, Unsubscribe
+
+__all__ = ["AccessControl"]
+
+_log = logging.getLogger(__name__)
+
+_WHOLE_S: Final = 60.0
+"""How often all rules are read in any case: a writer may have died before it counted its change."""
+_PUBLISH: Final = int(Action.PUBLISH)
+_CREATE: Final = int(Action.CREATE)
+_SUBSCRIBE: Final = int(Action.SUBSCRIBE)
+_UNSUBSCRIBE: Final = int(Action.UNSUBSCRIBE)
+_NONE: Final = TopicRights()
+
+
+class _Asking(Protocol):
+    """A connection, as access control sees it."""
+
+    peer: str
+    caller: Caller | None
+
+
+class AccessControl:
+    """What the rules say, as this hub has read them last. Errors of `check`: NotPermittedError, ServiceDownError.
+
+    Before the rules were read for the first time, and once that is too long ago, nothing is permitted.
+    """
+
+    def __init__(self, options: AccessOptions, records: RuleRecords, clock: Clock) -> None:
+        self._options = options
+        self._records = records
+        self._clock = clock
+        self._rules: Mapping[str, KeptRules] = {}
+        self._book = RuleBook({})
+        self._changes = -1
+        self._whole_at = 0.0
+        self._asked_at: float | None = None
+        """When the store has answered last, on the monotonic clock."""
+        self.refused = 0
+        """How many requests the rules have refused, or would have."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether rules count at all."""
+        return self._options.mode != AccessMode.OPEN
+
+    @property
+    def book(self) -> RuleBook:
+        """The rules. It is another object whenever they have changed."""
+        return self._book
+
+    @property
+    def age_s(self) -> float | None:
+        """How long ago the hub knew surely that these are the rules; None if it has never read them."""
+        return None if self._asked_at is None else self._clock.monotonic() - self._asked_at
+
+    def caller(self) -> Caller | None:
+        """Return who comes without saying who it is; None if such a client may nothing."""
+        return Caller(Principal(self._options.anonymous)) if self._options.anonymous else None
+
+    async def refresh(self) -> bool:
+        """Read the rules if they may have changed; return whether they have. Raises: MetadataError."""
+        asked_at = self._clock.monotonic()
+        changes = await self._records.changes()
+        has_changed = False
+        if changes != self._changes or asked_at - self._whole_at >= _WHOLE_S:
+            rules = await self._records.read()
+            has_changed = rules is not self._rules
+            if has_changed:
+                self._rules = rules
+                self._book = RuleBook({who: kept.rules for who, kept in rules.items()}, self._book)
+            # Changes after the count was read are read again, once they are counted.
+            self._changes, self._whole_at = changes, asked_at
+        self._asked_at = asked_at
+        return has_changed
+
+    async def look(self, on_change: Callable[[], None]) -> None:
+        """Read the rules if they may have changed, and call `on_change` if they have. An error is logged only."""
+        try:
+            if await self.refresh():
+                on_change()
+        except (MetadataError, TimeoutError) as exc:
+            age_s = self.age_s
+            known = "were never read" if age_s is None else f"are those of {age_s:.0f} s ago"
+            _log.warning("the rules of access control cannot be read, and %s: %s", known, exc)
+
+    # ------------------------------------------------------------------------------------------------- questions
+
+    def check(self, asking: _Asking, request: Request) -> None:
+        """Raise NotPermittedError unless the rules allow a request; ServiceDownError if they are not known."""
+        action, topic = request.action, request.topic
+        match action:
+            case Publish():
+                if not self._rights(asking, topic).may(_PUBLISH):
+                    self._refuse(asking, "publish", topic)
+            case Subscribe(subscriber=subscriber) | Consume(subscriber=subscriber) | CloseSubscription(subscriber):
+                self.check_subscriber(asking, topic, subscriber)
+            case Unsubscribe(subscriber):
+                if not self._rights(asking, topic).may_as(_UNSUBSCRIBE, subscriber):
+                    self._refuse(asking, "unsubscribe", topic, subscriber)
+
+    def check_subscriber(self, asking: _Asking, topic: bytes, subscriber: bytes) -> None:
+        """Raise as `check` unless a connection may act as that subscriber."""
+        if not self._rights(asking, topic).may_as(_SUBSCRIBE, subscriber):
+            self._refuse(asking, "subscribe", topic, subscriber)
+
+    def may_serve(self, asking: _Asking, topic: bytes, subscriber: bytes) -> bool:
+        """Return whether an attached subscriber may stay, by the rules that the hub has, however old they are."""
+        if self._options.mode != AccessMode.RULES:
+            return True
+        caller = asking.caller
+        return caller is not None and caller.rights(topic, self._book).may_as(_SUBSCRIBE, subscriber)
+
+    def may_create(self, asking: _Asking, topic: bytes) -> bool:
+        """Return whether a connection may make a topic that does not exist."""
+        return self._options.mode != AccessMode.RULES or self._rights(asking, topic).may(_CREATE)
+
+    def _rights(self, asking: _Asking, topic: bytes) -> TopicRights:
+        caller = asking.caller
+        if self._options.mode == AccessMode.RULES:
+            age_s = self.age_s
+            if age_s is None:
+                raise ServiceDownError("this hub has not read the rules of access control yet; try again")
+            if 0 < self._options.stale_max_s < age_s:
+                raise ServiceDownError(
+                    f"the rules of access control cannot be read; the hub knew them {age_s:.0f} s ago"
+                )
+        return _NONE if caller is None else caller.rights(topic, self._book)
+
+    def _refuse(self, asking: _Asking, what: str, topic: bytes, subscriber: bytes | None = None) -> None:
+        self.refused += 1
+        said = "" if subscriber is None else f" as '{show_name(subscriber)}'"
+        who = asking.caller.principal if asking.caller is not None else "nobody"
+        text = f"not permitted: {what} to '{show_name(topic)}'{said} by {who}"
+        if self._options.mode == AccessMode.RULES:
+            raise NotPermittedError(text)
+        _log.info("%s: the rules would refuse it: %s", asking.peer, text)

@@ -1,0 +1,51 @@
+"""Revocation: rules that changed end what they do not allow any more."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
+
+from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.caller import Caller
+from hedwig.model import SubscriberId, Topic
+from hedwig.names import subscription_subject
+
+__all__ = ["close_revoked"]
+
+_log = logging.getLogger(__name__)
+
+_SLICE: Final = 5_000
+"""How many subscriptions are looked at before other tasks run."""
+
+
+class _Serving(Protocol):
+    """A connection that serves subscriptions."""
+
+    peer: str
+    caller: Caller | None
+
+    @property
+    def subscriptions(self) -> Collection[tuple[Topic, SubscriberId]]: ...
+    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None: ...
+    def close(self) -> None: ...
+
+
+async def close_revoked(channels: Iterable[_Serving], access: AccessControl) -> None:
+    """Close the connections that serve a subscription that the rules do not allow any more.
+
+    Their clients are told that they lost it, and attach the others again. Publishers are asked at each message.
+    """
+    looked = 0
+    for channel in list(channels):
+        revoked = []
+        for topic, subscriber in list(channel.subscriptions):
+            looked += 1
+            if looked % _SLICE == 0:
+                await asyncio.sleep(0)
+            if not access.may_serve(channel, topic, subscriber):
+                revoked.append((topic, subscriber))
+        for topic, subscriber in revoked:
+            _log.info("%s: %s is not permitted any more", channel.peer, subscription_subject(topic, subscriber))
+            channel.tell_forced_closed(topic, subscriber)
+        if revoked:
+            channel.close()

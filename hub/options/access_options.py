@@ -1,0 +1,57 @@
+"""The options of access control: whether a hub asks the rules, and who comes without a name."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from hedwig.access import Principal
+from hedwig.errors import ConfigurationError, InvalidArgumentError
+from hedwig.hub.options.field import option
+
+__all__ = ["AccessMode", "AccessOptions"]
+
+
+class AccessMode:
+    """What a hub does with the rules."""
+
+    OPEN: Final = "open"
+    """Nothing: everybody may do everything."""
+    AUDIT: Final = "audit"
+    """It lets everything pass, and says what the rules would refuse."""
+    RULES: Final = "rules"
+    """It refuses what no rule allows."""
+
+
+_MODES: Final = (AccessMode.OPEN, AccessMode.AUDIT, AccessMode.RULES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Who may do what.
+
+    Raises: ConfigurationError - a value is out of its range.
+    """
+
+    mode: str = option(
+        AccessMode.OPEN,
+        "`open`: everybody may do everything; `audit`: likewise, and the log says what the rules would refuse; "
+        "`rules`: the hub refuses what no rule allows",
+    )
+    anonymous: str = option("local", "the user that clients are who do not say who they are; empty: they may nothing")
+    refresh_s: float = option(2.0, "how often the hub looks whether the rules have changed")
+    stale_max_s: float = option(
+        300.0, "if the rules could not be read for N s, the hub refuses everything; 0: it goes on with those it knows"
+    )
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ConfigurationError(f"access: mode is {self.mode!r}; it must be open, audit or rules")
+        if self.anonymous:
+            try:
+                Principal(self.anonymous)
+            except InvalidArgumentError as exc:
+                raise ConfigurationError(f"access: anonymous is {self.anonymous!r}: {exc}") from exc
+        if not 0 < self.refresh_s < math.inf:
+            raise ConfigurationError(f"access: refresh_s is {self.refresh_s}; it must be more than 0")
+        if not 0 <= self.stale_max_s < math.inf:
+            raise ConfigurationError(f"access: stale_max_s is {self.stale_max_s}; it must be a number from 0 on")

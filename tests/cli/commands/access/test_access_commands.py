@@ -1,0 +1,82 @@
+"""The commands `hedwig-admin access …`: what they change, what they show, and what they refuse."""
+
+import pytest
+
+from hedwig.exit_codes import ExitCode
+from tests.cli.support.admin import Admin
+
+SHOP = ("group:shop", "publish,create", "orders/*")
+
+
+def test_rules_are_added_listed_and_removed(admin: Admin) -> None:
+    added = admin.done("access", "allow", *SHOP, "-o", "json").json
+    assert (added["result"], added["version"]) == ("added", 1)
+    assert admin.done("access", "allow", *SHOP, "-o", "json").json["result"] == "present"
+    admin.done("access", "allow", "*", "subscribe", r"caf\xc3\xa9\x20\x2a/{user}/*", "--as", "{user}*")
+    assert admin.done("access", "list", "-o", "ndjson").rows == [
+        {
+            "effect": "allow",
+            "who": "*",
+            "actions": "subscribe",
+            "topics": r"café\x20\x2a/{user}/*",
+            "as": "{user}*",
+            "version": 1,
+        },
+        {
+            "effect": "allow",
+            "who": "group:shop",
+            "actions": "publish,create",
+            "topics": "orders/*",
+            "as": None,
+            "version": 1,
+        },
+    ]
+    assert len(admin.done("access", "list", "*", "-o", "ndjson").rows) == 1
+    assert admin.done("access", "revoke", "allow", *SHOP, "-o", "json").json["result"] == "removed"
+    assert admin.done("access", "list", "group:shop", "-o", "ndjson").rows == []
+    assert admin.run("access", "revoke", "allow", *SHOP).code == ExitCode.NOT_FOUND
+    assert admin.done("access", "revoke", "allow", *SHOP, "--if-exists", "-o", "json").json["result"] == "absent"
+
+
+def test_a_dry_run_changes_nothing(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    assert admin.done("access", "allow", *SHOP, "--dry-run", "-o", "json").json["result"] == "would add"
+    assert admin.done("access", "list", "-o", "ndjson").rows == []
+
+
+def test_a_change_that_others_came_before_is_refused(admin: Admin) -> None:
+    admin.done("access", "allow", *SHOP, "--expected-version", "0")
+    ran = admin.run("access", "deny", *SHOP, "--expected-version", "0")
+    assert (ran.code, "have version 1, not 0" in ran.err) == (ExitCode.VERSION_CONFLICT, True)
+
+
+def test_check_names_the_rule(admin: Admin) -> None:
+    admin.done("access", "allow", *SHOP)
+    admin.done("access", "allow", "user:ann", "subscribe", "orders/*", "--as", "ann")
+    asked = ("access", "check", "ann", "publish", "orders/1", "-o", "json")
+    allowed = admin.done(*asked, "--group", "shop").json
+    assert (allowed["allowed"], allowed["rule"]) == (True, "allow group:shop publish,create orders/*")
+    denied = admin.done(*asked).json
+    assert (denied["allowed"], denied["rule"]) == (False, None)
+    for subscriber, expected in (("ann", True), ("bob", False)):
+        asked = ("access", "check", "user:ann", "subscribe", "orders/1", "--as", subscriber, "-o", "json")
+        assert admin.done(*asked).json["allowed"] is expected
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("allow", "ann", "publish", "t"), "user:NAME, group:NAME"),
+        (("allow", "user:ann", "produce", "t"), "'produce' is no action"),
+        (("allow", "user:ann", "publish", "a*b"), "stands at the end only"),
+        (("allow", "user:ann", "subscribe", "t"), "says as whom"),
+        (("deny", "user:ann", "publish", "t", "--as", "x"), "only rules on subscribe and unsubscribe"),
+        (("check", "ann", "publish", "t", "--as", "x"), "give --as SUBSCRIBER with"),
+        (("check", "ann", "subscribe", "t"), "give --as SUBSCRIBER with"),
+        (("check", "ann", "publish,create", "t"), "name one action"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(admin: Admin, words: tuple[str, ...], why: str) -> None:
+    ran = admin.run("access", *words)
+    assert ran.code == ExitCode.USAGE
+    assert why in ran.err
