@@ -59,8 +59,8 @@ def test_check_names_the_rule(admin: Admin) -> None:
     denied = admin.done(*asked).json
     assert (denied["allowed"], denied["rule"]) == (False, None)
     for subscriber, expected in (("ann", True), ("bob", False)):
-        asked = ("access", "check", "user:ann", "subscribe", "orders/1", "--as", subscriber, "-o", "json")
-        assert admin.done(*asked).json["allowed"] is expected
+        ran = admin.done("access", "check", "user:ann", "subscribe", "orders/1", "--as", subscriber, "-o", "json")
+        assert ran.json["allowed"] is expected
 
 
 @pytest.mark.parametrize(
