@@ -220,7 +220,7 @@ class Hub:
         def make() -> Channel:
             channel = Channel(self, self.options, loop)
             if self.access is not None:
-                channel.caller = self.access.caller()
+                channel.caller = self.access.anonymous
             return channel
 
         server: Listener

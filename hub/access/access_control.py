@@ -43,6 +43,7 @@ class AccessControl:
         self._options = options
         self._records = records
         self._clock = clock
+        self._anonymous = Caller(Principal(options.anonymous)) if options.anonymous else None
         self._rules: Mapping[str, KeptRules] = {}
         self._book = RuleBook({})
         self._changes = -1
@@ -67,9 +68,10 @@ class AccessControl:
         """How long ago the hub knew surely that these are the rules; None if it has never read them."""
         return None if self._asked_at is None else self._clock.monotonic() - self._asked_at
 
-    def caller(self) -> Caller | None:
-        """Return who comes without saying who it is; None if such a client may nothing."""
-        return Caller(Principal(self._options.anonymous)) if self._options.anonymous else None
+    @property
+    def anonymous(self) -> Caller | None:
+        """Who comes without saying who it is; None if such a client may nothing."""
+        return self._anonymous
 
     async def refresh(self) -> bool:
         """Read the rules if they may have changed; return whether they have. Raises: MetadataError."""

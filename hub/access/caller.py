@@ -1,4 +1,4 @@
-"""A caller: who sends the requests of a connection, and what that principal may do with the topics it has asked for."""
+"""A caller: who sends the requests of some connections, and what it may do with the topics that it has asked for."""
 
 from typing import Final
 
@@ -6,12 +6,14 @@ from hedwig.access import Principal, Rights, RuleBook, TopicRights
 
 __all__ = ["Caller"]
 
-_TOPICS_MAX: Final = 10_000
-"""For how many topics a connection keeps what it may do. Beyond, it asks the rules anew."""
+_TOPICS_MAX: Final = 100_000
+"""For how many topics a caller keeps what it may do, some 20 MB. Beyond, it asks the rules anew."""
+_NAME_BYTES_MAX: Final = 256
+"""Of longer names nothing is kept."""
 
 
 class Caller:
-    """The principal of one connection, and its rights by the rules of one moment."""
+    """A principal, and its rights by the rules of one moment. All its connections share it."""
 
     __slots__ = ("_book", "_rights", "_topics", "principal")
 
@@ -28,7 +30,9 @@ class Caller:
             self._topics = {}
         found = self._topics.get(topic)
         if found is None:
-            if len(self._topics) >= _TOPICS_MAX:
-                self._topics = {}
-            found = self._topics[topic] = self._rights.of(topic)
+            found = self._rights.of(topic)
+            if len(topic) <= _NAME_BYTES_MAX:
+                if len(self._topics) >= _TOPICS_MAX:
+                    self._topics = {}
+                self._topics[topic] = found
         return found

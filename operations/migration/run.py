@@ -41,7 +41,7 @@ _MANY_BUCKETS: Final = BUCKETS // 8
 
 
 class MigrationRun:
-    """Runs `migration`. The report counts records: `caught_up`, `mended` and `compared`, and the shared `logs`."""
+    """Runs `migration`. The report counts records: `caught_up`, `mended` and `compared`, the shared `logs`, and `rules`."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class MigrationRun:
         self.mended = 0
         self.compared = 0
         self.logs = 0
+        self.rules = 0
 
     async def run(self, *, pauses: bool, catches_up: bool) -> float | None:
         """Copy, catch up, and pause; return how many seconds the pause took, None if there was none.
@@ -202,6 +203,7 @@ class MigrationRun:
                 await self._hubs.freeze()
             await self._bring_together(keeping)
             self.logs = await self._migration.move_logs()
+            self.rules = await self._migration.move_rules()
             await self._migration.prepare_target()
             await self._freeze.move()
         except BaseException as exc:

@@ -166,6 +166,7 @@ class _Migrating:
             "compared_in_pause": run.compared,
             "changed_in_pause": run.mended,
             "logs": run.logs,
+            "rules": run.rules,
             "verified": pause_s is not None,
             "pause_seconds": None if pause_s is None else round(pause_s, 3),
             "hubs": hubs.frozen,

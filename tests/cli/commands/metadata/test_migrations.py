@@ -53,6 +53,13 @@ def test_everything_is_moved_but_owners(admin: Admin, target: Admin) -> None:
     assert report["pause_seconds"] > 0
 
 
+def test_rules_are_moved(admin: Admin, target: Admin) -> None:
+    admin.done("access", "allow", "user:ann", "publish", "t")
+    assert migrated(admin, admin.url, target.url)["rules"] == 1
+    (rule,) = target.done("access", "list", "-o", "ndjson").rows
+    assert (rule["who"], rule["topics"]) == ("user:ann", "t")
+
+
 def test_store_is_left_for_another_after_asking_only(admin: Admin, target: Admin) -> None:
     fill(admin.url, 10)
     command = ("metadata", "migrate", "--from", admin.url, "--to", target.url)

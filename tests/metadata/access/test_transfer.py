@@ -1,0 +1,30 @@
+"""Prove that a store that moves takes its rules along."""
+
+from pathlib import Path
+
+from hedwig.access import Rule
+from hedwig.metadata import format_metadata, open_metadata
+from hedwig.metadata.access.rule_records import RuleRecords
+from hedwig.metadata.access.transfer import move_rules
+
+ANN, BOB, EVE = ((Rule.parse(f"allow user:{name} publish t"),) for name in ("ann", "bob", "eve"))
+
+
+async def test_the_target_has_the_rules_of_the_source_and_no_others(tmp_path: Path) -> None:
+    urls = [f"sqlite://{tmp_path / name}" for name in ("source.db", "target.db")]
+    for url in urls:
+        await format_metadata(url)
+    async with await open_metadata(urls[0]) as source, await open_metadata(urls[1]) as target:
+        here, there = RuleRecords(source.named_records), RuleRecords(target.named_records)
+        assert await move_rules(source.named_records, target.named_records) == 0
+        await here.change("user:ann", lambda _: ANN)
+        await here.change("user:bob", lambda _: BOB)
+        await there.change("user:bob", lambda _: (*BOB, Rule.parse("deny user:bob publish *")))
+        await there.change("user:eve", lambda _: EVE)
+        before = await there.changes()
+        for _ in range(2):
+            assert await move_rules(source.named_records, target.named_records) == 2
+            kept = {who: each.rules for who, each in (await there.read()).items() if each.rules}
+            assert kept == {"user:ann": ANN, "user:bob": BOB}
+        assert await there.changes() == before + 3
+        assert await here.changes() == 2
