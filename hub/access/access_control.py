@@ -54,11 +54,6 @@ class AccessControl:
         """How many requests the rules have refused, or would have."""
 
     @property
-    def is_asked(self) -> bool:
-        """Whether rules count at all."""
-        return self._options.mode != AccessMode.OPEN
-
-    @property
     def book(self) -> RuleBook:
         """The rules. It is another object whenever they have changed."""
         return self._book
@@ -128,7 +123,10 @@ class AccessControl:
 
     def may_create(self, asking: _Asking, topic: bytes) -> bool:
         """Return whether a connection may make a topic that does not exist."""
-        return self._options.mode != AccessMode.RULES or self._rights(asking, topic).may(_CREATE)
+        if self._options.mode != AccessMode.RULES:
+            return True
+        caller = asking.caller
+        return caller is not None and caller.rights(topic, self._book).may(_CREATE)
 
     def _rights(self, asking: _Asking, topic: bytes) -> TopicRights:
         caller = asking.caller

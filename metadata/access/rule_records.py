@@ -58,11 +58,16 @@ class RuleRecords:
         """
         names = [_name(number) for number in range(_RECORDS)]
         before = self._read_last or [_Record(0, {})] * _RECORDS
-        async with asyncio.TaskGroup() as group:
-            reading = [group.create_task(self._records.read(name)) for name in names]
+        reading = [asyncio.create_task(self._records.read(name)) for name in names]
+        try:
+            stored = await asyncio.gather(*reading)
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.wait(reading)
         found = [
-            last if last.encoded == each.result() else _decoded(name, each.result(), last)
-            for name, each, last in zip(names, reading, before, strict=True)
+            last if last.encoded == each else _decoded(name, each, last)
+            for name, each, last in zip(names, stored, before, strict=True)
         ]
         if any(each is not last for each, last in zip(found, before, strict=True)):
             self._rules = {who: kept for each in found for who, kept in each.rules.items()}

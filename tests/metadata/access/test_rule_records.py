@@ -11,6 +11,7 @@ from hedwig.errors import (
     BadVersionError,
     CorruptRecordError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     RecordTooLargeError,
     UncertainStateError,
 )
@@ -105,6 +106,31 @@ async def test_the_rules_are_there_though_their_change_was_not_counted(
             await add(records, 1)
     assert (await records.read_of(ANN)).rules == (rule(1),)
     assert await records.changes() == 0
+
+
+async def test_a_store_that_is_away_is_one_error(
+    store: MetadataStore, records: RuleRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = await add(records, 1)
+
+    async def away(self: object, name: str) -> bytes | None:
+        raise MetadataUnavailableError("the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.named_records), "read", away)
+        with pytest.raises(MetadataUnavailableError):
+            await records.read()
+    assert await records.read() == {ANN: kept}
+
+
+async def test_what_has_not_changed_is_the_same_object(records: RuleRecords) -> None:
+    await add(records, 1)
+    first = await records.read()
+    assert await records.read() is first
+    await add(records, 2, "user:bob")
+    second = await records.read()
+    assert second[ANN] is first[ANN]
+    assert set(second) == {ANN, "user:bob"}
 
 
 @pytest.mark.parametrize(
