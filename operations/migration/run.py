@@ -41,7 +41,7 @@ _MANY_BUCKETS: Final = BUCKETS // 8
 
 
 class MigrationRun:
-    """Runs `migration`. The report counts records: `caught_up`, `mended`, `compared`, the shared `logs`, and `rules`."""
+    """Runs `migration`. The report counts records: `caught_up`, `mended`, `compared`, shared `logs`, and `rules`."""
 
     def __init__(
         self,
