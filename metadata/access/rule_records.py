@@ -113,6 +113,10 @@ class RuleRecords:
                     await self._count_change()
                     return kept
 
+    async def replace(self, who: str, rules: tuple[Rule, ...], *, expected: int | None = None) -> KeptRules:
+        """Replace the rules of `who`, as `change` does."""
+        return await self.change(who, lambda _: rules, expected=expected)
+
     async def _read(self, name: str) -> "_Record":
         return _decoded(name, await self._records.read(name))
 

@@ -1,9 +1,7 @@
 """The rules of a store that moves: its next store gets them, and no others."""
 
-from functools import partial
 from typing import Final
 
-from hedwig.access import Rule
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.metadata.contract.named_records import NamedRecords
@@ -30,9 +28,5 @@ async def move_rules(source: NamedRecords, target: NamedRecords) -> int:
         for who in wanted.keys() | present.keys():
             rules = wanted.get(who, ())
             if rules != present.get(who, ()):
-                await to.change(who, partial(_instead, rules))
+                await to.replace(who, rules)
     raise MetadataUnavailableError("something still changes the rules of access control; try again")
-
-
-def _instead(wanted: tuple[Rule, ...], _: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    return wanted

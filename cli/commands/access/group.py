@@ -9,6 +9,7 @@ from hedwig.access import Action, Pattern, Principal, Rule, RuleBook
 from hedwig.access.actions import SUBSCRIBERS
 from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
+from hedwig.cli.commands.access.file import export_rules, import_rules
 from hedwig.cli.output.formats import Row
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -253,6 +254,10 @@ def check(
         output.record({**asked, "allowed": allowed, "rule": None if rule is None else str(rule)})
 
     with_store(settings.deployment, ask)
+
+
+for command in (export_rules, import_rules):
+    access.add_command(command)
 
 
 def _fields(rule: Rule, version: int) -> Row:

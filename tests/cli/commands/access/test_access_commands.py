@@ -63,6 +63,37 @@ def test_check_names_the_rule(admin: Admin) -> None:
         assert ran.json["allowed"] is expected
 
 
+def test_rules_go_through_a_file(admin: Admin) -> None:
+    admin.done("access", "allow", *SHOP)
+    admin.done("access", "allow", "user:ann", "publish", r"a\x20b\xff*")
+    text = admin.done("access", "export").out
+    assert text == "allow group:shop publish,create orders/*\nallow user:ann publish a\\x20b\\xff*\n"
+    file = admin.directory / "rules.txt"
+    file.write_text("# reviewed\n\nallow group:shop publish orders/*\nallow user:ann publish a\\x20b\\xff*\n")
+    dry = admin.done("access", "import", str(file), "--dry-run", "-o", "ndjson").rows
+    assert dry == [
+        {"change": "would remove", "rule": "allow group:shop publish,create orders/*"},
+        {"change": "would add", "rule": "allow group:shop publish orders/*"},
+    ]
+    assert admin.run("access", "import", str(file), text="n\n").code == ExitCode.FAILED
+    assert admin.done("access", "export").out == text
+    assert len(admin.done("access", "import", str(file), "--yes", "-o", "ndjson").rows) == 2
+    assert admin.done("access", "import", str(file), "-o", "ndjson").rows == []
+    assert admin.done("access", "export").out == file.read_text().partition("\n\n")[2]
+    assert admin.done("access", "import", "-", "--yes", text=text).code == 0
+    assert admin.done("access", "export").out == text
+
+
+def test_a_file_with_a_line_that_is_no_rule_changes_nothing(admin: Admin) -> None:
+    admin.done("access", "allow", *SHOP)
+    file = admin.directory / "rules.txt"
+    file.write_text("allow * publish t\nallow everything\n")
+    ran = admin.run("access", "import", str(file), "--yes")
+    assert ran.code == ExitCode.USAGE
+    assert "line 2" in ran.err
+    assert len(admin.done("access", "list", "-o", "ndjson").rows) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
