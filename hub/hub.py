@@ -321,6 +321,7 @@ class Hub:
             "failed_handshakes": self._secure.failed if self._secure is not None else 0,
             "late_frames": self.frames.late,
             "displaced_frames": self.frames.displaced,
+            "unpermitted_requests": self.access.refused if self.access is not None else 0,
         }
 
     @property

@@ -128,16 +128,22 @@ class AccessControl:
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may(_CREATE)
 
+    @property
+    def why_unknown(self) -> str | None:
+        """Why the hub refuses everything: it does not know the rules, or not surely enough. None if it does."""
+        if self._options.mode != AccessMode.RULES:
+            return None
+        age_s = self.age_s
+        if age_s is None:
+            return "this hub has not read the rules of access control yet"
+        if 0 < self._options.stale_max_s < age_s:
+            return f"the rules of access control cannot be read; the hub knew them {age_s:.0f} s ago"
+        return None
+
     def _rights(self, asking: _Asking, topic: bytes) -> TopicRights:
+        if (why := self.why_unknown) is not None:
+            raise ServiceDownError(f"{why}; try again")
         caller = asking.caller
-        if self._options.mode == AccessMode.RULES:
-            age_s = self.age_s
-            if age_s is None:
-                raise ServiceDownError("this hub has not read the rules of access control yet; try again")
-            if 0 < self._options.stale_max_s < age_s:
-                raise ServiceDownError(
-                    f"the rules of access control cannot be read; the hub knew them {age_s:.0f} s ago"
-                )
         return _NONE if caller is None else caller.rights(topic, self._book)
 
     def _refuse(self, asking: _Asking, what: str, topic: bytes, subscriber: bytes | None = None) -> None:

@@ -109,6 +109,8 @@ class AdminEndpoint:
             hindrances.append(f"nothing is written: {self._hub.freezing.why}")
         if self._hub.requests.is_read_only:
             hindrances.append("the hub is read-only: publishes are refused")
+        if self._hub.access is not None and (why := self._hub.access.why_unknown) is not None:
+            hindrances.append(f"everything is refused: {why}")
         if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
             hindrances.append(
                 "there are too few bookies for a new ledger: publishes to topics without one are refused"

@@ -40,6 +40,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "failed_handshakes": "TLS connections that were closed: their handshake failed, took too long, or made room.",
     "late_frames": "Connections that were closed: a request took longer than frame_s to arrive.",
     "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
+    "unpermitted_requests": "Requests that the rules of access control refuse, or would refuse in audit mode.",
 }
 _LEVELS: Final[Mapping[str, str]] = {
     "topics": "Topics that this hub owns.",
@@ -119,6 +120,10 @@ class Metrics(Collector):
         )
         frozen = int(self._hub.freezing.why is not None)
         yield GaugeMetricFamily(f"{_NAMESPACE}_frozen", "1 while nothing is written to the metadata.", value=frozen)
+        access = self._hub.access
+        if access is not None and access.age_s is not None:
+            what = "Seconds since the hub knew that its rules of access control are the newest."
+            yield GaugeMetricFamily(f"{_NAMESPACE}_access_age_seconds", what, value=access.age_s)
         hub = {"address": self._hub.me.address, "epoch": str(self._hub.me.epoch)}
         yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
         if self._ledgers is not None:

@@ -146,6 +146,7 @@ async def test_in_audit_mode_all_is_done_and_told(
     assert "the rules would refuse it: not permitted: publish to 'mine/1' by user:local" in caplog.text
     assert deployment.hub.access is not None
     assert deployment.hub.access.refused == 1
+    assert deployment.hub.counters()["unpermitted_requests"] == 1
 
 
 async def test_revoked_rights_end_what_is_open(start: Start) -> None:
@@ -184,6 +185,7 @@ async def test_once_the_rules_are_too_old_nothing_is_permitted(
         assert answer.status is StatusCode.SERVICE_DOWN
         assert answer.text is not None
         assert "rules of access control cannot be read" in answer.text
+        assert access.why_unknown is not None
     await until(lambda: (access.age_s or 0) < 0.5, "the rules are read again")
     assert await client.publish(T, b"m") == 2
 
