@@ -87,11 +87,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A change to a subscription that the hub reports."""
+    """A change to a subscription that the hub reports. `text` may explain it to people."""
 
     topic: Topic
     subscriber: SubscriberId
     kind: EventKind
+    text: str | None = None
 
 
 Response: TypeAlias = Answer | Delivery | Event
@@ -111,10 +112,13 @@ def decode_response(body: bytes) -> Response:
     # The original client checks in this order: first for a message, then for an event; all else is an answer.
     if response.HasField("message"):
         return Delivery(topic=topic, subscriber=subscriber, message=Message.wrap(response.message))
+    kind: EventKind | None = None
     if response.responseBody.HasField("subscriptionEvent"):
         event = response.responseBody.subscriptionEvent.event  # An unknown number reads as the default, TOPIC_MOVED.
-        return Event(topic=topic, subscriber=subscriber, kind=EventKind(event))
+        kind = EventKind(event)
     try:
+        if kind is not None:
+            return Event(topic=topic, subscriber=subscriber, kind=kind, text=_text_of(response))
         return _decode_answer(response)
     except InvalidArgumentError as exc:
         raise RemoteProtocolError(f"a response of {len(body)} bytes is not understood: {exc}") from exc
@@ -126,13 +130,17 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
     return Answer(
         txn_id=response.txnId,
         status=StatusCode(response.statusCode),
-        text=text_from("the text of an answer", response.statusMsg) if response.HasField("statusMsg") else None,
+        text=_text_of(response),
         published=seq_id_from(body.publishResponse.publishedMsgId) if body.HasField("publishResponse") else None,
         preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
         promises=_decode_promises(response.promises) if response.HasField("promises") else None,
         place=response.place if response.HasField("place") else None,
         refusal=RefusalKind(response.refusal) if response.HasField("refusal") else None,
     )
+
+
+def _text_of(response: pb.PubSubResponse) -> str | None:
+    return text_from("the text of a response", response.statusMsg) if response.HasField("statusMsg") else None
 
 
 def _decode_promises(promises: pb.Promises) -> Promises:
@@ -148,6 +156,8 @@ def encode_response(response: Response) -> bytes:
             message = _success(0)
             message.topic, message.subscriberId = response.topic, response.subscriber
             message.responseBody.subscriptionEvent.event = _EVENTS[response.kind]
+            if response.text is not None:
+                message.statusMsg = response.text
         case Answer():
             message = _encode_answer(response)
     return message.SerializeToString()

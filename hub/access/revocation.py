@@ -26,7 +26,7 @@ class _Serving(Protocol):
 
     @property
     def subscriptions(self) -> Collection[tuple[Topic, SubscriberId]]: ...
-    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None: ...
+    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId, why: str | None = None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -45,7 +45,8 @@ async def close_revoked(channels: Iterable[_Serving], access: AccessControl) -> 
             if not access.may_serve(channel, topic, subscriber):
                 revoked.append((topic, subscriber))
         for topic, subscriber in revoked:
-            _log.info("%s: %s is not permitted any more", channel.peer, subscription_subject(topic, subscriber))
-            channel.tell_forced_closed(topic, subscriber)
+            why = f"{subscription_subject(topic, subscriber)} is not permitted any more"
+            _log.info("%s: %s", channel.peer, why)
+            channel.tell_forced_closed(topic, subscriber, why)
         if revoked:
             channel.close()

@@ -590,8 +590,8 @@ class Channel(asyncio.Protocol):
         is_read = not (self._is_paused or self._is_behind)
         return is_read and self._loop.time() - self.heard_at > self.silence_s
 
-    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """Send the client the event that another took its subscription over.
+    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId, why: str | None = None) -> None:
+        """Send the client the event that another took its subscription over, or `why` it lost it.
 
         A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses.
         This is a defect of the original. `was_forced_closed` lets the hub avoid that. The hub closes a channel with
@@ -602,7 +602,7 @@ class Channel(asyncio.Protocol):
         self._forced_closed.add(hash((topic, subscriber)))
         if not self._is_mute:
             kind = EventKind.SUBSCRIPTION_FORCED_CLOSED
-            self._owe(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind)))
+            self._owe(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind, text=why)))
         if len(self._forced_closed) > _FORCED_CLOSED_MAX:
             _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _FORCED_CLOSED_MAX)
             self.close()

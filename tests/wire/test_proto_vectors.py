@@ -214,7 +214,7 @@ SHAPES = [
     Shape(
         pb.PubSubResponse,
         "q protocolVersion 1, q statusCode 2, q txnId 3, o statusMsg 4, o message 5, o topic 6, o subscriberId 7, "
-        "o responseBody 8, o promises 1001, o place 1002",
+        "o responseBody 8, o promises 1001, o place 1002, o refusal 1003",
     ),
     Shape(pb.Promises, "o refusalsAreDefinite 1, o storesOnce 2"),
     Shape(pb.ResponseBody, "o publishResponse 1, o subscribeResponse 2, o subscriptionEvent 3"),
@@ -277,6 +277,7 @@ def test_every_message_is_held_to_its_shape() -> None:
         ),
         (pb.SubscribeRequest.CreateOrAttach.items(), {"CREATE": 0, "ATTACH": 1, "CREATE_OR_ATTACH": 2}),
         (pb.SubscriptionEvent.items(), {"TOPIC_MOVED": 1, "SUBSCRIPTION_FORCED_CLOSED": 2}),
+        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1}),
         (
             pb.StatusCode.items(),
             {
@@ -304,7 +305,7 @@ def test_every_message_is_held_to_its_shape() -> None:
             },
         ),
     ],
-    ids=["ProtocolVersion", "OperationType", "CreateOrAttach", "SubscriptionEvent", "StatusCode"],
+    ids=["ProtocolVersion", "OperationType", "CreateOrAttach", "SubscriptionEvent", "RefusalKind", "StatusCode"],
 )
 def test_enum_values_keep_their_numbers(enum: list[tuple[str, int]], numbers: dict[str, int]) -> None:
     assert dict(enum) == numbers

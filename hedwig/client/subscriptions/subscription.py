@@ -471,13 +471,14 @@ class Subscription:
     def notify(self, event: Event) -> None:
         """Accept an event of the hub. For the channel that serves the subscription."""
         if event.kind is EventKind.SUBSCRIPTION_FORCED_CLOSED:
-            self.take_over()
+            self.take_over(event.text)
         else:
             self.lose()
 
-    def take_over(self) -> None:
-        """End it for its reader, since another client attached by force."""
-        self._conclude(SubscriptionClosedError("another client attached to the subscription and took it over"))
+    def take_over(self, why: str | None = None) -> None:
+        """End it for its reader, since another client attached by force, or for what the hub says."""
+        why = why or "another client attached to the subscription and took it over"
+        self._conclude(SubscriptionClosedError(why))
 
     def lose(self) -> None:
         """Begin to reattach, since the channel has ended. For the channel that served the subscription."""

@@ -160,7 +160,7 @@ async def test_revoked_rights_end_what_is_open(start: Start) -> None:
         with pytest.raises(NotPermittedError, match="not permitted: publish to 'mine/1' by user:local"):
             await client.publish(T, b"m")
         async with asyncio.timeout(30):
-            with pytest.raises(SubscriptionClosedError):
+            with pytest.raises(SubscriptionClosedError, match="is not permitted any more"):
                 await anext(subscription)
         with pytest.raises(NotPermittedError, match="as 'ann'"):
             await client.subscribe(T, ANN)

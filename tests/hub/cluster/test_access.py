@@ -1,0 +1,75 @@
+"""Prove that all hubs of a cluster obey the same rules, and soon obey others."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+import pytest
+
+from hedwig.access import Rule
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import NotPermittedError, SubscriptionClosedError
+from hedwig.hub.options.access_options import AccessOptions
+from hedwig.metadata.access.rule_records import RuleRecords
+from hedwig.model import SubscriberId, Topic
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
+
+HUBS = 3
+TOPICS = [Topic(b"mine/%d" % number) for number in range(12)]
+ANN = SubscriberId(b"ann")
+RULES = (
+    Rule.parse("allow user:local publish,create mine/*"),
+    Rule.parse("allow user:local subscribe mine/* as ann"),
+)
+
+
+@on_both
+async def test_rights_are_lost_at_all_hubs(deployment: Deployment) -> None:
+    records = RuleRecords(deployment.store.named_records)
+    await records.change("user:local", lambda _: RULES)
+    access = AccessOptions(mode="rules", refresh_s=0.5)
+    hubs = [await deployment.start(access=access) for _ in range(HUBS)]
+    await until(lambda: all(len(liveness_of(hub).live) == HUBS for hub in hubs), "the hubs know each other")
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(HedwigClient(ClientOptions(hub=HubAddress("127.0.0.1", hub.port))))
+            for hub in hubs
+        ]
+        subscriptions = [await clients[number % HUBS].subscribe(topic, ANN) for number, topic in enumerate(TOPICS)]
+        for topic, subscription in zip(TOPICS, subscriptions, strict=True):
+            await clients[0].publish(topic, b"m")
+            async with asyncio.timeout(60):
+                assert (await anext(subscription)).body == b"m"
+        owners = [hub for hub in hubs if len(hub.topics)]
+        assert len(owners) > 1, "several hubs have topics"
+        before = [hub.access.book for hub in hubs if hub.access is not None]
+        began = time.monotonic()
+        await records.replace("user:local", ())
+        await until(
+            lambda: all(
+                hub.access is not None and hub.access.book is not book for hub, book in zip(hubs, before, strict=True)
+            ),
+            "all hubs have read the rules",
+        )
+        for number, topic in enumerate(TOPICS):
+            with pytest.raises(NotPermittedError):
+                await clients[number % HUBS].publish(topic, b"m")
+        async with asyncio.timeout(60):
+            for subscription in subscriptions:
+                with pytest.raises(SubscriptionClosedError):
+                    await anext(subscription)
+        print(f"rights were lost within {time.monotonic() - began:.2f} s")
+        for topic in TOPICS:
+            with pytest.raises(NotPermittedError):
+                await clients[0].subscribe(topic, ANN)
+        await records.replace("user:local", RULES)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await clients[1].publish(TOPICS[0], b"again")
+                except NotPermittedError:
+                    await asyncio.sleep(0.1)
+                else:
+                    break
