@@ -218,10 +218,7 @@ class Hub:
         host, backlog = self.options.host, self._limits.backlog
 
         def make() -> Channel:
-            channel = Channel(self, self.options, loop)
-            if self.access is not None:
-                channel.caller = self.access.anonymous
-            return channel
+            return Channel(self, self.options, loop)
 
         server: Listener
         try:
@@ -378,6 +375,8 @@ class Hub:
         return self.slots.take(channel)
 
     def opened(self, channel: Channel) -> None:
+        if self.access is not None:
+            channel.caller = self.access.caller(channel.peer, channel.certificate)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
 

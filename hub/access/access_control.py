@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
-from hedwig.access import Action, Principal, RuleBook, TopicRights
+from hedwig.access import Action, CertificateNames, Principal, RuleBook, TopicRights
 from hedwig.clock import Clock
-from hedwig.errors import MetadataError, NotPermittedError, ServiceDownError
+from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, ServiceDownError
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
@@ -44,6 +45,9 @@ class AccessControl:
         self._records = records
         self._clock = clock
         self._anonymous = Caller(Principal(options.anonymous)) if options.anonymous else None
+        self._certificate_names = CertificateNames(options.certificate_names)
+        self._callers: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
+        """Those who have shown a certificate, while they are connected."""
         self._rules: Mapping[str, KeptRules] = {}
         self._book = RuleBook({})
         self._changes = -1
@@ -63,10 +67,25 @@ class AccessControl:
         """How long ago the hub knew surely that these are the rules; None if it has never read them."""
         return None if self._asked_at is None else self._clock.monotonic() - self._asked_at
 
-    @property
-    def anonymous(self) -> Caller | None:
-        """Who comes without saying who it is; None if such a client may nothing."""
-        return self._anonymous
+    def caller(self, peer: str, certificate: Mapping[str, Any] | None) -> Caller | None:
+        """Return who comes on a connection, with a certificate or without; None if such a client may nothing.
+
+        Source of the certificate: ssl.SSLSocket.getpeercert.
+        """
+        if certificate is None:
+            return self._anonymous
+        try:
+            principal = self._certificate_names.principal(certificate)
+        except InvalidArgumentError as exc:
+            _log.info("%s: its certificate is for nobody: %s", peer, exc)
+            return None
+        if principal is None:
+            _log.info("%s: no rule says whom its certificate is for", peer)
+            return None
+        caller = self._callers.get(principal)
+        if caller is None:
+            caller = self._callers[principal] = Caller(principal)
+        return caller
 
     async def refresh(self) -> bool:
         """Read the rules if they may have changed; return whether they have. Raises: MetadataError."""

@@ -15,7 +15,7 @@ _NAME_BYTES_MAX: Final = 256
 class Caller:
     """A principal, and its rights by the rules of one moment. All its connections share it."""
 
-    __slots__ = ("_book", "_rights", "_topics", "principal")
+    __slots__ = ("__weakref__", "_book", "_rights", "_topics", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal

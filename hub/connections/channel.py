@@ -5,7 +5,8 @@ import contextlib
 import logging
 import math
 import socket
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from hedwig.errors import HedwigError, NotPermittedError, NotResponsibleForTopicError, RemoteProtocolError
 from hedwig.hub.access.caller import Caller
@@ -255,6 +256,11 @@ class Channel(asyncio.Protocol):
             return
         self._owner.opened(self)
         _probe(transport.get_extra_info("socket"))
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The certificate of the client, which the hub has checked; None if it has shown none."""
+        return self._transport.get_extra_info("peercert") or None if self._transport is not None else None
 
     def abort(self) -> None:
         """End the connection at once; what was sent may not arrive."""

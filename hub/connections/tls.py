@@ -23,4 +23,13 @@ def tls_context(options: HubOptions) -> ssl.SSLContext | None:
             f"cannot use the TLS certificate {options.tls_certificate}: {exc}; "
             "it must be PEM; its private key, in the same file or in tls_key, must have no password"
         ) from exc
+    if options.access.client_ca:
+        # The original's clients have none, and go on without.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(options.access.client_ca)
+        except (OSError, ssl.SSLError) as exc:
+            raise ConfigurationError(
+                f"cannot use the authorities in access.client_ca, {options.access.client_ca}: {exc}; it must be PEM"
+            ) from exc
     return context

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from hedwig.access import Principal
+from hedwig.access import CertificateNames, Principal
 from hedwig.errors import ConfigurationError, InvalidArgumentError
 from hedwig.hub.options.field import option
 
@@ -38,6 +38,13 @@ class AccessOptions:
         "`rules`: the hub refuses what no rule allows",
     )
     anonymous: str = option("local", "the user that clients are who do not say who they are; empty: they may nothing")
+    client_ca: str = option(
+        "", "PEM file of the authorities whose client certificates count on the TLS port; empty: it asks for none"
+    )
+    certificate_names: tuple[str, ...] = option(
+        ("CN:(.+) => $1",),
+        "whom client certificates are for, as rules KIND:REGEX => USER [in GROUP+…]; the first counts",
+    )
     refresh_s: float = option(2.0, "how often the hub looks whether the rules have changed")
     stale_max_s: float = option(
         300.0, "if the rules could not be read for N s, the hub refuses everything; 0: it goes on with those it knows"
@@ -51,6 +58,10 @@ class AccessOptions:
                 Principal(self.anonymous)
             except InvalidArgumentError as exc:
                 raise ConfigurationError(f"access: anonymous is {self.anonymous!r}: {exc}") from exc
+        try:
+            CertificateNames(self.certificate_names)
+        except InvalidArgumentError as exc:
+            raise ConfigurationError(f"access: certificate_names: {exc}") from exc
         if not 0 < self.refresh_s < math.inf:
             raise ConfigurationError(f"access: refresh_s is {self.refresh_s}; it must be more than 0")
         if not 0 <= self.stale_max_s < math.inf:

@@ -207,6 +207,8 @@ class HubOptions:
             raise ConfigurationError(f"region is {self.region!r}, which is not Unicode text") from exc
         if self.tls_port >= 0 and not self.tls_certificate:
             raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
+        if self.access.client_ca and self.tls_port < 0:
+            raise ConfigurationError("access.client_ca is set, so tls_port must be: only TLS has client certificates")
         if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
             raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
         if self.is_clustered and self.metadata.partition(":")[0] in ("", "sqlite"):
