@@ -24,7 +24,7 @@ from hedwig.hub.connections.descriptors import ConnectionLimits
 from hedwig.hub.connections.fair_reading import FairReading
 from hedwig.hub.connections.listening import Listener, serve
 from hedwig.hub.connections.slots import Slots
-from hedwig.hub.connections.tls import tls_context
+from hedwig.hub.connections.tls_files import TlsFiles
 from hedwig.hub.connections.tls_listener import TlsListener
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.connections.unsent import Unsent
@@ -79,6 +79,8 @@ that one of the topic's subscribers has connected there. A subscriber that has e
 _TURNS_MAX: Final = 300
 _QUIET_TURNS: Final = 3
 """After N turns of the event loop without a request, the hub assumes that it has read all waiting requests."""
+_TLS_FILES_S: Final = 30.0
+"""How often the hub looks whether the files of its TLS listener have changed."""
 _BACK_S: Final = 5.0
 """The maximum time that the hub waits for subscribers to reconnect."""
 
@@ -168,7 +170,7 @@ class Hub:
     async def _open(self, make_admin: Callable[[Self], AdminListener] | None, *, replace_standalone: bool) -> None:
         options, stack = self.options, self._stack
         self._filters = FilterRegistry(options.filters)
-        tls = tls_context(options)
+        tls = TlsFiles(options)
         self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
         stack.push_async_callback(self.shape.close)
         await self.shape.open()
@@ -181,7 +183,7 @@ class Hub:
         self.freezing.attach(self.metadata)
         await self.freezing.check_usable()
         # The sockets are bound before an owner record can name them. They answer once the hub is complete.
-        listeners = await self._listen(tls)
+        listeners = await self._listen(tls.context)
         admin = await self._listen_admin(make_admin(self)) if make_admin is not None else None
         host = options.advertised_host or options.host
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
@@ -192,6 +194,9 @@ class Hub:
         await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
+        if self._secure is not None:
+            look = partial(tls.look, self._secure)
+            self._tasks.start(repeat("TLS files", self.clock, _TLS_FILES_S, look))
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))

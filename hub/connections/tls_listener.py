@@ -44,7 +44,8 @@ class TlsListener:
         self.failed = 0
         """How many handshakes failed, took too long, or made room for others."""
         self._factory = factory
-        self._context = context
+        self.context = context
+        """The settings of connections from now on."""
         self._backlog = backlog
         self._handshake_s = handshake_s
         self._loop = asyncio.get_running_loop()
@@ -137,7 +138,7 @@ class TlsListener:
             await self._loop.connect_accepted_socket(
                 lambda: channel,
                 connection,
-                ssl=self._context,
+                ssl=self.context,
                 ssl_handshake_timeout=self._handshake_s or _FOR_EVER_S,
             )
         except OSError as exc:
