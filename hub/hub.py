@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -17,6 +18,7 @@ from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
 from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.audit import COUNTED_S, Audit
 from hedwig.hub.access.revocation import close_revoked
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
@@ -130,6 +132,7 @@ class Hub:
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self.access: AccessControl | None = None
         """Who may do what; None if everybody may do everything."""
+        self._audit: Audit | None = None
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
         """The counts of the incarnations before the present one."""
@@ -177,7 +180,9 @@ class Hub:
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         if options.access.mode != AccessMode.OPEN:
-            self.access = AccessControl(options.access, RuleRecords(self.metadata.named_records), self.clock)
+            records = RuleRecords(self.metadata.named_records)
+            self._audit = self._open_audit()
+            self.access = AccessControl(options.access, records, self.clock, self._audit)
             await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
@@ -200,10 +205,20 @@ class Hub:
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))
+        if self._audit is not None:
+            self._tasks.start(repeat("audit log", self.clock, COUNTED_S, self._audit.sweep))
         if admin is not None:
             await admin.serve()
         for server, port in listeners:
             await serve(server, options.host, port)
+
+    def _open_audit(self) -> Audit | None:
+        options = self.options.access
+        if not options.audit_file:
+            return None
+        audit = Audit(Path(options.audit_file), options.audit_bytes_max, self.clock)
+        self._stack.push_async_callback(audit.close)
+        return audit
 
     async def _listen_admin(self, admin: AdminListener) -> AdminListener:
         self.admin_port = await admin.listen()

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from hedwig.access import Action, CertificateNames, Principal, RuleBook, TopicRights
 from hedwig.clock import Clock
 from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, ServiceDownError
+from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
@@ -40,10 +41,11 @@ class AccessControl:
     Before the rules were read for the first time, and once that is too long ago, nothing is permitted.
     """
 
-    def __init__(self, options: AccessOptions, records: RuleRecords, clock: Clock) -> None:
+    def __init__(self, options: AccessOptions, records: RuleRecords, clock: Clock, audit: Audit | None) -> None:
         self._options = options
         self._records = records
         self._clock = clock
+        self._audit = audit
         self._anonymous = Caller(Principal(options.anonymous)) if options.anonymous else None
         self._certificate_names = CertificateNames(options.certificate_names)
         self._callers: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
@@ -98,6 +100,8 @@ class AccessControl:
             if has_changed:
                 self._rules = rules
                 self._book = RuleBook({who: kept.rules for who, kept in rules.items()}, self._book)
+                if self._audit is not None:
+                    self._audit.write("rules", changes=changes, rules=sum(len(kept.rules) for kept in rules.values()))
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at
@@ -170,6 +174,8 @@ class AccessControl:
         said = "" if subscriber is None else f" as '{show_name(subscriber)}'"
         who = asking.caller.principal if asking.caller is not None else "nobody"
         text = f"not permitted: {what} to '{show_name(topic)}'{said} by {who}"
+        if self._audit is not None:
+            self._audit.refused(asking.peer, str(who), what, topic, subscriber)
         if self._options.mode == AccessMode.RULES:
             raise NotPermittedError(text)
         _log.info("%s: the rules would refuse it: %s", asking.peer, text)

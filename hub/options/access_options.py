@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.access import CertificateNames, Principal
 from hedwig.errors import ConfigurationError, InvalidArgumentError
-from hedwig.hub.options.field import option
+from hedwig.hub.options.field import check_ranges, option
 
 __all__ = ["AccessMode", "AccessOptions"]
 
@@ -45,6 +45,8 @@ class AccessOptions:
         ("CN:(.+) => $1",),
         "whom client certificates are for, as rules KIND:REGEX => USER [in GROUP+…]; the first counts",
     )
+    audit_file: str = option("", "file that gets a line of JSON for who was refused what; empty: none")
+    audit_bytes_max: int = option(64 << 20, "size of that file and of those before it, the oldest of which is deleted")
     refresh_s: float = option(2.0, "how often the hub looks whether the rules have changed")
     stale_max_s: float = option(
         300.0, "if the rules could not be read for N s, the hub refuses everything; 0: it goes on with those it knows"
@@ -62,6 +64,7 @@ class AccessOptions:
             CertificateNames(self.certificate_names)
         except InvalidArgumentError as exc:
             raise ConfigurationError(f"access: certificate_names: {exc}") from exc
+        check_ranges(self, (("audit_bytes_max", 1 << 16, 1 << 50),), "access")
         if not 0 < self.refresh_s < math.inf:
             raise ConfigurationError(f"access: refresh_s is {self.refresh_s}; it must be more than 0")
         if not 0 <= self.stale_max_s < math.inf:
