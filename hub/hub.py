@@ -36,7 +36,6 @@ from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.membership import Membership
-from hedwig.hub.options.access_options import AccessMode
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
@@ -179,7 +178,7 @@ class Hub:
         await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
-        if options.access.mode != AccessMode.OPEN:
+        if options.access.are_rules_asked:
             records = RuleRecords(self.metadata.named_records)
             self._audit = self._open_audit()
             self.access = AccessControl(options.access, records, self.clock, self._audit)

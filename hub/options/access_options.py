@@ -33,9 +33,10 @@ class AccessOptions:
     """
 
     mode: str = option(
-        AccessMode.OPEN,
+        "",
         "`open`: everybody may do everything; `audit`: likewise, and the log says what the rules would refuse; "
-        "`rules`: the hub refuses what no rule allows",
+        "`rules`: the hub refuses what no rule allows; empty: `open`, which only a hub on a loopback address may leave "
+        "unsaid",
     )
     anonymous: str = option("local", "the user that clients are who do not say who they are; empty: they may nothing")
     client_ca: str = option(
@@ -52,8 +53,13 @@ class AccessOptions:
         300.0, "if the rules could not be read for N s, the hub refuses everything; 0: it goes on with those it knows"
     )
 
+    @property
+    def are_rules_asked(self) -> bool:
+        """Whether the hub reads the rules."""
+        return self.mode in (AccessMode.AUDIT, AccessMode.RULES)
+
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
+        if self.mode not in ("", *_MODES):
             raise ConfigurationError(f"access: mode is {self.mode!r}; it must be open, audit or rules")
         if self.anonymous:
             try:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
 from typing import Final
@@ -190,6 +191,11 @@ class HubOptions:
                 "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
             )
         self._check_ports()
+        if not self.access.mode and not _is_loopback(self.host):
+            raise ConfigurationError(
+                f"host is {self.host}, so others can reach this hub, and nothing says who may do what. Set access.mode "
+                "to rules, or to open if everybody may do everything"
+            )
         for name in self.admin_hosts:
             if not _HOST_NAME.fullmatch(name):
                 raise ConfigurationError(
@@ -261,3 +267,11 @@ class HubOptions:
     def metadata_url(self) -> str:
         """The URL of the metadata store: the one given, or that of the embedded one in the data directory."""
         return self.metadata or f"sqlite://{quote(str((self.data_directory / 'metadata.db').resolve()))}"
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine can reach an address. Of a name nothing is known."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -10,6 +10,7 @@ import pytest
 
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.configuration import (
     DEFAULT,
     Configuration,
@@ -272,7 +273,17 @@ def test_listeners_that_do_not_meet_may_be_given_the_same_number(options: dict[s
 
 def test_any_address_meets_every_other() -> None:
     with pytest.raises(ConfigurationError, match="both 4090"):
-        HubOptions(host="0.0.0.0", advertised_host="hub", port=4090, admin_port=4090)
+        HubOptions(
+            host="0.0.0.0", advertised_host="hub", port=4090, admin_port=4090, access=AccessOptions(mode="rules")
+        )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "localhost", "::1"])
+def test_only_a_hub_that_others_can_reach_must_say_who_may_do_what(host: str) -> None:
+    assert not HubOptions(host=host, advertised_host="hub").access.are_rules_asked
+    with pytest.raises(ConfigurationError, match=r"Set access\.mode to rules, or to open"):
+        HubOptions(host="192.0.2.1")
+    assert HubOptions(host="192.0.2.1", access=AccessOptions(mode="audit")).access.are_rules_asked
 
 
 # ----------------------------------------------------------------------------------------------------------- as files
@@ -332,7 +343,9 @@ def test_values_are_those_of_the_options() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"host": "0.0.0.0"},
+        {"host": "0.0.0.0", "access": AccessOptions(mode="open")},
+        {"host": "192.0.2.1"},
+        {"host": "hub.example"},
         {"advertised_host": "two words"},
         {"advertised_host": "::1"},
         {"region": "\ud800"},
