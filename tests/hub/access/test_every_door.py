@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any, get_args
 
 import pytest
@@ -123,6 +124,50 @@ async def test_what_no_rule_allows_leaves_nothing(start: Start, connect: Connect
     assert len(deployment.hub.topics) == 0
     assert not any([await deployment.hub.metadata.has_topic(topic) for topic, _ in refused])
     assert deployment.hub.counters()["acquired_topics"] == 0
+
+
+async def test_ten_thousand_refused_requests_at_random_change_nothing(start: Start, connect: Connect) -> None:
+    deployment = await start(*RULES, "allow user:local subscribe,unsubscribe mine/* as *")
+    client = await connect(deployment.hub)
+    names = [Topic(b"mine/%d" % number) for number in range(5)]
+    for name in names:
+        await client.publish(name, b"m")
+        assert (await client.request(name, Subscribe(subscriber=ANN))).status is StatusCode.SUCCESS
+    await deployment.allow("allow user:local view *")
+    client = await connect(deployment.hub)  # The hub has closed the former one, which served subscriptions.
+    await until(lambda: not any(topic.has_attached for topic in deployment.hub.topics), "they are detached")
+    before = await dump(deployment.hub)
+    random = Random(26)
+    sent = []
+    for _ in range(10_000):
+        topic = random.choice((*names, Topic(random.randbytes(8))))
+        subscriber = random.choice((ANN, BOB, SubscriberId(random.randbytes(3))))
+        action: Action = random.choice(
+            (
+                Publish(Message(b"m")),
+                Subscribe(
+                    subscriber=subscriber,
+                    mode=random.choice(list(CreateOrAttach)),
+                    force_attach=random.random() < 0.5,
+                    standby=random.random() < 0.5,
+                ),
+                Consume(subscriber=subscriber, seq_id=MessageSeqId(random.randrange(9))),
+                CloseSubscription(subscriber),
+                Unsubscribe(subscriber),
+            )
+        )
+        sent.append(client.send(topic, action))
+        if len(sent) % 500 == 0:
+            for each in sent:
+                assert (await client.answer(each)).refusal is RefusalKind.NOT_PERMITTED
+            sent.clear()
+    assert await dump(deployment.hub) == before
+
+
+async def dump(hub: Hub) -> object:
+    """Return all records of the store, what the hub owns, and the last message of each topic."""
+    records = [(item.kind.name, item.key, item.read()) async for page in hub.metadata.scan() for item in page]
+    return records, {topic.name: topic.log.last_id for topic in hub.topics}
 
 
 async def test_a_topic_that_may_not_be_made_is_not(start: Start, connect: Connect) -> None:
