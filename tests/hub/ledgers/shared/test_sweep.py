@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ async def test_a_record_that_cannot_be_read_could_name_anything(deployment: Depl
     one, other = await deployment.start(ONE), await deployment.start(OTHER)
     await _written(one, 5, 20)
     await deployment.name_ranges(b"damaged", [], 1)
-    with sqlite3.connect(tmp_path / "metadata.db") as tables:
+    with closing(sqlite3.connect(tmp_path / "metadata.db")) as tables, tables:
         assert tables.execute("UPDATE persistence SET record = x'c1'").rowcount == 1
     before = await deployment.record(one)
     sweeper = deployment.sweeper(other)
@@ -183,7 +184,7 @@ async def test_topics_are_not_read_without_logs(deployment: Deployment, tmp_path
         deployment.below, deployment.records, SystemClock(), OPTIONS, is_alive=deployment.is_alive
     )
     await deployment.name_ranges(b"damaged", [], 1)
-    with sqlite3.connect(tmp_path / "metadata.db") as tables:
+    with closing(sqlite3.connect(tmp_path / "metadata.db")) as tables, tables:
         assert tables.execute("UPDATE persistence SET record = x'c1'").rowcount == 1
     await deployment.sweeper(store).sweep()
 
