@@ -212,7 +212,7 @@ async def test_creations_that_are_cancelled_leave_no_ledger_once_they_are_undone
     took_s = 1.0
     turn = 0
     waits = False
-    # The first creation is slow. Later ones are cancelled at all times up to twice what one took that was not cancelled.
+    # The first creation is slow. Later ones are cancelled at all times up to twice what one took that was not.
     # On a busy machine that changes.
     while turn < 40 or (turn < 2000 and waits and not doubts):
         began = time.monotonic()
