@@ -80,11 +80,6 @@ class Audit:
         self._thread = logging.handlers.QueueListener(waiting, self._file)
         self._thread.start()
 
-    @property
-    def lost(self) -> int:
-        """How many lines were not written, since the disk was too slow."""
-        return self._lines.lost
-
     def write(self, event: str, **fields: object) -> None:
         """Write a line."""
         line = json.dumps({"at": round(self._clock.wall(), 3), "event": event, **fields}, ensure_ascii=False)
@@ -114,6 +109,9 @@ class Audit:
         if self._uncounted:
             self.write("refused again", count=self._uncounted)
             self._uncounted = 0
+        if lost := self._lines.lost:
+            self._lines.lost = 0
+            self.write("lost", lines=lost)
 
     async def close(self) -> None:
         """Write what waits, and close the file. A disk that stands still is not waited for."""

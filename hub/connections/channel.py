@@ -41,7 +41,7 @@ _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """The kernel probes a peer that is silent for a minute, and gives up a vanished machine a minute later."""
-_HELD_BACK_MAX: Final = 4096
+_HELD_BACK_MAX: Final = 1024
 """In how many topics of a channel the messages behind one that was refused are refused too."""
 _FORCED_CLOSED_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before the hub closes it."""
@@ -180,8 +180,11 @@ class Channel(asyncio.Protocol):
         """Who sends the requests of this channel; None if nobody may, or nobody is asked."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
-        self.held_back: dict[bytes, None] | None = None
-        """The topics in which a message was refused: those that were sent behind it must not be stored before it."""
+        self.held_back: dict[int, None] | None = None
+        """The topics in which a message was refused: those that were sent behind it must not be stored before it.
+
+        They are hashes, since names are long. Of two topics with one hash, a message may be refused once without need.
+        """
         self.heard_at = 0.0
         """When bytes of the client came last, in the time of the event loop."""
         self.silence_s = math.inf
@@ -458,7 +461,7 @@ class Channel(asyncio.Protocol):
         """Record that a message was refused. Of very many topics only the last ones are known."""
         if self.held_back is None:
             self.held_back = {}
-        self.held_back[topic] = None
+        self.held_back[hash(topic)] = None
         if len(self.held_back) > _HELD_BACK_MAX:
             del self.held_back[next(iter(self.held_back))]
 
@@ -468,9 +471,9 @@ class Channel(asyncio.Protocol):
         Without `previous` the client has all answers, so it is its next one.
         """
         if previous:
-            return self.held_back is None or topic not in self.held_back
+            return self.held_back is None or hash(topic) not in self.held_back
         if self.held_back is not None:
-            self.held_back.pop(topic, None)
+            self.held_back.pop(hash(topic), None)
         return True
 
     @property

@@ -152,8 +152,8 @@ class Subscribing:
                     channel.close()
                 if channel.is_closed:
                     return False
-                if self.access is not None:
-                    self.access.check_subscriber(channel, topic.name, subscriber)  # It may have waited for long.
+                if self.access is not None and not self.access.may_serve(channel, topic.name, subscriber):
+                    self.access.check_subscriber(channel, topic.name, subscriber)  # The rules changed as it waited.
                 if not action.force_attach:
                     self.standbys.check_turn(topic, subscriber, channel)
                 subscription, preferences, message_filter = await self._find_or_create(topic, channel, action, pointer)

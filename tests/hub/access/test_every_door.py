@@ -192,6 +192,8 @@ async def test_in_audit_mode_all_is_done_and_told(
     assert deployment.hub.access is not None
     assert deployment.hub.access.refused == 1
     assert deployment.hub.counters()["unpermitted_requests"] == 1
+    assert (await client.request(T, Subscribe(subscriber=ANN))).status is StatusCode.SUCCESS
+    assert deployment.hub.access.refused == 2, "one for each request"
 
 
 async def test_revoked_rights_end_what_is_open(start: Start) -> None:
