@@ -9,6 +9,7 @@ from hedwig.access import Action, Pattern, Principal, Rule, RuleBook
 from hedwig.access.actions import SUBSCRIBERS
 from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
+from hedwig.cli.arguments.selection import Selection, cut, list_options
 from hedwig.cli.commands.access.file import export_rules, import_rules
 from hedwig.cli.output.formats import Row
 from hedwig.cli.program import AdminGroup
@@ -41,6 +42,11 @@ def _group(text: str) -> str:
     return text
 
 
+def _key(who: str, number: int) -> bytes:
+    """Return the name of a rule in listings: whom it is for, and which of theirs it is."""
+    return who.encode() + b"\0" + number.to_bytes(4, "big")
+
+
 def _one_action(text: str) -> Action:
     action = Action.parse(text)
     if len(action) != 1:
@@ -48,7 +54,10 @@ def _one_action(text: str) -> Action:
     return action
 
 
+_LAST: Final = 0xFFFF_FFFF
+"""Beyond the number of rules that anybody has."""
 _WHO: Final = CheckedName("who", _who)
+_AFTER: Final = CheckedName("who", lambda text: _key(_who(text), _LAST))
 _USER: Final = CheckedName("user", _user)
 _GROUP: Final = CheckedName("group", _group)
 _ACTIONS: Final = CheckedName("actions", Action.parse)
@@ -207,20 +216,27 @@ def _change(
 
 @access.command("list", example="hedwig-admin access list")
 @click.argument("who", type=_WHO, required=False)
+@list_options(_AFTER)
 @pass_settings
-def list_rules(settings: Settings, who: str | None) -> None:
-    """List the rules, all or those for WHO. The version is that of all rules for the same WHO."""
+def list_rules(settings: Settings, /, who: str | None, selection: Selection) -> None:
+    """List the rules, all or those for WHO, by whom they are for. The version is that of all rules for the same WHO.
+
+    The names of --prefix and --start-after are those of users and groups, as user:ann.
+    """
     output = settings.writer()
 
     async def read(store: MetadataStore) -> None:
         kept = await RuleRecords(store.named_records).read()
         rows = [
-            _fields(rule, of_one.version)
-            for each, of_one in sorted(kept.items())
+            (_key(each, number), _fields(rule, of_one.version))
+            for each, of_one in kept.items()
             if who in (None, each)
-            for rule in of_one.rules
+            for number, rule in enumerate(of_one.rules)
         ]
-        output.listing("rules", rows, _COLUMNS)
+        output.begin("rules", _COLUMNS, _COLUMNS)
+        selected, token = cut(selection, f"rules {who or ''}", rows, lambda row: row[0])
+        output.page([row for _, row in selected])
+        output.end(token)
 
     with_store(settings.deployment, read)
 

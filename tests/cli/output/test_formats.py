@@ -18,8 +18,8 @@ from tests.cli.support.agreement import check_agreement
 from tests.cli.support.command_tree import ON_THE_STORE, example_of, leaves, prepare
 from tests.cli.support.screen import shown_on_terminal
 
-GIVES_TEXT = {("completion",), ("console",)}
-"""These write a script, or the results of several commands."""
+GIVES_TEXT = {("completion",), ("console",), ("access", "export")}
+"""These write a script, the results of several commands, or a file of rules."""
 
 
 @pytest.mark.parametrize("path", [path for path in leaves(ON_THE_STORE) if path not in GIVES_TEXT], ids=" ".join)

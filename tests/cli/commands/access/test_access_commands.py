@@ -38,6 +38,18 @@ def test_rules_are_added_listed_and_removed(admin: Admin) -> None:
     assert admin.done("access", "revoke", "allow", *SHOP, "--if-exists", "-o", "json").json["result"] == "absent"
 
 
+def test_a_long_list_goes_on_where_it_was_cut(admin: Admin) -> None:
+    for number in range(3):
+        admin.done("access", "allow", "group:shop", "publish", f"orders/{number}")
+    admin.done("access", "allow", "user:ann", "publish", "orders/3")
+    cut = admin.done("access", "list", "--limit", "2", "-o", "json").json
+    assert [rule["topics"] for rule in cut["rules"]] == ["orders/0", "orders/1"]
+    rest = admin.done("access", "list", "--page-token", cut["next_page_token"], "-o", "ndjson").rows
+    assert [rule["topics"] for rule in rest] == ["orders/2", "orders/3"]
+    assert admin.done("access", "list", "--start-after", "group:shop", "-o", "ndjson").rows == rest[1:]
+    assert admin.done("access", "list", "--prefix", "user:", "-o", "ndjson").rows == rest[1:]
+
+
 def test_a_dry_run_changes_nothing(admin: Admin) -> None:
     admin.done("topic", "create", "news")
     assert admin.done("access", "allow", *SHOP, "--dry-run", "-o", "json").json["result"] == "would add"
