@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
@@ -122,7 +123,14 @@ class ClusterMembership:
             # The bookie that made it is about to record the layout of ledgers. It may fail if that exists already.
             await self._clock.sleep(_RETRY_S)
 
-    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:
+    async def join(
+        self,
+        address: HubInfo,
+        listeners: Mapping[str, str],
+        admin_port: int | None,
+        hub: Member,
+        metadata: MetadataStore,
+    ) -> None:
         """Register as one of the hubs.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
@@ -143,6 +151,7 @@ class ClusterMembership:
                 clock=self._clock,
             ),
             admin=None if admin_port is None else f"{self._options.advertised_admin_host}:{admin_port}",
+            listeners=listeners,
             on_registered=lambda registration: self._note(registration, holds=True),
             on_lost=lambda registration: self._note(registration, holds=False),
             on_failed=self._end_following,
@@ -158,6 +167,9 @@ class ClusterMembership:
             raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
         self._tasks.start(self._follow_to_the_end(hub, metadata))
         self._tasks.start(self.balance.run())
+
+    def listeners(self) -> Mapping[str, Mapping[str, str]]:
+        return {hub.info.address: hub.listeners for hub in self.liveness.live}
 
     def is_proven(self) -> bool:
         return self._serving is not None and self._serving.is_proven()

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import logging
 import math
-import ssl
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Final, Protocol, Self
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.tasks import Tasks, repeat
-from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
+from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownError
 from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.access.audit import COUNTED_S, Audit
@@ -24,10 +23,9 @@ from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.descriptors import ConnectionLimits
 from hedwig.hub.connections.fair_reading import FairReading
-from hedwig.hub.connections.listening import Listener, serve
+from hedwig.hub.connections.listeners import Listeners
 from hedwig.hub.connections.slots import Slots
-from hedwig.hub.connections.tls_files import TlsFiles
-from hedwig.hub.connections.tls_listener import TlsListener
+from hedwig.hub.connections.tls import check_tls
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.connections.unsent import Unsent
 from hedwig.hub.freezing import Freezing
@@ -111,8 +109,6 @@ class Hub:
         self.channels: dict[Channel, None] = {}
         self._stack = AsyncExitStack()
         self.reading = FairReading(clock)
-        self._servers: list[Listener] = []
-        self._secure: TlsListener | None = None
         self.unsent = Unsent(options)
         self.answer_turns = AnswerTurns()
         self._limits = ConnectionLimits.fit(options.channels_max)
@@ -139,8 +135,7 @@ class Hub:
     metadata: MetadataStore
     incarnation: Incarnation
     """The present incarnation. Between two registrations it is the last one, which is over."""
-    port: int
-    tls_port: int | None
+    listeners: Listeners
     admin_port: int | None = None
     shape: Membership
     _filters: FilterRegistry
@@ -172,7 +167,9 @@ class Hub:
     async def _open(self, make_admin: Callable[[Self], AdminListener] | None, *, replace_standalone: bool) -> None:
         options, stack = self.options, self._stack
         self._filters = FilterRegistry(options.filters)
-        tls = TlsFiles(options)
+        loop = asyncio.get_running_loop()
+        self.listeners = Listeners(options, partial(Channel, self, options, loop), self._limits.backlog)
+        check_tls(options)
         self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
         stack.push_async_callback(self.shape.close)
         await self.shape.open()
@@ -181,26 +178,25 @@ class Hub:
         if options.access.are_rules_asked:
             records = RuleRecords(self.metadata.named_records)
             self._audit = self._open_audit()
-            self.access = AccessControl(options.access, records, self.clock, self._audit)
+            anonymous = {name: each.anonymous for name, each in options.listeners.items()}
+            self.access = AccessControl(options.access, records, self.clock, self._audit, anonymous)
             await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
         await self.freezing.check_usable()
         # The sockets are bound before an owner record can name them. They answer once the hub is complete.
-        listeners = await self._listen(tls.context)
+        stack.callback(self.listeners.close)
+        await self.listeners.bind()
         admin = await self._listen_admin(make_admin(self)) if make_admin is not None else None
-        host = options.advertised_host or options.host
-        address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
-        await self.shape.join(address, self.admin_port, self, self.metadata)
+        await self.shape.join(self.listeners.own, self.listeners.addresses, self.admin_port, self, self.metadata)
         # From here on, an operator who freezes the store finds this hub registered. So check now whether it is frozen.
         await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
-        if self._secure is not None:
-            look = partial(tls.look, self._secure)
-            self._tasks.start(repeat("TLS files", self.clock, _TLS_FILES_S, look))
+        if self.listeners.has_tls:
+            self._tasks.start(repeat("TLS files", self.clock, _TLS_FILES_S, self.listeners.look))
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))
@@ -208,8 +204,7 @@ class Hub:
             self._tasks.start(repeat("audit log", self.clock, COUNTED_S, self._audit.sweep))
         if admin is not None:
             await admin.serve()
-        for server, port in listeners:
-            await serve(server, options.host, port)
+        await self.listeners.serve()
 
     def _open_audit(self) -> Audit | None:
         options = self.options.access
@@ -225,36 +220,14 @@ class Hub:
         self._stack.push_async_callback(admin.close)
         return admin
 
-    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[tuple[Listener, int]]:
-        options = self.options
-        self.port = await self._bind(options.port, None)
-        self.tls_port = await self._bind(options.tls_port, tls) if tls is not None else None
-        ports = (self.port, self.tls_port)
-        return [(server, port) for server, port in zip(self._servers, ports, strict=False) if port is not None]
+    @property
+    def port(self) -> int:
+        """The port that owner records name: the plain one, or that of TLS if there is no other."""
+        return self.listeners.own.port
 
-    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> int:
-        loop = asyncio.get_running_loop()
-        host, backlog = self.options.host, self._limits.backlog
-
-        def make() -> Channel:
-            return Channel(self, self.options, loop)
-
-        server: Listener
-        try:
-            if tls is not None:
-                server = self._secure = await TlsListener.bind(
-                    host, port, make, tls, backlog=backlog, handshake_s=self.options.handshake_s
-                )
-            else:
-                server = await loop.create_server(
-                    make, host, port, backlog=backlog, reuse_address=True, start_serving=False
-                )
-        except OSError as exc:
-            raise ConfigurationError(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
-        self._servers.append(server)
-        self._stack.push_async_callback(_close_server, server)
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
+    @property
+    def tls_port(self) -> int | None:
+        return self.listeners.tls_port
 
     # ----------------------------------------------------------------------------------------- what it serves with
 
@@ -334,7 +307,7 @@ class Hub:
             "left_ledgers": self.deletions.left,
             "refused_connections": self.slots.refused,
             "displaced_connections": self.slots.displaced,
-            "failed_handshakes": self._secure.failed if self._secure is not None else 0,
+            "failed_handshakes": self.listeners.failed_handshakes,
             "late_frames": self.frames.late,
             "displaced_frames": self.frames.displaced,
             "unpermitted_requests": self.access.refused if self.access is not None else 0,
@@ -343,7 +316,7 @@ class Hub:
     @property
     def handshakes(self) -> int:
         """How many connections have not finished their TLS handshake."""
-        return self._secure.handshakes if self._secure is not None else 0
+        return self.listeners.handshakes
 
     async def lost(self, why: str) -> None:
         """Serve no client under the present registration any more; return once all its work has ended."""
@@ -378,8 +351,7 @@ class Hub:
 
     def _stop_listening(self) -> None:
         self._is_deaf = True
-        for server in self._servers:
-            server.close()
+        self.listeners.close()
 
     # ------------------------------------------------------------------------------------------------ channels
 
@@ -391,11 +363,16 @@ class Hub:
         if self._is_deaf or self.failed.done():
             _log.debug("%s: refused: the hub is closing", channel.peer)
             return False
+        if not self.listeners.takes(channel):
+            _log.info(
+                "%s: closing the connection: clients of %s do not come from there", channel.peer, channel.listener
+            )
+            return False
         return self.slots.take(channel)
 
     def opened(self, channel: Channel) -> None:
         if self.access is not None:
-            channel.caller = self.access.caller(channel.peer, channel.certificate)
+            channel.caller = self.access.caller(channel.peer, channel.certificate, channel.listener)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
 
@@ -405,7 +382,12 @@ class Hub:
     def may_answer(self) -> bool:
         return self.incarnation.why_over is not None or self.shape.is_proven()
 
+    def redirect(self, listener: str, error: NotResponsibleForTopicError) -> HedwigError:
+        return self.listeners.redirect(listener, error, self.shape.listeners)
+
     def handle(self, channel: Channel, request: Request, size: int) -> None:
+        if channel.listener:
+            request = self.listeners.with_hubs(request, self.shape.listeners)
         if self.may_answer():
             self.incarnation.handle(channel, request, size)
             return
@@ -537,10 +519,6 @@ class Hub:
         if hasattr(self, "incarnation"):
             await self.incarnation.stop()
         await self.deletions.close()
-
-
-async def _close_server(server: Listener) -> None:
-    server.close()
 
 
 def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Membership:

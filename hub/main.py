@@ -18,7 +18,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.exit_codes import ExitCode
-from hedwig.hub.connections.tls import tls_context
+from hedwig.hub.connections.tls import check_tls
 from hedwig.hub.first_steps import DATA_ORIGIN, first_steps
 from hedwig.hub.hub import Hub
 from hedwig.hub.log_lines import CountingHandler
@@ -139,7 +139,7 @@ def _check(configuration: Configuration) -> None:
     """Check what only the start of a hub would check, as far as that is possible without starting one."""
     options = configuration.options
     FilterRegistry(options.filters)
-    tls_context(options)
+    check_tls(options)
     MetadataUrl.parse(options.metadata_url)
 
 
@@ -151,6 +151,7 @@ def _serving(hub: Hub) -> str:
         parts.append(f"admin {options.admin_host}:{hub.admin_port}")
     if hub.tls_port is not None:
         parts.append(f"TLS {options.host}:{hub.tls_port}")
+    parts += [f"{name} {address.rpartition(':')[0]}" for name, address in hub.listeners.addresses.items()]
     parts.append(
         f"cluster {options.cluster.zookeeper}" if options.is_clustered else f"data {options.data_directory.resolve()}"
     )

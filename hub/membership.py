@@ -1,5 +1,6 @@
 """The two shapes of a hub, standalone and cluster: how it registers, where its messages go, how long it may serve."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from hedwig.errors import HedwigError
@@ -54,8 +55,22 @@ class Membership(Protocol):
         """Open the parts that the hub needs before the metadata. Raises: HedwigError - the hub cannot start."""
         ...
 
-    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:
-        """Register, and report this and every later loss and registration to `hub`. Raises: HedwigError."""
+    async def join(
+        self,
+        address: HubInfo,
+        listeners: Mapping[str, str],
+        admin_port: int | None,
+        hub: Member,
+        metadata: MetadataStore,
+    ) -> None:
+        """Register, and report this and every later loss and registration to `hub`. Raises: HedwigError.
+
+        `listeners` are the addresses of the named listeners, as redirects spell them.
+        """
+        ...
+
+    def listeners(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the addresses of the named listeners of other live hubs, by the address of the hub and the name."""
         ...
 
     def is_proven(self) -> bool:

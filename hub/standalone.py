@@ -5,7 +5,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -61,7 +61,14 @@ class Standalone:
         self._ledgers = await LocalLedgerStore.open(directory / _LEDGERS, self._options.ledgers)
         _close_to_others(directory)
 
-    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (nobody else looks for it)
+    async def join(
+        self,
+        address: HubInfo,
+        listeners: Mapping[str, str],  # noqa: ARG002 (nobody else looks for it)
+        admin_port: int | None,  # noqa: ARG002
+        hub: Member,
+        metadata: MetadataStore,
+    ) -> None:
         """Make this the one standalone hub of the metadata store.
 
         Raises: StandaloneHubExistsError - the hub of another data directory is registered, and may not be replaced;
@@ -83,6 +90,10 @@ class Standalone:
                 hub.give_up(error)
 
         self._tasks.start(repeat("look at the registration", self._clock, CHECK_S, look))
+
+    def listeners(self) -> Mapping[str, Mapping[str, str]]:
+        """Return none: there are no other hubs."""
+        return {}
 
     def is_proven(self) -> bool:
         """Return True: nothing expires. A replaced hub learns of it at its next check, or when a write is refused."""

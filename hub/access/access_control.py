@@ -41,12 +41,22 @@ class AccessControl:
     Before the rules were read for the first time, and once that is too long ago, nothing is permitted.
     """
 
-    def __init__(self, options: AccessOptions, records: RuleRecords, clock: Clock, audit: Audit | None) -> None:
+    def __init__(
+        self,
+        options: AccessOptions,
+        records: RuleRecords,
+        clock: Clock,
+        audit: Audit | None,
+        anonymous: Mapping[str, str] | None = None,
+    ) -> None:
+        """`anonymous` are the users of named listeners that clients are who do not say who they are; "" for nobody."""
         self._options = options
         self._records = records
         self._clock = clock
         self._audit = audit
-        self._anonymous = Caller(Principal(options.anonymous)) if options.anonymous else None
+        users = {"": options.anonymous, **(anonymous or {})}
+        self._anonymous = {name: Caller(Principal(user)) if user else None for name, user in users.items()}
+        """Who comes by which listener without saying who it is."""
         self._certificate_names = CertificateNames(options.certificate_names)
         self._callers: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
         """Those who have shown a certificate, while they are connected."""
@@ -69,13 +79,13 @@ class AccessControl:
         """How long ago the hub knew surely that these are the rules; None if it has never read them."""
         return None if self._asked_at is None else self._clock.monotonic() - self._asked_at
 
-    def caller(self, peer: str, certificate: Mapping[str, Any] | None) -> Caller | None:
+    def caller(self, peer: str, certificate: Mapping[str, Any] | None, listener: str = "") -> Caller | None:
         """Return who comes on a connection, with a certificate or without; None if such a client may nothing.
 
-        Source of the certificate: ssl.SSLSocket.getpeercert.
+        `listener` is the name of that by which it has come. Source of the certificate: ssl.SSLSocket.getpeercert.
         """
         if certificate is None:
-            return self._anonymous
+            return self._anonymous[listener]
         try:
             principal = self._certificate_names.principal(certificate)
         except InvalidArgumentError as exc:

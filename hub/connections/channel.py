@@ -101,6 +101,10 @@ class ChannelOwner(Protocol):
         """Run a request, and answer it once through the channel. A CONSUME has no answer unless it is refused."""
         ...
 
+    def redirect(self, listener: str, error: NotResponsibleForTopicError) -> HedwigError:
+        """Return what to answer a client that came by a named listener, instead of a redirect to a hub."""
+        ...
+
     def answered(self, size: int) -> None:
         """Record that a request of `size` bytes is over."""
         ...
@@ -164,14 +168,19 @@ class Channel(asyncio.Protocol):
         "heard_at",
         "held_back",
         "is_closed",
+        "listener",
         "peer",
         "publisher",
         "silence_s",
         "subscriptions",
     )
 
-    def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop, listener: str = ""
+    ) -> None:
         self.peer = "?"
+        self.listener = listener
+        """The name of the listener by which the client has come; empty for the ports of the hub itself."""
         self._connection: socket.socket | None = None
         """The connection until its TLS handshake is over."""
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
@@ -259,6 +268,11 @@ class Channel(asyncio.Protocol):
             return
         self._owner.opened(self)
         _probe(transport.get_extra_info("socket"))
+
+    @property
+    def peer_host(self) -> str:
+        """The IP address of the client."""
+        return self.peer.rpartition(":")[0]
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
@@ -554,6 +568,8 @@ class Channel(asyncio.Protocol):
 
     def answer_error(self, size: int, txn_id: int, error: HedwigError) -> None:
         """Answer a request of `size` bytes with `error`."""
+        if self.listener and isinstance(error, NotResponsibleForTopicError):
+            error = self._owner.redirect(self.listener, error)
         status = error.status if error.happened == "no" else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
         refusal = RefusalKind.NOT_PERMITTED if isinstance(error, NotPermittedError) else None

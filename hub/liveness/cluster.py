@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,7 +48,8 @@ _MILLISECOND_S: Final = 0.001
 class ClusterLiveness:
     """Registers this hub, proves that it is alive, and follows the other hubs. For one event loop.
 
-    `hub` is this hub as clients reach it, without an epoch. `admin` is host:port of its admin endpoint.
+    `hub` is this hub as clients reach it, without an epoch. `admin` is host:port of its admin endpoint. `listeners` are
+    the addresses of its named listeners; if it has some, `live` says those of other hubs too.
 
     `on_registered` is called with each new registration, including the first. `on_lost` is called once with each
     registration that is over. Then this class makes another one, with a new epoch. It never reuses an incarnation that
@@ -68,6 +69,7 @@ class ClusterLiveness:
         options: LivenessOptions,
         *,
         admin: str | None = None,
+        listeners: Mapping[str, str] | None = None,
         on_registered: Callable[[Registration], None] | None = None,
         on_lost: Callable[[Registration], None] | None = None,
         on_failed: Callable[[str], None] | None = None,
@@ -101,9 +103,9 @@ class ClusterLiveness:
             ),
             self._on_connected,
         )
-        self._live_set = LiveSet(self._bridge, self._paths, options, self._failed)
+        self._live_set = LiveSet(self._bridge, self._paths, options, self._failed, has_listeners=bool(listeners))
         self._verdicts = Verdicts(self._bridge, self._paths, self._live_set, options)
-        endpoint = Endpoint(admin, this_process(), reads_shared_logs=True)
+        endpoint = Endpoint(admin, this_process(), reads_shared_logs=True, listeners=listeners or {})
         self._registrar = Registrar(self._bridge, self._paths, hub.address, endpoint, options)
         self._enrolment: Enrolment | None = None
         self._lease: Lease | None = None

@@ -1,6 +1,6 @@
 """The hubs of a deployment, read from their nodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, children, commit_nothing, get
 
-__all__ = ["read_all", "read_endpoints", "read_hosts", "read_hubs"]
+__all__ = ["attach_endpoints", "read_all", "read_endpoints", "read_hosts", "read_hubs"]
 
 
 async def read_hubs(
@@ -37,13 +37,20 @@ async def read_all(bridge: Bridge, paths: HubPaths, deadline: Deadline) -> tuple
         # Either it has no such node, as a hub of the original, or it was closed meanwhile.
         left = {hub.info.epoch for hub in await read_hosts(bridge, paths, deadline)}
         hosts = tuple(hub for hub in hosts if hub.info.epoch in endpoints or hub.info.epoch in left)
+    return attach_endpoints(hosts, endpoints)
+
+
+def attach_endpoints(hosts: tuple[LiveHub, ...], endpoints: Mapping[int, Endpoint]) -> tuple[LiveHub, ...]:
+    """Return hubs with what their endpoint nodes say, which are given by epoch."""
     return tuple(_with_endpoint(hub, endpoints.get(hub.info.epoch)) for hub in hosts)
 
 
 def _with_endpoint(hub: LiveHub, endpoint: Endpoint | None) -> LiveHub:
     if endpoint is None:
         return hub
-    return replace(hub, admin=endpoint.admin, reads_shared_logs=endpoint.reads_shared_logs)
+    return replace(
+        hub, admin=endpoint.admin, reads_shared_logs=endpoint.reads_shared_logs, listeners=endpoint.listeners
+    )
 
 
 async def read_hosts(

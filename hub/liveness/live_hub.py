@@ -4,12 +4,15 @@ The host node is the original's, a HubLoadData in text format. The endpoint node
 reads it.
 """
 
+import contextlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf import text_format
 
+from hedwig.errors import InvalidArgumentError
 from hedwig.hub.liveness.process import ProcessMark
 from hedwig.model import HubInfo
 from hedwig.wire import pubsub_pb2 as pb
@@ -34,6 +37,8 @@ class LiveHub:
     """host:port of its admin endpoint."""
     reads_shared_logs: bool = False
     """Whether it says so. Hubs of the original, and ours up to release 0.2.0, do not."""
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of its named listeners, as redirects spell them."""
 
     @property
     def is_draining(self) -> bool:
@@ -42,11 +47,15 @@ class LiveHub:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The content of a hub's endpoint node: host:port of its admin endpoint, which process it is, and what it can."""
+    """The content of a hub's endpoint node: which process it is, and what it can.
+
+    `admin` is host:port of its admin endpoint. `listeners` has the addresses of its named listeners.
+    """
 
     admin: str | None
     process: ProcessMark | None
     reads_shared_logs: bool
+    listeners: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the content of the node."""
@@ -56,7 +65,9 @@ class Endpoint:
             "pid": self.process.pid,
             "started": self.process.started,
         }
-        content = {"admin": self.admin, "process": process, "shared_logs": self.reads_shared_logs}
+        content: dict[str, Any] = {"admin": self.admin, "process": process, "shared_logs": self.reads_shared_logs}
+        if self.listeners:
+            content["listeners"] = dict(self.listeners)
         return json.dumps(content).encode()
 
     @classmethod
@@ -73,6 +84,7 @@ class Endpoint:
             admin if isinstance(admin, str) else None,
             _process(content.get("process")),
             reads_shared_logs=content.get("shared_logs") is True,
+            listeners=_listeners(content.get("listeners")),
         )
 
 
@@ -90,6 +102,14 @@ def decode_load(data: bytes) -> int:
         return int(text_format.Parse(text, pb.HubLoadData(), allow_unknown_field=True).numTopics)
     except (UnicodeDecodeError, text_format.ParseError):
         return 0
+
+
+def _listeners(content: Any) -> Mapping[str, str]:
+    listeners = {}
+    for name, address in content.items() if isinstance(content, dict) else ():
+        with contextlib.suppress(InvalidArgumentError, AttributeError):
+            listeners[name] = HubInfo.at(address).address
+    return listeners
 
 
 def _process(content: Any) -> ProcessMark | None:

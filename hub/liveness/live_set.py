@@ -7,9 +7,9 @@ from typing import Any
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
-from hedwig.hub.liveness.directory import read_hosts
+from hedwig.hub.liveness.directory import attach_endpoints, read_endpoints, read_hosts
 from hedwig.hub.liveness.lasting import LastingTask
-from hedwig.hub.liveness.live_hub import LiveHub
+from hedwig.hub.liveness.live_hub import Endpoint, LiveHub
 from hedwig.hub.liveness.options import LivenessOptions
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
@@ -34,13 +34,21 @@ class LiveSet:
         paths: HubPaths,
         options: LivenessOptions,
         on_failed: Callable[[str], None] = lambda _: None,
+        *,
+        has_listeners: bool = False,
     ) -> None:
-        """`on_failed` is called with a sentence when the set is no longer updated, which only a defect can cause."""
+        """`on_failed` is called with a sentence when the set is no longer updated, which only a defect can cause.
+
+        With `has_listeners`, the set knows the named listeners of the hubs too.
+        """
         self._bridge = bridge
         self._paths = paths
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._hubs: tuple[LiveHub, ...] = ()
+        self._has_listeners = has_listeners
+        self._endpoints: dict[int, Endpoint] = {}
+        """The endpoint nodes of the hubs, by epoch. They never change."""
         self._read_on: NewSession | None = None
         self._read_at_s: float | None = None
         """When the present set was asked for."""
@@ -117,7 +125,8 @@ class LiveSet:
         connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         try:
-            self._hubs = await read_hosts(self._bridge, self._paths, deadline, self._on_change)
+            hubs = await read_hosts(self._bridge, self._paths, deadline, self._on_change)
+            self._hubs = await self._with_listeners(hubs, deadline) if self._has_listeners else hubs
         except BaseException:
             # The change is not read yet, so the follower must read again.
             self._read_on = None
@@ -130,6 +139,14 @@ class LiveSet:
             _log.info("hub %s is alive, epoch %d", address, epoch)
         for address, epoch in sorted(before - after):
             _log.info("hub %s is gone, epoch %d", address, epoch)
+
+    async def _with_listeners(self, hubs: tuple[LiveHub, ...], deadline: Deadline) -> tuple[LiveHub, ...]:
+        epochs = {hub.info.epoch for hub in hubs}
+        if not epochs <= self._endpoints.keys():
+            # A hub makes both nodes in one transaction, so those of each hub that was listed are here or gone.
+            read = await read_endpoints(self._bridge, self._paths, deadline)
+            self._endpoints = {epoch: endpoint for _, endpoint, epoch in read if epoch in epochs}
+        return attach_endpoints(hubs, self._endpoints)
 
     def _on_change(self, _event: Any) -> None:
         """Wake the follower, from kazoo's thread."""

@@ -11,7 +11,18 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.options.keys import FILTERS, TABLES, find_key, keys, nearest, variable
+from hedwig.hub.options.keys import (
+    FILTERS,
+    LISTENERS,
+    TABLES,
+    find_key,
+    find_listener_key,
+    keys,
+    nearest,
+    of_listeners,
+    variable,
+)
+from hedwig.hub.options.listener_options import ListenerOptions
 from hedwig.hub.options.options import HubOptions
 
 __all__ = ["DEFAULT", "Configuration", "Given", "from_defaults", "from_environment", "from_file", "from_setting"]
@@ -38,7 +49,7 @@ class Configuration:
 
     @classmethod
     def combine(cls, *layers: Iterable[Given]) -> "Configuration":
-        """Combine the values of `layers`. A later layer replaces values of an earlier one, but filters add up.
+        """Combine the values of `layers`. Later layers replace values of earlier ones; filters and listeners add up.
 
         Raises: ConfigurationError - a value is out of its range, or two values conflict (the text names their origins).
         """
@@ -47,7 +58,7 @@ class Configuration:
         for given in (each for layer in layers for each in layer):
             values[given.key] = given.value
             origins[given.key] = given.origin
-        tables: dict[str, dict[str, Any]] = {table: {} for table in (FILTERS, *TABLES)}
+        tables: dict[str, dict[str, Any]] = {table: {} for table in (FILTERS, LISTENERS, *TABLES)}
         options: dict[str, Any] = {}
         for key, value in values.items():
             table, dot, rest = key.partition(".")
@@ -57,8 +68,9 @@ class Configuration:
                 options[key] = value
         try:
             options |= {table: record(**tables[table]) for table, record in TABLES.items()}
-            filters = MappingProxyType(tables[FILTERS])
-            return cls(HubOptions(**options, filters=filters), MappingProxyType(origins))
+            options["filters"] = MappingProxyType(tables[FILTERS])
+            options["listeners"] = MappingProxyType(_listeners(tables[LISTENERS]))
+            return cls(HubOptions(**options), MappingProxyType(origins))
         except ConfigurationError as exc:
             raise ConfigurationError(_with_origins(str(exc), origins)) from exc
 
@@ -68,6 +80,8 @@ class Configuration:
         for name in keys():
             table, dot, rest = name.partition(".")
             values[name] = getattr(getattr(self.options, table), rest) if dot else getattr(self.options, name)
+        for name, listener in self.options.listeners.items():
+            values |= {key: getattr(listener, key.rpartition(".")[2]) for key in of_listeners(name)}
         return values | {f"{FILTERS}.{name}": maker for name, maker in self.options.filters.items()}
 
     def origin(self, key: str) -> str:
@@ -102,9 +116,36 @@ def from_file(path: Path) -> list[Given]:
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{origin}: {name}: a table [{name}] is expected, not {value!r}")
             values += [_from_toml(f"{name}.{key}", each, origin) for key, each in value.items()]
+        elif name == LISTENERS:
+            values += _from_listeners(value, origin)
         else:
             values.append(_from_toml(name, value, origin))
     return values
+
+
+def _from_listeners(value: Any, origin: str) -> list[Given]:
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise ConfigurationError(f"{origin}: {LISTENERS}: tables [{LISTENERS}.NAME] are expected, not {value!r}")
+    return [
+        _from_toml(f"{LISTENERS}.{name}.{key}", each, origin)
+        for name, options in value.items()
+        for key, each in options.items()
+    ]
+
+
+def _listeners(values: Mapping[str, Any]) -> Mapping[str, ListenerOptions]:
+    """Return the listeners by name, from values by NAME.OPTION. Raises: ConfigurationError."""
+    listeners: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        name, _, option = key.rpartition(".")
+        listeners.setdefault(name, {})[option] = value
+    made = {}
+    for name, options in listeners.items():
+        try:
+            made[name] = ListenerOptions(**options)
+        except ConfigurationError as exc:
+            raise ConfigurationError(f"{LISTENERS}.{name}: {exc}") from exc
+    return made
 
 
 def _from_toml(name: str, value: Any, origin: str) -> Given:
@@ -133,9 +174,12 @@ def from_environment(environment: Mapping[str, str] = os.environ, *, others: Ite
     for name, text in environment.items():
         if not name.startswith(prefix) or name in others or not text:
             continue
-        if name not in known:
-            raise ConfigurationError(f"environment {name}: {nearest(name, [*known, *others])}")
         origin = f"environment {name}"
+        if (listener_key := find_listener_key(name)) is not None:
+            values.append(_from_text(listener_key.name, text, origin))
+            continue
+        if name not in known:
+            raise ConfigurationError(f"{origin}: {nearest(name, [*known, *others])}")
         if known[name] == FILTERS:
             values += [from_setting(f"{FILTERS}.{part.strip()}", origin) for part in text.split(",")]
         else:
@@ -167,7 +211,7 @@ def _with_origins(text: str, origins: Mapping[str, str]) -> str:
     """Add to an error text the origins of the options that it names."""
     named: dict[str, str] = {}
     head = text.partition(":")[0]
-    table = f"{head}." if head in TABLES else ""
+    table = f"{head}." if head in TABLES or head.startswith(f"{LISTENERS}.") else ""
     for word in re.findall(r"[a-z_]+(?:\.[a-z_]+)?", text):
         for key in (word, table + word):
             if (origin := origins.get(key)) is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.options.configuration import DEFAULT, Configuration
 from hedwig.hub.options.field import explain
-from hedwig.hub.options.keys import FILTERS, OptionKey, find_key, keys, variable
+from hedwig.hub.options.keys import FILTERS, LISTENERS, OptionKey, find_key, keys, of_listeners, variable
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.quantities import show_size
 
@@ -43,13 +43,19 @@ def example() -> str:
     for table, options in _by_table(keys().values()):
         if table:
             lines += [f"\n[{table}]"]
-        for key in options:
-            lines += ["", *_comment(key.what)]
-            shown = key.show(key.default)
-            lines.append(f"# {_bare(key)} = {_literal(_UNSET[key.name] if shown is None else shown)}")
+        lines += _with_defaults(options)
+    lines += ["", "", *_comment(explain(HubOptions)[LISTENERS]), f"# [{LISTENERS}.java]"]
+    lines += _with_defaults(of_listeners("java").values())
     lines += ["", "", f"[{FILTERS}]", "", *_comment(explain(HubOptions)[FILTERS])]
     lines += [f"# {line}" for line in _FILTERS_EXAMPLE]
     return "\n".join(lines) + "\n"
+
+
+def _with_defaults(options: Iterable[OptionKey]) -> Iterator[str]:
+    for key in options:
+        yield from ("", *_comment(key.what))
+        shown = key.show(key.default)
+        yield f"# {_bare(key)} = {_literal(_UNSET[key.name] if shown is None else shown)}"
 
 
 def effective(configuration: Configuration) -> str:
@@ -74,13 +80,18 @@ def _by_table(options: Iterable[OptionKey]) -> Iterator[tuple[str, list[OptionKe
     """Yield the options of each table, those without a table first, under ""."""
     tables: dict[str, list[OptionKey]] = {"": []}
     for key in options:
-        table = key.name.partition(".")[0] if "." in key.name else ""
-        tables.setdefault(table, []).append(key)
+        tables.setdefault(_table_of(key), []).append(key)
     yield from tables.items()
 
 
+def _table_of(key: OptionKey) -> str:
+    if key.name.startswith(f"{LISTENERS}."):
+        return key.name.rpartition(".")[0]
+    return key.name.partition(".")[0] if "." in key.name else ""
+
+
 def _bare(key: OptionKey) -> str:
-    name = key.name.partition(".")[2] or key.name
+    name = key.name.removeprefix(f"{_table_of(key)}.")
     return name if _BARE.fullmatch(name) else _literal(name)
 
 

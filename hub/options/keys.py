@@ -1,7 +1,8 @@
 """The keys of the options of a hub, and how the value of each is read.
 
 A key is the name of a field of HubOptions. For a field in the record of a table, it is both names, such as
-`ledgers.read_threads`. It may also be `filters.` with any name of a message filter.
+`ledgers.read_threads`. It may also be `filters.` with any name of a message filter, or the option of a named listener,
+such as `listeners.java.port`.
 """
 
 import difflib
@@ -16,12 +17,25 @@ from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import explain
+from hedwig.hub.options.listener_options import ListenerOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
 
-__all__ = ["FILTERS", "TABLES", "OptionKey", "find_key", "keys", "nearest", "variable"]
+__all__ = [
+    "FILTERS",
+    "LISTENERS",
+    "TABLES",
+    "OptionKey",
+    "find_key",
+    "find_listener_key",
+    "keys",
+    "nearest",
+    "of_listeners",
+    "variable",
+]
 
 FILTERS: Final = "filters"
+LISTENERS: Final = "listeners"
 TABLES: Final[Mapping[str, Callable[[], Any]]] = {
     "ledgers": LocalLedgerOptions,
     "cluster": ClusterOptions,
@@ -59,7 +73,7 @@ def variable(key: str) -> str:
 
 @functools.cache
 def keys() -> Mapping[str, OptionKey]:
-    """Return all keys with a fixed name, in the order of the options; keys of filters have none."""
+    """Return all keys with a fixed name, in the order of the options; keys of filters and listeners have none."""
     option_keys = _keys_of("", HubOptions(), explain(HubOptions))
     for table, record in TABLES.items():
         option_keys += _keys_of(f"{table}.", record(), _LEDGERS if record is LocalLedgerOptions else explain(record))
@@ -68,7 +82,7 @@ def keys() -> Mapping[str, OptionKey]:
 
 def _keys_of(prefix: str, defaults: Any, what: Mapping[str, str]) -> list[OptionKey]:
     kinds = get_type_hints(type(defaults))
-    names = [each.name for each in fields(defaults) if prefix or each.name not in (FILTERS, *TABLES)]
+    names = [each.name for each in fields(defaults) if prefix or each.name not in (FILTERS, LISTENERS, *TABLES)]
     return [_key(prefix + name, kinds[name], getattr(defaults, name), what[name]) for name in names]
 
 
@@ -80,7 +94,32 @@ def find_key(name: str) -> OptionKey:
     table, _, rest = name.partition(".")
     if table == FILTERS and rest:
         return OptionKey(name, None, explain(HubOptions)[FILTERS], _text, _toml_text, _text)
-    raise ValueError(nearest(name, [*keys(), FILTERS, *TABLES]))
+    if table == LISTENERS and rest:
+        known = of_listeners(rest.rpartition(".")[0] or rest)
+        if name not in known:
+            raise ValueError(f"{nearest(name, list(known))}; an option of a listener is {LISTENERS}.NAME.OPTION")
+        return known[name]
+    raise ValueError(nearest(name, [*keys(), FILTERS, LISTENERS, *TABLES]))
+
+
+def of_listeners(*names: str) -> Mapping[str, OptionKey]:
+    """Return the keys of named listeners."""
+    defaults, what = ListenerOptions(), explain(ListenerOptions)
+    return {key.name: key for name in names for key in _keys_of(f"{LISTENERS}.{name}.", defaults, what)}
+
+
+def find_listener_key(name: str) -> OptionKey | None:
+    """Return the option of a listener that an environment variable gives; None for any other variable."""
+    prefix = variable(LISTENERS) + "_"
+    if not name.startswith(prefix):
+        return None
+    rest = name.removeprefix(prefix).lower()
+    # The longest: the option `advertised_host` ends like `host`.
+    for option in sorted(explain(ListenerOptions), key=len, reverse=True):
+        listener = rest.removesuffix(f"_{option}")
+        if listener and listener != rest:
+            return find_key(f"{LISTENERS}.{listener}.{option}")
+    return None
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -16,6 +16,7 @@ from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import check_ranges, option
+from hedwig.hub.options.listener_options import ListenerOptions, check_listener_names
 from hedwig.wire import HUB_FRAME_BYTES_MAX
 
 __all__ = ["HubOptions"]
@@ -44,9 +45,11 @@ class HubOptions:
     region: str = option("standalone", "name of the region, written into every message")
 
     host: str = option("127.0.0.1", "address to listen on")
-    port: int = option(4080, "port to listen on; 0: any free one")
+    port: int = option(4080, "port to listen on; -1: none, only TLS; 0: any free one")
     advertised_host: str = option("", "address that redirects and owner records name; empty: `host`")
-    tls_port: int = option(-1, "port of the TLS listener; -1: none; 0: any free one")
+    tls_port: int = option(
+        -1, "port of the TLS listener, which speaks TLS 1.2 as the original's clients do; -1: none; 0: any free one"
+    )
     tls_certificate: str = option("", "PEM file with the certificate chain of the TLS listener")
     tls_key: str = option("", "PEM file with the private key; empty: it is in the certificate's file")
     admin_host: str = option("127.0.0.1", "address of the admin endpoint")
@@ -138,9 +141,16 @@ class HubOptions:
         default_factory=AccessOptions, metadata={"what": "who may do what, see docs/how-to/access.md"}
     )
 
+    listeners: Mapping[str, ListenerOptions] = field(
+        default_factory=dict,
+        metadata={
+            "what": "named listeners, each with a port of its own and its own clients; see docs/how-to/access.md"
+        },
+    )
+
     def __post_init__(self) -> None:
         bounds = (
-            ("port", 0, _PORT_MAX),
+            ("port", -1, _PORT_MAX),
             ("tls_port", -1, _PORT_MAX),
             ("admin_port", -1, _PORT_MAX),
             ("frame_bytes_max", 1024, 64 * _MIB),
@@ -191,11 +201,13 @@ class HubOptions:
                 "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
             )
         self._check_ports()
-        if not self.access.mode and not _is_loopback(self.host):
-            raise ConfigurationError(
-                f"host is {self.host}, so others can reach this hub, and nothing says who may do what. Set access.mode "
-                "to rules, or to open if everybody may do everything"
-            )
+        for host in (self.host, *(each.host for each in self.listeners.values() if each.host)):
+            if not self.access.mode and not _is_loopback(host):
+                raise ConfigurationError(
+                    f"host is {host}, so others can reach this hub, and nothing says who may do what. Set access.mode "
+                    "to rules, or to open if everybody may do everything"
+                )
+        self._check_listeners()
         for name in self.admin_hosts:
             if not _HOST_NAME.fullmatch(name):
                 raise ConfigurationError(
@@ -213,7 +225,10 @@ class HubOptions:
             raise ConfigurationError(f"region is {self.region!r}, which is not Unicode text") from exc
         if self.tls_port >= 0 and not self.tls_certificate:
             raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
-        if self.access.client_ca and self.tls_port < 0:
+        if self.port < 0 and self.tls_port < 0:
+            raise ConfigurationError("port is -1, so tls_port must be set: owner records name one of them")
+        asks = self.tls_port >= 0 or any(each.client_certificates for each in self.listeners.values())
+        if self.access.client_ca and not asks:
             raise ConfigurationError("access.client_ca is set, so tls_port must be: only TLS has client certificates")
         if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
             raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
@@ -238,10 +253,27 @@ class HubOptions:
             ("port", self.port, self.host),
             ("tls_port", self.tls_port, self.host),
             ("admin_port", self.admin_port, self.admin_host),
+            *((f"listeners.{name}", each.port, each.host or self.host) for name, each in self.listeners.items()),
         )
         for (one, port, host), (other, other_port, other_host) in combinations(listeners, 2):
             if 0 < port == other_port and (host == other_host or _ANY_ADDRESS & {host, other_host}):
                 raise ConfigurationError(f"{one} and {other} are both {port}; give each a port of its own")
+
+    def _check_listeners(self) -> None:
+        check_listener_names(self.listeners)
+        for name, listener in self.listeners.items():
+            if listener.tls and not self.tls_certificate:
+                raise ConfigurationError(f"listeners.{name}.tls is set, so tls_certificate must name a PEM file")
+            if listener.client_certificates and not self.access.client_ca:
+                raise ConfigurationError(
+                    f"listeners.{name}.client_certificates is set, so access.client_ca must name the authorities"
+                )
+            host = listener.advertised_host or self.advertised_host or listener.host or self.host
+            if host in _ANY_ADDRESS or ":" in host or "/" in host or any(char.isspace() for char in host):
+                raise ConfigurationError(
+                    f"listeners.{name}: clients cannot be sent to {host}; give its advertised_host a name or an IPv4 "
+                    "address"
+                )
 
     @property
     def is_clustered(self) -> bool:

@@ -1,17 +1,20 @@
 """Prove that the unmodified Java client works where the rules allow it, and does no harm where they do not."""
 
+import random
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from hedwig.cli.dev.ports import choose_port
 from tests.cli.support.admin import Admin, wait_until
 from tests.hub.support.running import RunningHub
+from tests.hub.support.tls_client import Authority, make_certificate
 from tests.java_client.conftest import Connect
-from tests.java_client.support.client import PATIENCE_S
-from tests.java_client.support.driver import JavaError
+from tests.java_client.support.client import PATIENCE_S, JavaClient
+from tests.java_client.support.driver import JavaClientDriver, JavaError, Value
 
 ANN = b"ann"
 WHO = "user:legacy-java"
@@ -45,7 +48,7 @@ def test_it_is_served_refused_and_served_again(connect: Connect, hub: RunningHub
             refused()
     assert metric(hub, "acquired_topics_total") == 0
     rules.done("access", "allow", WHO, *ALL)
-    wait_until(lambda: _is_published(connect, topic), "the hub knows the rule")
+    wait_until(lambda: _publishes(connect(), topic), "the hub knows the rule")
     subscription = client.listen(topic, ANN)
     last = client.publish(topic, b"second")
     assert subscription.ids(1) == [last]
@@ -58,12 +61,63 @@ def test_it_is_served_refused_and_served_again(connect: Connect, hub: RunningHub
         client.publish(topic, b"m")
     assert metric(hub, "acquired_topics_total") == acquired
     rules.done("access", "allow", WHO, *ALL)
-    wait_until(lambda: _is_published(connect, topic), "the hub knows the rule again")
+    wait_until(lambda: _publishes(connect(), topic), "the hub knows the rule again")
 
 
-def _is_published(connect: Connect, topic: bytes) -> bool:
+@pytest.fixture
+def listeners() -> Mapping[str, int]:
+    """The ports of listeners for Java clients: two at which they may all, and one at which they may nothing."""
+    return {name: choose_port((), random.Random()) for name in ("plain", "secure", "shut")}
+
+
+@pytest.fixture
+def with_listeners(listeners: Mapping[str, int], tmp_path: Path) -> Iterator[RunningHub]:
+    """A hub with named listeners, and with nothing to be had at its own port."""
+    authority = Authority(tmp_path / "authority")
+    settings = {
+        "access.mode": "rules",
+        "access.anonymous": "",
+        "access.refresh_s": "0.1",
+        "access.client_ca": authority.certificate,
+        "tls_certificate": make_certificate(tmp_path),
+        "listeners.plain.anonymous": "legacy-java",
+        "listeners.secure.anonymous": "legacy-java",
+        "listeners.secure.tls": "1.2",
+        "listeners.secure.client_certificates": "optional",
+    }
+    ports = (f"listeners.{name}.port={port}" for name, port in listeners.items())
+    with RunningHub(tmp_path / "hub", *ports, *(f"{key}={value}" for key, value in settings.items())) as started:
+        yield started
+
+
+def test_the_listener_says_who_it_is(
+    driver: JavaClientDriver,
+    with_listeners: RunningHub,
+    listeners: Mapping[str, int],
+    tmp_path: Path,
+    shared: bool,
+    topic: bytes,
+) -> None:
+    admin = Admin(tmp_path, f"sqlite://{with_listeners.data / 'metadata.db'}")
+    admin.done("access", "allow", WHO, *ALL)
+    sharing: dict[str, Value] = {"subscription_channel_sharing_enabled": shared}
+    for name in ("plain", "secure"):
+        address = f"127.0.0.1:{listeners[name]}:{listeners[name]}"
+        with JavaClient(driver, address, {**sharing, "ssl_enabled": name == "secure"}) as client:
+            wait_until(lambda: _publishes(client, topic), "the hub knows the rule")
+            subscription = client.listen(topic, name.encode())
+            last = client.publish(topic, b"m")
+            assert subscription.ids(1) == [last]
+    for address in (f"127.0.0.1:{listeners['shut']}", with_listeners.address):
+        with JavaClient(driver, address, sharing) as client:
+            for refused in (client.publish, client.subscribe):
+                with pytest.raises(JavaError, match="MALFORMED_REQUEST"):
+                    refused(topic, b"m")
+
+
+def _publishes(client: JavaClient, topic: bytes) -> bool:
     try:
-        connect().publish(topic, b"m")
+        client.publish(topic, b"m")
     except JavaError:
         return False
     return True

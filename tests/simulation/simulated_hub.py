@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError
 from hedwig.hub.connections.channel import Channel
+from hedwig.hub.connections.listeners import Listeners
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
@@ -99,10 +100,19 @@ class _Shape:
         return True
 
 
-class _Listener:
+class _Listeners:
+    """As hub.connections.listeners.Listeners, on the simulated network."""
+
+    port = PORT
+    tls_port = None
+    handshakes = failed_handshakes = 0
+
     def __init__(self, network: Network, host: str) -> None:
         self._network = network
         self._host = host
+
+    def takes(self, _channel: Channel) -> bool:
+        return True
 
     def close(self) -> None:
         self._network.stop_listening(self._host)
@@ -153,7 +163,7 @@ class SimulatedHub(Hub):
         """Register, and listen. Run it in a context whose `MACHINE` is the hub's machine."""
         self._filters = _filters()
         self.shape = cast(Membership, _Shape())
-        self.port = PORT
+        self.listeners = cast(Listeners, _Listeners(self.network, self.host))
         store_options = StoreOptions(
             operation_timeout_s=self.options.operation_timeout_s,
             gather=True,
@@ -172,7 +182,6 @@ class SimulatedHub(Hub):
         self._tasks.start(self.freezing.run())
         loop = asyncio.get_running_loop()
         self.network.listen(self.host, lambda: Channel(self, self.options, loop))
-        self._servers.append(cast(asyncio.Server, _Listener(self.network, self.host)))
 
     async def serve_anew(self) -> None:
         """Begin an incarnation with a new registration."""
@@ -247,8 +256,7 @@ class SimulatedHub(Hub):
         """End at once: nothing that the hub sends from now on arrives, except what is on its way already."""
         self.is_down = True
         self.cut_off()
-        for server in self._servers:
-            server.close()
+        self.listeners.close()
         self.network.break_connections(self.host)
         await self.lost("it crashed")
         await self._abandon_stores()

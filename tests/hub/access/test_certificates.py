@@ -1,8 +1,6 @@
 """Prove that a client certificate says who a client is, and that one of an unknown authority opens no connection."""
 
 import ssl
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,40 +13,7 @@ from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata.access.rule_records import RuleRecords
 from tests.hub.conftest import StartHub
-from tests.hub.support.tls_client import make_certificate, trusting
-
-
-@dataclass
-class Authority:
-    """An authority, and the certificates that it signs."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir()
-        self.certificate = self.folder / "ca.pem"
-        self._key = self.folder / "ca-key.pem"
-        self._openssl("req", "-x509", *self._new_key(self._key), "-subj", "/CN=authority", "-out", self.certificate)
-
-    def client(self, name: str, alternative_names: str) -> ssl.SSLContext:
-        """Return the settings of a client with a certificate of this authority."""
-        key, request, signed = (self.folder / f"{name}{end}" for end in ("-key.pem", ".csr", ".pem"))
-        self._openssl("req", *self._new_key(key), "-subj", f"/CN={name}", "-out", request)
-        extensions = self.folder / "extensions"
-        extensions.write_text(f"subjectAltName={alternative_names}\n")
-        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2")
-        self._openssl("x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", signed)
-        context = trusting()
-        context.load_cert_chain(signed, key)
-        return context
-
-    @staticmethod
-    def _new_key(key: Path) -> tuple[str | Path, ...]:
-        return "-newkey", "rsa:2048", "-nodes", "-keyout", key
-
-    @staticmethod
-    def _openssl(*words: str | Path) -> None:
-        subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+from tests.hub.support.tls_client import Authority, make_certificate, trusting
 
 
 @pytest.fixture

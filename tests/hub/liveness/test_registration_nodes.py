@@ -42,10 +42,18 @@ def test_loads_of_other_releases_are_read(data: bytes, load: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff", b"[]", b'{"admin": 5, "process": {"pid": "x"}, "shared_logs": 1}', b"null"]
+    "data",
+    [b"", b"\xff", b"[]", b'{"admin": 5, "process": {"pid": "x"}, "shared_logs": 1}', b"null", b'{"listeners": [1]}'],
 )
 def test_endpoints_that_cannot_be_read_say_nothing(data: bytes) -> None:
     assert Endpoint.decode(data) == Endpoint(None, None, reads_shared_logs=False)
+
+
+def test_an_endpoint_says_where_named_listeners_are() -> None:
+    listeners = {"java": "hub.example:4090:-1", "apps": "10.0.0.7:4443:4443"}
+    assert Endpoint.decode(Endpoint(None, None, True, listeners).encode()).listeners == listeners
+    odd = b'{"listeners": {"java": "hub.example:4090:-1", "apps": 7, "web": "nowhere", "old": {}}}'
+    assert Endpoint.decode(odd).listeners == {"java": "hub.example:4090:-1"}
 
 
 async def test_the_host_node_is_the_originals_and_its_creation_is_the_epoch(

@@ -20,7 +20,8 @@ from hedwig.hub.options.configuration import (
     from_setting,
 )
 from hedwig.hub.options.file import effective, example
-from hedwig.hub.options.keys import keys, variable
+from hedwig.hub.options.keys import keys, of_listeners, variable
+from hedwig.hub.options.listener_options import ListenerOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
 from hedwig.hub.process import start_hub
@@ -88,6 +89,26 @@ def test_filters_of_all_sources_are_added_up(file: Callable[[str], Path]) -> Non
     assert configuration.options.filters == {"com.example.A": "file:A", "b": "environment:b", "com.example.C": "flag:C"}
     assert configuration.origin("filters.com.example.C") == "flag --set"
     assert configuration.origin("filters.b") == "environment HEDWIG_HUB_FILTERS"
+
+
+def test_listeners_of_all_sources_are_added_up(file: Callable[[str], Path]) -> None:
+    configuration = Configuration.combine(
+        from_file(file('[listeners.java]\nport = 4090\nanonymous = "legacy"\n[listeners.in_house]\nport = 4091\n')),
+        from_environment(
+            {
+                "HEDWIG_HUB_LISTENERS_JAVA_ADVERTISED_HOST": "java.example",
+                "HEDWIG_HUB_LISTENERS_IN_HOUSE_NETWORKS": "10.0.0.0/8, 192.168.0.0/16",
+            }
+        ),
+        [from_setting("listeners.java.anonymous=java", "flag --set")],
+    )
+    assert configuration.options.listeners == {
+        "java": ListenerOptions(port=4090, anonymous="java", advertised_host="java.example"),
+        "in_house": ListenerOptions(port=4091, networks=("10.0.0.0/8", "192.168.0.0/16")),
+    }
+    assert configuration.origin("listeners.java.anonymous") == "flag --set"
+    assert configuration.origin("listeners.java.advertised_host").startswith("environment HEDWIG_HUB_LISTENERS_JAVA_")
+    assert configuration.values()["listeners.in_house.port"] == 4091
 
 
 def test_variables_that_are_empty_or_of_others_give_nothing() -> None:
@@ -167,6 +188,9 @@ def test_sizes_and_durations_survive_being_shown() -> None:
         ("non_durable_topics = [1]", "non_durable_topics: a list of texts"),
         ('data_directory = ""', "data_directory: a path is expected"),
         ("filters = 1", "filters: a table [filters] is expected"),
+        ("[listeners]\nport = 1", "listeners: tables [listeners.NAME] are expected"),
+        ("[listeners.java]\nport = true", "listeners.java.port: a whole number is expected"),
+        ("[listeners.java.tls]\nport = 1", "listeners.java.tls: a text in quotes is expected"),
         (
             '[filters]\ncom.example.A = "x:y"',
             'filters.com: put the name of a filter that has dots into quotes: "com.…"',
@@ -200,6 +224,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({"HEDWIG_HUB_PORT": "tcp://10.0.0.1:4080"}, "environment HEDWIG_HUB_PORT: port: 'tcp://10.0.0.1:4080' is not"),
         ({"HEDWIG_HUB_LEDGERS_READ_THREADS": "x"}, "ledgers.read_threads: 'x' is not a whole number"),
         ({"HEDWIG_HUB_READ_ONLY": "maybe"}, "read_only: 'maybe' is neither true nor false"),
+        ({"HEDWIG_HUB_LISTENERS_JAVA": "1"}, "environment HEDWIG_HUB_LISTENERS_JAVA: there is no option"),
+        ({"HEDWIG_HUB_LISTENERS_JAVA_PORT": "x"}, "listeners.java.port: 'x' is not a whole number"),
         ({"HEDWIG_HUB_FILTERS": "a"}, "environment HEDWIG_HUB_FILTERS: 'filters.a' is not KEY=VALUE"),
     ],
 )
@@ -213,6 +239,12 @@ def test_a_wrong_variable_is_refused_in_one_line_that_names_it(environment: Mapp
         ("port", "flag --set: 'port' is not KEY=VALUE"),
         ("prot=1", "flag --set: there is no option 'prot'; did you mean 'port'?"),
         ("filters.=x:y", "there is no option 'filters.'"),
+        (
+            "listeners.java.prt=1",
+            "did you mean 'listeners.java.port'?; an option of a listener is listeners.NAME.OPTION",
+        ),
+        ("listeners.java=1", "there is no option 'listeners.java'"),
+        ("listeners=1", "there is no option 'listeners'"),
         ("port=one", "flag --set: port: 'one' is not a whole number"),
         ("topic_idle_s=nan", "'nan' is not a time like 90 or 10 min"),
         ("ledgers.rewrite_below=inf", "'inf' is not a number"),
@@ -226,7 +258,7 @@ def test_a_value_out_of_its_range_names_where_it_is_from(file: Callable[[str], P
     path = file("port = 99999\n[ledgers]\nread_threads = 0\n")
     of_file, of_table = from_file(path)
     assert refused(lambda: Configuration.combine([of_file])).startswith(
-        f"file {path}: port is 99999; it must be from 0"
+        f"file {path}: port is 99999; it must be from -1"
     )
     assert refused(lambda: Configuration.combine([of_table])).startswith(f"file {path}: ledgers: read_threads is 0")
 
@@ -295,9 +327,11 @@ def test_the_example_file_is_made_from_the_options() -> None:
 
 def test_the_example_file_has_every_option_and_its_default(file: Callable[[str], Path]) -> None:
     lines = example().splitlines()
-    assignments = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith("[")]
+    assignments = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith(("[", "# ["))]
     given = from_file(file("\n".join(assignments)))
     values = {each.key: each.value for each in given if not each.key.startswith("filters.")}
+    listener = {key: values.pop(key) for key in list(values) if key.startswith("listeners.")}
+    assert listener == {key.name: key.default for key in of_listeners("java").values()}
     reserve = values.pop("ledgers.reserve_bytes")
     assert reserve == LocalLedgerOptions().reserve
     assert values == {key.name: key.default for key in keys().values() if key.name != "ledgers.reserve_bytes"}
@@ -316,6 +350,8 @@ def test_the_options_in_force_are_a_file_that_makes_the_same(file: Callable[[str
         "cache_bytes=3 MiB",
         "topic_idle_s=0.25",
         "filters.com.example.A=x:y",
+        "listeners.java.port=4090",
+        "listeners.java.networks=10.0.0.0/8",
         "ledgers.reserve_bytes=1 MiB",
     )
     for chosen in (settings, ()):
