@@ -25,7 +25,7 @@ from hedwig.hub.connections.descriptors import ConnectionLimits
 from hedwig.hub.connections.fair_reading import FairReading
 from hedwig.hub.connections.listeners import Listeners
 from hedwig.hub.connections.slots import Slots
-from hedwig.hub.connections.tls import check_tls
+from hedwig.hub.connections.tls.settings import check_tls
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.connections.unsent import Unsent
 from hedwig.hub.freezing import Freezing
@@ -168,7 +168,7 @@ class Hub:
         options, stack = self.options, self._stack
         self._filters = FilterRegistry(options.filters)
         loop = asyncio.get_running_loop()
-        self.listeners = Listeners(options, partial(Channel, self, options, loop), self._limits.backlog)
+        self.listeners = Listeners(options, partial(Channel, self, options, loop), self._limits.backlog, self.clock)
         check_tls(options)
         self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
         stack.push_async_callback(self.shape.close)
@@ -195,8 +195,9 @@ class Hub:
         await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
-        if self.listeners.has_tls:
-            self._tasks.start(repeat("TLS files", self.clock, _TLS_FILES_S, self.listeners.look))
+        if (files := self.listeners.files) is not None:
+            look = partial(files.look, self.channels)
+            self._tasks.start(repeat("TLS files", self.clock, _TLS_FILES_S, look))
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))

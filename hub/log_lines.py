@@ -16,7 +16,7 @@ _ABOUT_CONNECTIONS: Final = frozenset(
     {
         "hedwig.hub.connections.channel",
         "hedwig.hub.connections.slots",
-        "hedwig.hub.connections.tls_listener",
+        "hedwig.hub.connections.tls.listener",
         "hedwig.hub.connections.unfinished_frames",
         "hedwig.hub.subscriptions.standbys",
     }

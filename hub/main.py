@@ -18,7 +18,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.exit_codes import ExitCode
-from hedwig.hub.connections.tls import check_tls
+from hedwig.hub.connections.tls.settings import check_tls
 from hedwig.hub.first_steps import DATA_ORIGIN, first_steps
 from hedwig.hub.hub import Hub
 from hedwig.hub.log_lines import CountingHandler

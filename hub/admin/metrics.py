@@ -124,6 +124,9 @@ class Metrics(Collector):
         if access is not None and access.age_s is not None:
             what = "Seconds since the hub knew that its rules of access control are the newest."
             yield GaugeMetricFamily(f"{_NAMESPACE}_access_age_seconds", what, value=access.age_s)
+        if (files := self._hub.listeners.files) is not None:
+            what = "Days until the certificate of the TLS listeners ends."
+            yield GaugeMetricFamily(f"{_NAMESPACE}_tls_days_left", what, value=files.days_left)
         hub = {"address": self._hub.me.address, "epoch": str(self._hub.me.epoch)}
         yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
         if self._ledgers is not None:

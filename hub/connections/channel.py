@@ -5,6 +5,7 @@ import contextlib
 import logging
 import math
 import socket
+import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -164,6 +165,7 @@ class Channel(asyncio.Protocol):
         "_unsent",
         "_waiting",
         "caller",
+        "certificate_ends_at",
         "had_s",
         "heard_at",
         "held_back",
@@ -187,6 +189,8 @@ class Channel(asyncio.Protocol):
         """The subscriptions that are attached to this channel."""
         self.caller: Caller | None = None
         """Who sends the requests of this channel; None if nobody may, or nobody is asked."""
+        self.certificate_ends_at = math.inf
+        """When the certificate of the client ends, in seconds since 1970; infinite if it has shown none."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
         self.held_back: dict[int, None] | None = None
@@ -266,6 +270,8 @@ class Channel(asyncio.Protocol):
         if self.is_closed:
             self._transport.abort()
             return
+        if (certificate := self.certificate) is not None:
+            self.certificate_ends_at = ssl.cert_time_to_seconds(certificate["notAfter"])
         self._owner.opened(self)
         _probe(transport.get_extra_info("socket"))
 
@@ -278,6 +284,12 @@ class Channel(asyncio.Protocol):
     def certificate(self) -> Mapping[str, Any] | None:
         """The certificate of the client, which the hub has checked; None if it has shown none."""
         return self._transport.get_extra_info("peercert") or None if self._transport is not None else None
+
+    @property
+    def certificate_der(self) -> bytes | None:
+        """That certificate, encoded."""
+        secure = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return None if secure is None else cast(ssl.SSLObject, secure).getpeercert(binary_form=True)
 
     def abort(self) -> None:
         """End the connection at once; what was sent may not arrive."""

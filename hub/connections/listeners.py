@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, HedwigError, NotResponsibleForTopicError, ServiceDownError
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.listening import Listener, serve
-from hedwig.hub.connections.tls import TlsSettings
-from hedwig.hub.connections.tls_files import TlsFiles
-from hedwig.hub.connections.tls_listener import TlsListener
+from hedwig.hub.connections.tls.files import TlsFiles
+from hedwig.hub.connections.tls.listener import TlsListener
+from hedwig.hub.connections.tls.settings import TlsSettings
 from hedwig.hub.options.options import HubOptions
 from hedwig.model import HubInfo
 from hedwig.wire import Request
@@ -35,7 +36,7 @@ class Listeners:
     there, or would be turned away.
     """
 
-    def __init__(self, options: HubOptions, make: Callable[[str], Channel], backlog: int) -> None:
+    def __init__(self, options: HubOptions, make: Callable[[str], Channel], backlog: int, clock: Clock) -> None:
         """`make` returns the channel of a connection that comes by the listener of that name, "" for the hub's own.
 
         Raises: ConfigurationError - the files of TLS cannot be used.
@@ -43,7 +44,9 @@ class Listeners:
         self._options = options
         self._make = make
         self._backlog = backlog
-        self._files = TlsFiles(options)
+        has_tls = options.tls_port >= 0 or any(each.tls for each in options.listeners.values())
+        self.files = TlsFiles(options, clock) if has_tls else None
+        """The files of TLS; None if no listener speaks it."""
         self._bound: list[_Bound] = []
         self._secure: list[TlsListener] = []
         self.port: int | None = None
@@ -68,15 +71,16 @@ class Listeners:
         listener: Listener
         try:
             if tls is not None:
+                assert self.files is not None, "a listener speaks TLS"
                 secure = await TlsListener.bind(
                     host,
                     port,
                     make,
-                    self._files.context(tls),
+                    self.files.context(tls),
                     backlog=self._backlog,
                     handshake_s=self._options.handshake_s,
                 )
-                self._files.follow(secure, tls)
+                self.files.follow(secure, tls)
                 self._secure.append(secure)
                 listener = secure
             else:
@@ -118,15 +122,6 @@ class Listeners:
             each.listener.close()
 
     # ------------------------------------------------------------------------------------------------ TLS
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether any listener speaks TLS."""
-        return bool(self._secure)
-
-    async def look(self) -> None:
-        """Use the files of TLS anew if they have changed."""
-        await self._files.look()
 
     @property
     def handshakes(self) -> int:

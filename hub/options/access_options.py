@@ -42,6 +42,11 @@ class AccessOptions:
     client_ca: str = option(
         "", "PEM file of the authorities whose client certificates count on the TLS port; empty: it asks for none"
     )
+    client_crl: str = option(
+        "",
+        "PEM file of the revocation lists of these authorities, of each of them; a certificate of one whose list is "
+        "missing or overdue does not count; empty: nothing is revoked",
+    )
     certificate_names: tuple[str, ...] = option(
         ("CN:(.+) => $1",),
         "whom client certificates are for, as rules KIND:REGEX => USER [in GROUP+…]; the first counts",
@@ -70,6 +75,8 @@ class AccessOptions:
             CertificateNames(self.certificate_names)
         except InvalidArgumentError as exc:
             raise ConfigurationError(f"access: certificate_names: {exc}") from exc
+        if self.client_crl and not self.client_ca:
+            raise ConfigurationError("access: client_crl is set, so client_ca must name the authorities")
         check_ranges(self, (("audit_bytes_max", 1 << 16, 1 << 50),), "access")
         if not 0 < self.refresh_s < math.inf:
             raise ConfigurationError(f"access: refresh_s is {self.refresh_s}; it must be more than 0")

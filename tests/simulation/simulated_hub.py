@@ -104,7 +104,7 @@ class _Listeners:
     """As hub.connections.listeners.Listeners, on the simulated network."""
 
     port = PORT
-    tls_port = None
+    tls_port = files = None
     handshakes = failed_handshakes = 0
 
     def __init__(self, network: Network, host: str) -> None:

@@ -65,9 +65,9 @@ async def allowed(client: HedwigClient) -> list[str]:
 
 async def test_a_certificate_says_who_a_client_is(hub: Hub, ours: Authority) -> None:
     for context, expected in (
-        (ours.client("ann", "DNS:anywhere"), ["ann"]),
-        (ours.client("orders", "URI:spiffe://acme/shop/orders"), ["shop"]),
-        (ours.client("a name with spaces", "DNS:anywhere"), []),
+        (ours.client("ann"), ["ann"]),
+        (ours.client("orders", "spiffe://acme/shop/orders"), ["shop"]),
+        (ours.client("a name with spaces"), []),
         (trusting(), ["open"]),
     ):
         async with client_of(hub, context) as client:
@@ -82,7 +82,7 @@ async def test_subscriptions_are_those_of_the_certificate_too(hub: Hub, ours: Au
     await records.replace("*", (rule,))
     assert hub.access is not None
     await hub.access.refresh()
-    async with client_of(hub, ours.client("ann", "DNS:anywhere")) as client:
+    async with client_of(hub, ours.client("ann")) as client:
         async with client.subscribe("ann/1", "ann") as subscription:
             await client.publish("ann/1", b"m")
             assert (await anext(subscription)).body == b"m"
@@ -94,7 +94,7 @@ async def test_subscriptions_are_those_of_the_certificate_too(hub: Hub, ours: Au
 
 
 async def test_a_certificate_of_another_authority_opens_no_connection(hub: Hub, tmp_path: Path) -> None:
-    other = Authority(tmp_path / "other").client("ann", "DNS:anywhere")
+    other = Authority(tmp_path / "other").client("ann")
     async with client_of(hub, other) as client:
         with pytest.raises(CouldNotConnectError):
             await client.publish("ann/1", b"m")

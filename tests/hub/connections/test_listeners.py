@@ -108,10 +108,10 @@ async def test_a_listener_asks_for_certificates_or_needs_them(start: Start, ours
             for name in ("", "optional", "required")
         }
     )
-    ports, bob = hub.listeners.ports, ours.client("bob", "DNS:anywhere")
+    ports, bob = hub.listeners.ports, ours.client("bob")
     assert [await who(ports[name], bob) for name in ("none", "optional", "required")] == ["ann", "bob", "bob"]
     assert await who(ports["optional"], trusting()) == "ann"
-    stranger = Authority(tmp_path / "other").client("bob", "DNS:anywhere")
+    stranger = Authority(tmp_path / "other").client("bob")
     for name, context in (("required", trusting()), ("required", stranger), ("optional", stranger)):
         assert await is_shut(ports[name], context)
 

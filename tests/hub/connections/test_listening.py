@@ -10,7 +10,7 @@ import uvloop
 from hedwig.errors import ConfigurationError
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.listening import Listener, serve
-from hedwig.hub.connections.tls_listener import TlsListener
+from hedwig.hub.connections.tls.listener import TlsListener
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 import uvloop
 
-import hedwig.hub.connections.tls_listener
+import hedwig.hub.connections.tls.listener
 from hedwig.hub.hub import Hub
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
@@ -180,7 +180,7 @@ def test_oldest_of_too_many_handshakes_makes_room(
         await eventually(lambda: len(secure.slots) == 2, "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
-    monkeypatch.setattr(hedwig.hub.connections.tls_listener, "_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(hedwig.hub.connections.tls.listener, "_HANDSHAKES_MAX", 3)
     with_hub(crowd)
     assert "its own is the oldest" in caplog.text
 

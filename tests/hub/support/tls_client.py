@@ -2,8 +2,14 @@
 
 import ssl
 import subprocess
-from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 __all__ = ["Authority", "make_certificate", "trusting"]
 
@@ -25,34 +31,56 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-@dataclass
 class Authority:
-    """An authority, and the certificates that it signs."""
+    """An authority, the certificates that it signs, and its list of those that it has revoked."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._key = generate_private_key(SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"authority {folder.name}")])
+        self.certificate = folder / "ca.pem"
+        own = self._certificate(self._name, self._key, 30.0)
+        own = own.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self.certificate.write_bytes(own.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+        self.revocations = folder / "crl.pem"
+        self._folder = folder
+        self._serials: dict[str, int] = {}
+        self.revoke()
 
-    def __post_init__(self) -> None:
-        self.folder.mkdir()
-        self.certificate = self.folder / "ca.pem"
-        self._key = self.folder / "ca-key.pem"
-        self._openssl("req", "-x509", *self._new_key(self._key), "-subj", "/CN=authority", "-out", self.certificate)
-
-    def client(self, name: str, alternative_names: str) -> ssl.SSLContext:
-        """Return the settings of a client with a certificate of this authority."""
-        key, request, signed = (self.folder / f"{name}{end}" for end in ("-key.pem", ".csr", ".pem"))
-        self._openssl("req", *self._new_key(key), "-subj", f"/CN={name}", "-out", request)
-        extensions = self.folder / "extensions"
-        extensions.write_text(f"subjectAltName={alternative_names}\n")
-        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2")
-        self._openssl("x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", signed)
+    def client(self, name: str, uri: str | None = None, days: float = 2.0) -> ssl.SSLContext:
+        """Return the settings of a client with a certificate of this authority, valid for the next `days`."""
         context = trusting()
-        context.load_cert_chain(signed, key)
+        context.load_cert_chain(self.sign(name, uri, days))
         return context
 
-    @staticmethod
-    def _new_key(key: Path) -> tuple[str | Path, ...]:
-        return "-newkey", "rsa:2048", "-nodes", "-keyout", key
+    def sign(self, name: str, uri: str | None = None, days: float = 2.0) -> Path:
+        """Return a PEM file with a key, and a certificate of this authority that is valid for the next `days`."""
+        key = generate_private_key(SECP256R1())
+        made = self._certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
+        other = x509.DNSName("anywhere.example") if uri is None else x509.UniformResourceIdentifier(uri)
+        signed = made.add_extension(x509.SubjectAlternativeName([other]), critical=False).sign(self._key, SHA256())
+        self._serials[name] = signed.serial_number
+        file = self._folder / f"{name}.pem"
+        plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        file.write_bytes(plain + signed.public_bytes(Encoding.PEM))
+        return file
 
-    @staticmethod
-    def _openssl(*words: str | Path) -> None:
-        subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+    def revoke(self, *names: str, days: float = 2.0) -> None:
+        """Write the list with the certificates of these clients. The next list is due after `days`."""
+        now = datetime.now(UTC)
+        made = x509.CertificateRevocationListBuilder(self._name, now - timedelta(days=3), now + timedelta(days=days))
+        for name in names:
+            revoked = x509.RevokedCertificateBuilder().serial_number(self._serials[name]).revocation_date(now)
+            made = made.add_revoked_certificate(revoked.build())
+        self.revocations.write_bytes(made.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+
+    def _certificate(self, subject: x509.Name, key: EllipticCurvePrivateKey, days: float) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        return x509.CertificateBuilder(
+            self._name,
+            subject,
+            key.public_key(),
+            x509.random_serial_number(),
+            now - timedelta(days=1),
+            now + timedelta(days=days),
+        )

@@ -71,4 +71,12 @@ def tls_context(options: HubOptions, settings: TlsSettings) -> ssl.SSLContext:
             raise ConfigurationError(
                 f"cannot use the authorities in access.client_ca, {options.access.client_ca}: {exc}; it must be PEM"
             ) from exc
+        if options.access.client_crl:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            try:
+                context.load_verify_locations(options.access.client_crl)
+            except (OSError, ssl.SSLError) as exc:
+                raise ConfigurationError(
+                    f"cannot use the revocation lists in access.client_crl, {options.access.client_crl}: {exc}"
+                ) from exc
     return context

@@ -1,0 +1,1 @@
+"""TLS of a hub's listeners."""

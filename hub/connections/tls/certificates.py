@@ -1,0 +1,90 @@
+"""What a hub must know of certificates beside what OpenSSL does: when they end, and which are revoked."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from cryptography import x509
+
+from hedwig.errors import ConfigurationError
+
+__all__ = ["Connection", "RevocationLists", "close_ended", "end_of"]
+
+_log = logging.getLogger(__name__)
+
+_END_OF_LIST: Final = b"-----END X509 CRL-----"
+_SLICE: Final = 500
+"""How many certificates are looked up before other tasks run."""
+
+
+def end_of(path: Path) -> float:
+    """Return when the certificate in a PEM file ends, the first if there are more: seconds since 1970.
+
+    Raises: ConfigurationError - there is none.
+    """
+    try:
+        return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc.timestamp()
+    except (OSError, ValueError) as exc:
+        raise ConfigurationError(f"cannot read the TLS certificate {path}: {exc}") from exc
+
+
+class RevocationLists:
+    """The revocation lists in a PEM file, one for each authority."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises: ConfigurationError - it has no list, or what is none."""
+        try:
+            parts = path.read_bytes().split(_END_OF_LIST)[:-1]
+            lists = [x509.load_pem_x509_crl(part + _END_OF_LIST) for part in parts]
+        except (OSError, ValueError) as exc:
+            raise ConfigurationError(f"cannot read the revocation lists in access.client_crl, {path}: {exc}") from exc
+        if not lists:
+            raise ConfigurationError(f"access.client_crl, {path}, has no revocation list; it must be PEM")
+        self._lists: Mapping[x509.Name, x509.CertificateRevocationList] = {each.issuer: each for each in lists}
+
+    @property
+    def overdue(self) -> tuple[str, ...]:
+        """The authorities that should have made their next list by now. OpenSSL takes none of their certificates."""
+        now = time.time()
+        return tuple(
+            name.rfc4514_string()
+            for name, each in self._lists.items()
+            if each.next_update_utc is not None and each.next_update_utc.timestamp() < now
+        )
+
+    def has(self, certificate: bytes) -> bool:
+        """Say whether a certificate, in DER, is revoked."""
+        shown = x509.load_der_x509_certificate(certificate)
+        found = self._lists.get(shown.issuer)
+        return found is not None and found.get_revoked_certificate_by_serial_number(shown.serial_number) is not None
+
+
+class Connection(Protocol):
+    """The connection of a client."""
+
+    peer: str
+    certificate_ends_at: float
+    """When the certificate that it was opened with ends, in seconds since 1970; infinite if it has none."""
+
+    @property
+    def certificate_der(self) -> bytes | None: ...
+    def close(self) -> None: ...
+
+
+async def close_ended(connections: Iterable[Connection], now: float, lists: RevocationLists | None) -> None:
+    """Close the connections whose certificate has ended or, if `lists` are given, is revoked. `now`: since 1970."""
+    looked = 0
+    for each in list(connections):
+        if each.certificate_ends_at < now:
+            _log.info("%s: closing the connection: its certificate has ended", each.peer)
+            each.close()
+        elif lists is not None and (certificate := each.certificate_der) is not None:
+            looked += 1
+            if looked % _SLICE == 0:
+                await asyncio.sleep(0)
+            if lists.has(certificate):
+                _log.info("%s: closing the connection: its certificate is revoked", each.peer)
+                each.close()
