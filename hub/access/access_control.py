@@ -109,9 +109,9 @@ class AccessControl:
             has_changed = rules is not self._rules
             if has_changed:
                 self._rules = rules
-                self._book = RuleBook({who: kept.rules for who, kept in rules.items()}, self._book)
+                self._book = RuleBook({who: kept.value for who, kept in rules.items()}, self._book)
                 if self._audit is not None:
-                    self._audit.write("rules", changes=changes, rules=sum(len(kept.rules) for kept in rules.values()))
+                    self._audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at

@@ -21,8 +21,8 @@ async def move_rules(source: NamedRecords, target: NamedRecords) -> int:
     """
     to = RuleRecords(target)
     for _ in range(_ROUNDS):
-        wanted = {who: kept.rules for who, kept in (await RuleRecords(source).read()).items() if kept.rules}
-        present = {who: kept.rules for who, kept in (await to.read()).items() if kept.rules}
+        wanted = {who: kept.value for who, kept in (await RuleRecords(source).read()).items() if kept.value}
+        present = {who: kept.value for who, kept in (await to.read()).items() if kept.value}
         if wanted == present:
             return sum(map(len, wanted.values()))
         for who in wanted.keys() | present.keys():

@@ -33,7 +33,7 @@ def export_rules(settings: Settings) -> None:
     async def read(store: MetadataStore) -> None:
         kept = await RuleRecords(store.named_records).read()
         for who in sorted(kept):
-            for rule in kept[who].rules:
+            for rule in kept[who].value:
                 click.echo(str(rule))
 
     with_store(settings.deployment, read)
@@ -67,7 +67,7 @@ def import_rules(settings: Settings, file: Path, dry_run: bool, yes: bool) -> No
             records = RuleRecords(store.named_records)
             for who in sorted({rule.who for _, rule in changes}):
                 rules = wanted.get(who, ())
-                await records.replace(who, rules, expected=present.get(who, KeptRules()).version)
+                await records.replace(who, rules, expected=present[who].version if who in present else 0)
 
         with_store_to_write(settings.deployment, write)
     words = {"added": "would add", "removed": "would remove"} if dry_run else {}
@@ -100,7 +100,7 @@ def _changes(present: Mapping[str, KeptRules], wanted: _Wanted) -> Sequence[tupl
     """Return what an import changes, in the order of whom the rules are for."""
     changes: list[tuple[str, Rule]] = []
     for who in sorted(present.keys() | wanted.keys()):
-        before, after = present.get(who, KeptRules()).rules, wanted.get(who, ())
+        before, after = present[who].value if who in present else (), wanted.get(who, ())
         changes += [("removed", rule) for rule in before if rule not in after]
         changes += [("added", rule) for rule in after if rule not in before]
     return changes

@@ -206,7 +206,7 @@ def _change(
 
         if dry_run:
             kept = await records.read_of(rule.who)
-            changed(kept.rules)
+            changed(kept.value)
         else:
             kept = await records.change(rule.who, changed, expected=expected)
         output.record({**_fields(rule, kept.version), "result": results[is_changed]})
@@ -231,7 +231,7 @@ def list_rules(settings: Settings, /, who: str | None, selection: Selection) -> 
             (_key(each, number), _fields(rule, of_one.version))
             for each, of_one in kept.items()
             if who in (None, each)
-            for number, rule in enumerate(of_one.rules)
+            for number, rule in enumerate(of_one.value)
         ]
         output.begin("rules", _COLUMNS, _COLUMNS)
         selected, token = cut(selection, f"rules {who or ''}", rows, lambda row: row[0])
@@ -264,7 +264,7 @@ def check(
 
     async def ask(store: MetadataStore) -> None:
         kept = await RuleRecords(store.named_records).read()
-        book = RuleBook({who: of_one.rules for who, of_one in kept.items()})
+        book = RuleBook({who: of_one.value for who, of_one in kept.items()})
         allowed, rule = book.why(principal, action, topic, subscriber)
         asked = {"user": user, "action": action.spelled} | name_fields(topic, subscriber)
         output.record({**asked, "allowed": allowed, "rule": None if rule is None else str(rule)})

@@ -16,6 +16,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
+from hedwig.metadata.access.records import Kept
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 
 AT_ONCE = 20
@@ -48,9 +49,9 @@ async def test_rules_are_read_as_they_were_stored(records: RuleRecords) -> None:
     odd = Rule(False, "group:a.b@c", ~rule(1).actions, Pattern((b"\xff ", b"*"), is_prefix=True))
     await records.change("group:a.b@c", lambda _: (odd,))
     kept = await add(records, 1)
-    assert await records.read() == {ANN: kept, "group:a.b@c": KeptRules(1, (odd,))}
+    assert await records.read() == {ANN: kept, "group:a.b@c": Kept(1, (odd,))}
     assert await records.read_of(ANN) == kept
-    assert await records.read_of("user:bob") == KeptRules()
+    assert await records.read_of("user:bob") == Kept(0, ())
     assert await records.changes() == 2
 
 
@@ -58,7 +59,7 @@ async def test_all_changes_at_once_are_made(records: RuleRecords) -> None:
     whos = [ANN, "user:bob", "*"]
     await asyncio.gather(*(add(records, number, whos[number % 3]) for number in range(AT_ONCE)))
     kept = await records.read()
-    assert sorted(map(str, (each for of_one in kept.values() for each in of_one.rules))) == sorted(
+    assert sorted(map(str, (each for of_one in kept.values() for each in of_one.value))) == sorted(
         str(rule(number, whos[number % 3])) for number in range(AT_ONCE)
     )
     assert await records.changes() == AT_ONCE
@@ -104,7 +105,7 @@ async def test_the_rules_are_there_though_their_change_was_not_counted(
         patch.setattr(type(store.named_records), "replace", killed)
         with pytest.raises(UncertainStateError):
             await add(records, 1)
-    assert (await records.read_of(ANN)).rules == (rule(1),)
+    assert (await records.read_of(ANN)).value == (rule(1),)
     assert await records.changes() == 0
 
 

@@ -24,7 +24,7 @@ async def test_the_target_has_the_rules_of_the_source_and_no_others(tmp_path: Pa
         before = await there.changes()
         for _ in range(2):
             assert await move_rules(source.named_records, target.named_records) == 2
-            kept = {who: each.rules for who, each in (await there.read()).items() if each.rules}
+            kept = {who: each.value for who, each in (await there.read()).items() if each.value}
             assert kept == {"user:ann": ANN, "user:bob": BOB}
         assert await there.changes() == before + 3
         assert await here.changes() == 2
