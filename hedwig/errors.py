@@ -28,7 +28,8 @@
     │   ├── ClientAlreadySubscribedError        403
     │   ├── ClientNotSubscribedError            404
     │   ├── CouldNotConnectError                405, made by the client: no hub could be reached
-    │   │   └── HubNotTrustedError              it does not speak TLS, or its certificate is not valid
+    │   │   ├── HubNotTrustedError              it does not speak TLS, or its certificate is not valid
+    │   │   └── NotAuthenticatedError           it does not take the client for who it says it is
     │   ├── TopicBusyError                      406
     │   ├── NotResponsibleForTopicError         501, after the most redirects allowed
     │   ├── ServiceDownError                    502, and every status that has no class of its own
@@ -131,6 +132,7 @@ __all__ = [
     "NoSuchTopicError",
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
+    "NotAuthenticatedError",
     "NotPermittedError",
     "NotResponsibleForTopicError",
     "OperationError",
@@ -276,6 +278,13 @@ class CouldNotConnectError(ServiceError):
 
 class HubNotTrustedError(CouldNotConnectError):
     """No TLS connection: the hub does not speak TLS, or its certificate is not valid. A retry does not help."""
+
+
+class NotAuthenticatedError(CouldNotConnectError):
+    """The hub does not take the client for who it says it is, or knows no way to find out. A retry does not help."""
+
+    # As NotPermittedError.
+    status = StatusCode.MALFORMED_REQUEST
 
 
 class TopicBusyError(ServiceError):
@@ -511,7 +520,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return error.code
         case UncertainStateError() | UncertainAnswerError():
             return ExitCode.OUTCOME_UNKNOWN
-        case MetadataForbiddenError() | HubNotTrustedError():
+        case MetadataForbiddenError() | HubNotTrustedError() | NotAuthenticatedError():
             return ExitCode.FAILED  # UNAVAILABLE would mean that a retry may help, and it does not.
         case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
             return ExitCode.UNAVAILABLE

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.tasks import Tasks, repeat
@@ -18,7 +18,8 @@ from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownE
 from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.access.audit import COUNTED_S, Audit
-from hedwig.hub.access.revocation import close_revoked
+from hedwig.hub.access.newcomers import Newcomers
+from hedwig.hub.access.revocation import close_revoked, look_up_anew
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.descriptors import ConnectionLimits
@@ -45,8 +46,12 @@ from hedwig.hub.topics.ownership import Liveness, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 from hedwig.metadata.access.rule_records import RuleRecords
+from hedwig.metadata.access.user_records import UserRecords
 from hedwig.model import HubInfo
 from hedwig.wire import Request
+
+if TYPE_CHECKING:
+    from hedwig.hub.access.logins import Logins
 
 __all__ = ["AdminListener", "Hub"]
 
@@ -179,7 +184,9 @@ class Hub:
             records = RuleRecords(self.metadata.named_records)
             self._audit = self._open_audit()
             anonymous = {name: each.anonymous for name, each in options.listeners.items()}
-            self.access = AccessControl(options.access, records, self.clock, self._audit, anonymous)
+            self.access = AccessControl(
+                options.access, records, self.clock, self._audit, anonymous, self._make_logins()
+            )
             await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
@@ -214,6 +221,17 @@ class Hub:
         audit = Audit(Path(options.audit_file), options.audit_bytes_max, self.clock)
         self._stack.push_async_callback(audit.close)
         return audit
+
+    def _make_logins(self) -> "Logins | None":
+        options = self.options
+        offered = {"": options.access.mechanisms, **{name: each.mechanisms for name, each in options.listeners.items()}}
+        if not any(offered.values()):
+            return None
+        with needed("hub", "logins need"):
+            from hedwig.hub.access.logins import Logins
+        newcomers = Newcomers(options.access.login_s, options.access.newcomers_max)
+        self._stack.callback(newcomers.close)
+        return Logins(offered, UserRecords(self.metadata.named_records), newcomers, self.clock, self._audit)
 
     async def _listen_admin(self, admin: AdminListener) -> AdminListener:
         self.admin_port = await admin.listen()
@@ -358,6 +376,8 @@ class Hub:
 
     def _rules_changed(self) -> None:
         assert self.access is not None, "it has read them"
+        if self.access.logins is not None:
+            look_up_anew(self.channels, self.access.logins)
         self._tasks.start(close_revoked(self.channels, self.access))
 
     def admit(self, channel: Channel) -> bool:
@@ -374,6 +394,10 @@ class Hub:
     def opened(self, channel: Channel) -> None:
         if self.access is not None:
             channel.caller = self.access.caller(channel.peer, channel.certificate, channel.listener)
+            if (logins := self.access.logins) is not None and logins.offers(channel.listener):
+                channel.end_point = self.listeners.end_point(channel)
+                if channel.caller is None:
+                    logins.newcomers.add(channel)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
 
@@ -403,6 +427,8 @@ class Hub:
 
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
+        if self.access is not None and self.access.logins is not None:
+            self.access.logins.newcomers.remove(channel)
         self.incarnation.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:

@@ -13,6 +13,7 @@ from hedwig.errors import (
     InvalidArgumentError,
     MalformedRequestError,
     NoSuchTopicError,
+    NotAuthenticatedError,
     NotResponsibleForTopicError,
     ServiceDownError,
     UncertainStateError,
@@ -31,6 +32,7 @@ from hedwig.status import StatusCode
 from hedwig.wire import (
     Action,
     Answer,
+    Authenticate,
     CloseSubscription,
     Consume,
     CreateOrAttach,
@@ -130,10 +132,13 @@ class Requests:
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         """Start a request of `size` bytes, and answer it when it is done; answer a CONSUME only if it is refused.
 
-        A Ping is answered at once.
+        A Ping and a step of a login are answered at once.
         """
         if isinstance(request.action, Ping):
             self._answer_ping(channel, request, size, request.action)
+            return
+        if isinstance(request.action, Authenticate):
+            self._answer_login(channel, request, size, request.action)
             return
         self._begin(channel, size)
         try:
@@ -189,6 +194,8 @@ class Requests:
                 return
             case Ping() as ping:
                 self._answer_ping(channel, request, size, ping)
+            case Authenticate() as step:
+                self._answer_login(channel, request, size, step)
             case _:
                 self._begin(channel, size)
                 self._refuse(channel, size, request, error)
@@ -198,6 +205,17 @@ class Requests:
             channel.publisher = ping.publisher
         self._begin(channel, size)
         channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
+
+    def _answer_login(self, channel: Channel, request: Request, size: int, step: Authenticate) -> None:
+        self._begin(channel, size)
+        try:
+            if self._access is None or self._access.logins is None:
+                raise NotAuthenticatedError("not authenticated: clients of this hub do not log in")
+            answer = self._access.logins.step(channel, step)
+        except HedwigError as exc:
+            self._refuse(channel, size, request, exc)
+        else:
+            channel.answer(size, Answer(txn_id=request.txn_id, authentication=answer))
 
     def _begin(self, channel: Channel, size: int) -> None:
         channel.begin(size)

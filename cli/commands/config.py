@@ -210,7 +210,7 @@ def _flag(key: str) -> str:
 def _lasting(key: str, value: Value) -> Value:
     """Return `value` in a form that means the same in every directory and at any time. Raises ConfigurationError."""
     # Import late: a user who only saves settings must not wait for the client library to load.
-    if key in ("tls_ca", "data"):
+    if key in ("tls_ca", "password_file", "data"):
         return str(Path(str(value)).absolute())
     if key == "metadata":
         from hedwig.metadata import MetadataUrl

@@ -98,6 +98,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("tls", _Kind.SWITCH, False),
         Setting("tls_ca", _Kind.TEXT),
         Setting("tls_insecure", _Kind.SWITCH, False),
+        Setting("user", _Kind.TEXT),
+        Setting("password_file", _Kind.TEXT),
         Setting("admin", _Kind.ENDPOINT),
         Setting("data", _Kind.TEXT),
         Setting("bookkeeper", _Kind.TEXT),

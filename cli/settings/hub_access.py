@@ -5,13 +5,14 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hedwig.cli.arguments.option_group import option_group
 from hedwig.cli.settings.setting_options import hub_setting_options
 from hedwig.cli.settings.settings import Settings, current_settings
 from hedwig.cli.settings.tls_settings import chosen_tls
-from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.client import ClientOptions, HedwigClient, HubAddress, PasswordCredentials
 from hedwig.errors import (
     ConfigurationError,
     OperationError,
@@ -31,10 +32,14 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubAccess:
-    """The hub to ask first. Any hub will do, since hubs redirect. `tls` is None for connections without TLS."""
+    """The hub to ask first. Any hub will do, since hubs redirect.
+
+    `tls` is None for connections without TLS, and `credentials` for those without a login.
+    """
 
     address: HubAddress
     tls: ssl.SSLContext | None = None
+    credentials: PasswordCredentials | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> "HubAccess":
@@ -42,15 +47,17 @@ class HubAccess:
         address = HubAddress.parse(str(settings.chosen("hub").value))
         tls = chosen_tls(settings)
         authority = tls["tls_ca"].value
+        credentials = _credentials(settings)
         if not tls["tls"].value:
-            return cls(address=address)
+            return cls(address=address, credentials=credentials)
         if address.ssl_port is None:
             raise ConfigurationError(
                 f"hubs speak TLS on a separate port; give --hub {address.host}:{address.port}:TLSPORT"
             )
         if tls["tls_insecure"].value:
-            return cls(address=address, tls=_insecure())
-        return cls(address=address, tls=_verifying(None if authority is None else str(authority)))
+            return cls(address=address, tls=_insecure(), credentials=credentials)
+        context = _verifying(None if authority is None else str(authority))
+        return cls(address=address, tls=context, credentials=credentials)
 
 
 def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -82,6 +89,7 @@ def client_options(settings: Settings, hub: HubAccess, **options: Any) -> Client
     return ClientOptions(
         hub=hub.address,
         tls=hub.tls,
+        credentials=hub.credentials,
         answer_timeout_s=timeout_s,
         connect_timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S),
         **options,
@@ -96,6 +104,15 @@ def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[Non
     except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
         said = explain(exc, str(hub.address))
         raise OperationError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
+
+
+def _credentials(settings: Settings) -> PasswordCredentials | None:
+    user, file = settings.chosen("user").value, settings.chosen("password_file").value
+    if user is None and file is None:
+        return None
+    if user is None or file is None:
+        raise ConfigurationError("give --user and --password-file, or neither")
+    return PasswordCredentials.from_file(str(user), Path(str(file)))
 
 
 def _verifying(authority: str | None) -> ssl.SSLContext:

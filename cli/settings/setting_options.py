@@ -52,6 +52,19 @@ def hub_setting_options() -> Sequence[_Decorator]:
             help="Speak TLS with any hub, without a check of its certificate.  [env: HEDWIG_TLS_INSECURE]",
             **kept_setting("tls_insecure"),
         ),
+        click.option(
+            "--user",
+            metavar="NAME",
+            help="The user to log in as, with the password in --password-file.  [env: HEDWIG_USER]",
+            **kept_setting("user"),
+        ),
+        click.option(
+            "--password-file",
+            metavar="FILE",
+            type=InputFile(),
+            help="The file whose first line is the password.  [env: HEDWIG_PASSWORD_FILE]",
+            **kept_setting("password_file"),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from hedwig.client.activity import ClientCounters
 from hedwig.client.blocking.client import BlockingClient, BlockingPublisher
 from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
+from hedwig.client.credentials import PasswordCredentials
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing.publisher import NamedPublisher
 from hedwig.client.subscriptions.share import Share
@@ -26,6 +27,7 @@ __all__ = [
     "Message",
     "NamedPublisher",
     "Opening",
+    "PasswordCredentials",
     "Received",
     "Share",
     "Subscription",

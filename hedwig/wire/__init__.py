@@ -10,6 +10,7 @@ from hedwig.wire.requests import (
     PING_TOPIC,
     Action,
     Attempt,
+    Authenticate,
     CloseSubscription,
     Consume,
     CreateOrAttach,
@@ -26,6 +27,7 @@ from hedwig.wire.requests import (
 )
 from hedwig.wire.responses import (
     Answer,
+    Authentication,
     Delivery,
     DeliveryEncoder,
     Event,
@@ -48,6 +50,8 @@ __all__ = [
     "Action",
     "Answer",
     "Attempt",
+    "Authenticate",
+    "Authentication",
     "CloseSubscription",
     "Consume",
     "CreateOrAttach",

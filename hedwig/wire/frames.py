@@ -43,10 +43,11 @@ class FrameDecoder:
     It holds at most one incomplete frame, so the limit and the size of one read bound its memory.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_is_first", "is_http_request", "refusal")
+    __slots__ = ("_buffer", "_is_first", "frame_bytes_max", "is_http_request", "refusal")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """The limit on frames from the next one on."""
         self._buffer = bytearray()
         self._is_first = True
         """Whether no frame has arrived yet. Only then the other end may speak another protocol."""
@@ -71,7 +72,7 @@ class FrameDecoder:
                 return []  # Else a frame that comes byte by byte would be copied as often.
             data = bytes(self._buffer)
         bodies: list[bytes] = []
-        begin, size, most = LENGTH_BYTES, len(data), self._frame_bytes_max - LENGTH_BYTES
+        begin, size, most = LENGTH_BYTES, len(data), self.frame_bytes_max - LENGTH_BYTES
         while begin <= size:
             (length,) = _LENGTH.unpack_from(data, begin - LENGTH_BYTES)
             if length > most:
@@ -94,7 +95,7 @@ class FrameDecoder:
         if len(self._buffer) < LENGTH_BYTES:
             return True
         (length,) = _LENGTH.unpack_from(self._buffer)
-        return bool(len(self._buffer) < LENGTH_BYTES + length <= self._frame_bytes_max)
+        return bool(len(self._buffer) < LENGTH_BYTES + length <= self.frame_bytes_max)
 
     def _why_refused(self, head: bytes, length: int) -> str:
         if self._is_first and head == _HTTP_ANSWER:
@@ -102,7 +103,7 @@ class FrameDecoder:
         self.is_http_request = self._is_first and head in _HTTP_REQUESTS
         if self.is_http_request:
             return "the client sent an HTTP request; this port is for clients of Hedwig"
-        most = self._frame_bytes_max - LENGTH_BYTES
+        most = self.frame_bytes_max - LENGTH_BYTES
         return f"a frame of {length} bytes was announced; at most {most} are allowed"
 
     def drop(self) -> None:

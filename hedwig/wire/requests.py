@@ -12,12 +12,13 @@ from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, To
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.message import Message
 from hedwig.wire.skimming import FIELDS_MAX, skim
-from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to, varint
+from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to, text_from, varint
 
 __all__ = [
     "PING_TOPIC",
     "Action",
     "Attempt",
+    "Authenticate",
     "CloseSubscription",
     "Consume",
     "CreateOrAttach",
@@ -34,6 +35,10 @@ __all__ = [
 ]
 
 
+_MECHANISM_CHARACTERS_MAX: Final = 20
+"""As SASL has it (RFC 4422)."""
+_EXCHANGE_BYTES_MAX: Final = 16 * 1024
+"""The bound on what a client says of itself in one step."""
 _PUBLISHER_BYTES_MAX: Final = 64
 """The hub keeps the name of a publisher with each of its messages."""
 
@@ -129,13 +134,25 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
+class Authenticate:
+    """One step of the exchange by which a client says who it is. It is about no topic: use `PING_TOPIC`.
+
+    Without a `mechanism` it asks which there are. It travels as a Ping does. Hubs of the original refuse it, and
+    learn no secret: no first step of a mechanism has one.
+    """
+
+    mechanism: str = ""
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """A request that a hub answers with MALFORMED_REQUEST, without ending the connection. `reason` names the fault."""
 
     reason: str
 
 
-Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscription | Ping | Malformed
+Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscription | Ping | Authenticate | Malformed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,10 +208,18 @@ def _decode_action(request: pb.PubSubRequest) -> Action:
                 return Malformed(f"{pb.OperationType.Name(request.type)} without its {part}")
             return decode(request)
         if request.type == pb.START_DELIVERY and request.topic == PING_TOPIC:
+            if request.HasField("authenticate"):
+                return _decode_authenticate(request.authenticate)
             return Ping(_name_of(request.publisher) if request.HasField("publisher") else None)
         return Malformed(f"{pb.OperationType.Name(request.type)} is not a request to a hub")
     except InvalidArgumentError as exc:
         return Malformed(str(exc))
+
+
+def _decode_authenticate(step: pb.Authenticate) -> Authenticate:
+    if len(step.mechanism) > _MECHANISM_CHARACTERS_MAX or len(step.data) > _EXCHANGE_BYTES_MAX:
+        raise InvalidArgumentError(f"a step of an exchange has at most {_EXCHANGE_BYTES_MAX} bytes")
+    return Authenticate(text_from("the name of a mechanism", step.mechanism), step.data)
 
 
 def _decode_publish(request: pb.PubSubRequest) -> Publish:
@@ -282,6 +307,9 @@ def encode_request(request: Request) -> bytes:
             message.type = pb.START_DELIVERY
             if publisher is not None:
                 message.publisher = publisher
+        case Authenticate(mechanism, data):
+            message.type = pb.START_DELIVERY
+            message.authenticate.mechanism, message.authenticate.data = mechanism, data
         case Malformed(reason):
             raise InvalidArgumentError(f"a malformed request cannot be sent: {reason}")
     if message.type != pb.CONSUME:

@@ -15,6 +15,7 @@ from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, se
 
 __all__ = [
     "Answer",
+    "Authentication",
     "Delivery",
     "DeliveryEncoder",
     "Event",
@@ -41,6 +42,7 @@ class RefusalKind(enum.IntEnum):
     """Why a request was refused, if no status says so."""
 
     NOT_PERMITTED = 1
+    NOT_AUTHENTICATED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,14 @@ class Promises:
     stores_once: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """What a hub answers to one step of an exchange: the mechanisms that it knows, and its own step."""
+
+    mechanisms: tuple[str, ...] = ()
+    data: bytes = b""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to the request with the same `txn_id` on the same channel.
@@ -62,8 +72,9 @@ class Answer:
     `text` explains an error to people, but for NOT_RESPONSIBLE_FOR_TOPIC it is the owner's address, or empty.
     `published` is set in the answer to a PUBLISH. `preferences` is set in the answer to a SUBSCRIBE and has the
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
-    `promises` is set in the answer to a Ping. `place` is set while a SUBSCRIBE waits: its place in the line, from
-    1 on. Another answer with the same `txn_id` follows. `refusal` says more than the status MALFORMED_REQUEST.
+    `promises` is set in the answer to a Ping, `authentication` in that to an Authenticate. `place` is set while a
+    SUBSCRIBE waits: its place in the line, from 1 on. Another answer with the same `txn_id` follows. `refusal` says
+    more than the status MALFORMED_REQUEST.
     """
 
     txn_id: int
@@ -74,6 +85,7 @@ class Answer:
     promises: Promises | None = None
     place: int | None = None
     refusal: RefusalKind | None = None
+    authentication: Authentication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +148,16 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
         promises=_decode_promises(response.promises) if response.HasField("promises") else None,
         place=response.place if response.HasField("place") else None,
         refusal=RefusalKind(response.refusal) if response.HasField("refusal") else None,
+        authentication=_decode_step(response.authentication) if response.HasField("authentication") else None,
     )
 
 
 def _text_of(response: pb.PubSubResponse) -> str | None:
     return text_from("the text of a response", response.statusMsg) if response.HasField("statusMsg") else None
+
+
+def _decode_step(step: pb.Authentication) -> Authentication:
+    return Authentication(tuple(text_from("a mechanism", name) for name in step.mechanisms), step.data)
 
 
 def _decode_promises(promises: pb.Promises) -> Promises:
@@ -179,6 +196,9 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
         message.place = answer.place
     if answer.refusal is not None:
         message.refusal = _REFUSALS[answer.refusal]
+    if answer.authentication is not None:
+        message.authentication.mechanisms.extend(answer.authentication.mechanisms)
+        message.authentication.data = answer.authentication.data
     return message
 
 
@@ -287,4 +307,7 @@ _EVENTS: Final = {
     EventKind.TOPIC_MOVED: pb.TOPIC_MOVED,
     EventKind.SUBSCRIPTION_FORCED_CLOSED: pb.SUBSCRIPTION_FORCED_CLOSED,
 }
-_REFUSALS: Final = {RefusalKind.NOT_PERMITTED: pb.NOT_PERMITTED}
+_REFUSALS: Final = {
+    RefusalKind.NOT_PERMITTED: pb.NOT_PERMITTED,
+    RefusalKind.NOT_AUTHENTICATED: pb.NOT_AUTHENTICATED,
+}

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from hedwig.access import Action, CertificateNames, Principal, RuleBook, TopicRights
@@ -14,6 +14,9 @@ from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 from hedwig.names import show_name
 from hedwig.wire import CloseSubscription, Consume, Publish, Request, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from hedwig.hub.access.logins import Logins
 
 __all__ = ["AccessControl"]
 
@@ -48,14 +51,21 @@ class AccessControl:
         clock: Clock,
         audit: Audit | None,
         anonymous: Mapping[str, str] | None = None,
+        logins: "Logins | None" = None,
     ) -> None:
-        """`anonymous` are the users of named listeners that clients are who do not say who they are; "" for nobody."""
+        """`anonymous` are the users of named listeners that clients are who do not say who they are; "" for nobody.
+
+        `logins`: None if no listener takes any.
+        """
+        self.logins = logins
         self._options = options
         self._records = records
         self._clock = clock
         self._audit = audit
         users = {"": options.anonymous, **(anonymous or {})}
-        self._anonymous = {name: Caller(Principal(user)) if user else None for name, user in users.items()}
+        self._anonymous = {
+            name: Caller(Principal(user), is_named=False) if user else None for name, user in users.items()
+        }
         """Who comes by which listener without saying who it is."""
         self._certificate_names = CertificateNames(options.certificate_names)
         self._callers: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
@@ -100,7 +110,7 @@ class AccessControl:
         return caller
 
     async def refresh(self) -> bool:
-        """Read the rules if they may have changed; return whether they have. Raises: MetadataError."""
+        """Read rules and users if they may have changed; return whether they have. Raises: MetadataError."""
         asked_at = self._clock.monotonic()
         changes = await self._records.changes()
         has_changed = False
@@ -112,6 +122,8 @@ class AccessControl:
                 self._book = RuleBook({who: kept.value for who, kept in rules.items()}, self._book)
                 if self._audit is not None:
                     self._audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
+            if self.logins is not None:
+                has_changed |= await self.logins.refresh()
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at

@@ -85,17 +85,18 @@ class Audit:
         line = json.dumps({"at": round(self._clock.wall(), 3), "event": event, **fields}, ensure_ascii=False)
         self._lines.handle(logging.LogRecord("hedwig.audit", logging.INFO, "", 0, line, None, None))
 
-    def refused(self, peer: str, who: str, what: str, topic: bytes, subscriber: bytes | None) -> None:
-        """Write that a request was refused, or count it."""
-        kind = who, what, _shown(topic.rpartition(b"/")[0])
+    def refused(self, peer: str, who: str, what: str, topic: bytes | None, subscriber: bytes | None = None) -> None:
+        """Write that a request was refused, or count it. A login has no topic."""
+        kind = who, what, _shown((topic or b"").rpartition(b"/")[0])
         if kind in self._counts:
             self._counts[kind] += 1
         elif len(self._counts) >= _KINDS_MAX:
             self._uncounted += 1
         else:
             self._counts[kind] = 0
-            asked = {} if subscriber is None else {"subscriber": _shown(subscriber)}
-            self.write("refused", peer=peer, who=who, action=what, topic=_shown(topic), **asked)
+            named = {"topic": topic, "subscriber": subscriber}
+            asked = {name: _shown(value) for name, value in named.items() if value is not None}
+            self.write("refused", peer=peer, who=who, action=what, **asked)
 
     async def sweep(self) -> None:
         """Write how many more were refused since the last call, and begin to count anew."""

@@ -15,10 +15,13 @@ _NAME_BYTES_MAX: Final = 256
 class Caller:
     """A principal, and its rights by the rules of one moment. All its connections share it."""
 
-    __slots__ = ("__weakref__", "_book", "_rights", "_topics", "principal")
+    __slots__ = ("__weakref__", "_book", "_rights", "_topics", "has_logged_in", "is_named", "principal")
 
-    def __init__(self, principal: Principal) -> None:
+    def __init__(self, principal: Principal, *, is_named: bool = True, has_logged_in: bool = False) -> None:
+        """`is_named`: it has said who it is, by a certificate or, with `has_logged_in`, by a login."""
         self.principal = principal
+        self.is_named = is_named
+        self.has_logged_in = has_logged_in
         self._book: RuleBook | None = None
         self._rights: Rights | None = None
         self._topics: dict[bytes, TopicRights] = {}

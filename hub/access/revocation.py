@@ -3,14 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.access.caller import Caller
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import subscription_subject
 
-__all__ = ["close_revoked"]
+if TYPE_CHECKING:
+    from hedwig.hub.access.logins import Logins
+
+__all__ = ["close_revoked", "look_up_anew"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +31,25 @@ class _Serving(Protocol):
     def subscriptions(self) -> Collection[tuple[Topic, SubscriberId]]: ...
     def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId, why: str | None = None) -> None: ...
     def close(self) -> None: ...
+
+
+class _LoggedIn(Protocol):
+    """A connection whose client may have logged in."""
+
+    peer: str
+    caller: Caller | None
+
+    def close(self) -> None: ...
+
+
+def look_up_anew(channels: Iterable[_LoggedIn], logins: "Logins") -> None:
+    """Let those that have logged in be in the groups that they have now. Close the connections of deleted users."""
+    for channel in list(channels):
+        if channel.caller is not None and channel.caller.has_logged_in:
+            channel.caller = logins.caller(channel.caller.principal.name)
+            if channel.caller is None:
+                _log.info("%s: closing the connection: there is no such user any more", channel.peer)
+                channel.close()
 
 
 async def close_revoked(channels: Iterable[_Serving], access: AccessControl) -> None:

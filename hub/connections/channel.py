@@ -9,7 +9,13 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from hedwig.errors import HedwigError, NotPermittedError, NotResponsibleForTopicError, RemoteProtocolError
+from hedwig.errors import (
+    HedwigError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    NotResponsibleForTopicError,
+    RemoteProtocolError,
+)
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
 from hedwig.hub.connections.fair_reading import FairReading
@@ -32,6 +38,7 @@ from hedwig.wire import (
 )
 
 if TYPE_CHECKING:
+    from hedwig.access.scram import ServerExchange
     from hedwig.hub.topics.topic import Subscription
 
 __all__ = ["Channel", "ChannelOwner"]
@@ -53,6 +60,10 @@ _TO_HTTP: Final = (
     b"This is a Hedwig hub's port for its clients. HTTP is for its admin endpoint: admin_port, 4081 by default.\n"
 )
 """The answer to a client that takes the hub for an HTTP server."""
+_REFUSALS: Final[Mapping[type[HedwigError], RefusalKind]] = {
+    NotPermittedError: RefusalKind.NOT_PERMITTED,
+    NotAuthenticatedError: RefusalKind.NOT_AUTHENTICATED,
+}
 _FRAME_BYTES_MAX: Final = 1 << 30
 """The hub has no limit of its own on frames that it sends: a stored message was within the limits on arrival."""
 
@@ -166,6 +177,8 @@ class Channel(asyncio.Protocol):
         "_waiting",
         "caller",
         "certificate_ends_at",
+        "end_point",
+        "exchange",
         "had_s",
         "heard_at",
         "held_back",
@@ -189,6 +202,10 @@ class Channel(asyncio.Protocol):
         """The subscriptions that are attached to this channel."""
         self.caller: Caller | None = None
         """Who sends the requests of this channel; None if nobody may, or nobody is asked."""
+        self.exchange: ServerExchange | None = None
+        """The login that is under way."""
+        self.end_point: bytes | None = None
+        """What the hub's end of the TLS connection is known by; None if clients cannot bind a login to it."""
         self.certificate_ends_at = math.inf
         """When the certificate of the client ends, in seconds since 1970; infinite if it has shown none."""
         self.publisher: bytes | None = None
@@ -284,6 +301,16 @@ class Channel(asyncio.Protocol):
     def certificate(self) -> Mapping[str, Any] | None:
         """The certificate of the client, which the hub has checked; None if it has shown none."""
         return self._transport.get_extra_info("peercert") or None if self._transport is not None else None
+
+    @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The settings with which the TLS connection was made; None without TLS."""
+        secure = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return None if secure is None else cast(ssl.SSLObject, secure).context
+
+    def limit_frames(self, frame_bytes_max: int | None) -> None:
+        """Take no larger frames from now on; None: as large as the options say."""
+        self._decoder.frame_bytes_max = frame_bytes_max or self._options.frame_bytes_max
 
     @property
     def certificate_der(self) -> bytes | None:
@@ -584,7 +611,7 @@ class Channel(asyncio.Protocol):
             error = self._owner.redirect(self.listener, error)
         status = error.status if error.happened == "no" else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
-        refusal = RefusalKind.NOT_PERMITTED if isinstance(error, NotPermittedError) else None
+        refusal = _REFUSALS.get(type(error))
         answer = Answer(txn_id=txn_id, status=status, text=text, refusal=refusal)
         self._end(size, encode_response(answer), is_refusal=True)
 

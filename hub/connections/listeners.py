@@ -135,6 +135,11 @@ class Listeners:
 
     # ---------------------------------------------------------------------------------- clients of named listeners
 
+    def end_point(self, channel: Channel) -> bytes | None:
+        """Return what the hub's end of a TLS connection is known by; None without TLS, or if it has no such name."""
+        context = channel.tls_context
+        return None if context is None or self.files is None else self.files.end_point(context)
+
     def takes(self, channel: Channel) -> bool:
         """Say whether a connection comes from where clients of its listener may come from."""
         return not channel.listener or self._options.listeners[channel.listener].takes(channel.peer_host)

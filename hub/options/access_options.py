@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.access import CertificateNames, Principal
 from hedwig.errors import ConfigurationError, InvalidArgumentError
-from hedwig.hub.options.field import check_ranges, option
+from hedwig.hub.options.field import check_mechanisms, check_ranges, option
 
 __all__ = ["AccessMode", "AccessOptions"]
 
@@ -51,6 +51,11 @@ class AccessOptions:
         ("CN:(.+) => $1",),
         "whom client certificates are for, as rules KIND:REGEX => USER [in GROUP+…]; the first counts",
     )
+    mechanisms: tuple[str, ...] = option(
+        (), "how clients of `port` and `tls_port` may log in: SCRAM-SHA-256, SCRAM-SHA-256-PLUS; empty: not at all"
+    )
+    login_s: float = option(10.0, "how long a client that must log in may take; then the hub closes its connection")
+    newcomers_max: int = option(1000, "clients that must log in and have not yet; beyond, the hub closes the oldest")
     audit_file: str = option("", "file that gets a line of JSON for who was refused what; empty: none")
     audit_bytes_max: int = option(64 << 20, "size of that file and of those before it, the oldest of which is deleted")
     refresh_s: float = option(2.0, "how often the hub looks whether the rules have changed")
@@ -77,7 +82,11 @@ class AccessOptions:
             raise ConfigurationError(f"access: certificate_names: {exc}") from exc
         if self.client_crl and not self.client_ca:
             raise ConfigurationError("access: client_crl is set, so client_ca must name the authorities")
-        check_ranges(self, (("audit_bytes_max", 1 << 16, 1 << 50),), "access")
+        check_mechanisms("access: ", self.mechanisms)
+        bounds = (("newcomers_max", 1, 10_000_000), ("audit_bytes_max", 1 << 16, 1 << 50))
+        check_ranges(self, bounds, "access")
+        if not 0 < self.login_s < math.inf:
+            raise ConfigurationError(f"access: login_s is {self.login_s}; it must be more than 0")
         if not 0 < self.refresh_s < math.inf:
             raise ConfigurationError(f"access: refresh_s is {self.refresh_s}; it must be more than 0")
         if not 0 <= self.stale_max_s < math.inf:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
+from hedwig.access.mechanisms import MECHANISMS
 from hedwig.errors import ConfigurationError
 
-__all__ = ["check_ranges", "explain", "option"]
+__all__ = ["check_mechanisms", "check_ranges", "explain", "option"]
 
 T = TypeVar("T")
 
@@ -32,3 +33,10 @@ def check_ranges(record: Any, bounds: Iterable[tuple[str, int, int]], table: str
         value = getattr(record, name)
         if not least <= value <= most:
             raise ConfigurationError(f"{head}{name} is {value}; it must be from {least} to {most}")
+
+
+def check_mechanisms(head: str, names: Iterable[str]) -> None:
+    """Raise ConfigurationError, whose text begins with `head`, if one is no mechanism that hubs know."""
+    for name in names:
+        if name not in MECHANISMS:
+            raise ConfigurationError(f"{head}mechanisms names {name!r}; hubs know {', '.join(MECHANISMS)}")

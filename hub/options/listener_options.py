@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from hedwig.access import Principal
 from hedwig.errors import ConfigurationError, InvalidArgumentError
-from hedwig.hub.options.field import check_ranges, option
+from hedwig.hub.options.field import check_mechanisms, check_ranges, option
 
 __all__ = ["ClientCertificates", "ListenerOptions", "TlsVersion", "check_listener_names"]
 
@@ -47,6 +47,7 @@ class ListenerOptions:
     client_certificates: str = option(
         "", "`optional` or `required`: clients show a certificate of access.client_ca; empty: the hub asks for none"
     )
+    mechanisms: tuple[str, ...] = option((), "how clients may log in, as in access.mechanisms; empty: not at all")
     anonymous: str = option("", "the user that clients are who do not say who they are; empty: they may nothing")
     networks: tuple[str, ...] = option((), "networks, as 10.1.0.0/16, from which clients come; empty: all")
 
@@ -66,6 +67,7 @@ class ListenerOptions:
                 Principal(self.anonymous)
             except InvalidArgumentError as exc:
                 raise ConfigurationError(f"anonymous is {self.anonymous!r}: {exc}") from exc
+        check_mechanisms("", self.mechanisms)
         _networks(self.networks)
 
     def takes(self, address: str) -> bool:

@@ -26,7 +26,7 @@ import msgpack
 
 from hedwig.clock import Clock
 from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError
-from hedwig.metadata.access.transfer import move_rules
+from hedwig.metadata.access.transfer import move_rules, move_users
 from hedwig.metadata.bulk.comparison import StoreDigest, bucket_of, digest_store
 from hedwig.metadata.bulk.copying import CopyResult, Existing, apply_to, copy_records
 from hedwig.metadata.bulk.export_file import PlainRecord
@@ -248,12 +248,13 @@ class Migration:
         except LogConflictError as exc:
             raise MigrationError(str(exc)) from exc
 
-    async def move_rules(self) -> int:
+    async def move_access(self) -> tuple[int, int]:
         """Make the rules of access control of the target those of the source; return how many there are.
 
         Raises: MetadataUnavailableError - somebody still changes them.
         """
-        return await move_rules(self._source.named_records, self._target.named_records)
+        records = self._source.named_records, self._target.named_records
+        return await move_rules(*records), await move_users(*records)
 
     async def prepare_target(self) -> None:
         """Give the target what its future hubs need besides the records of topics.

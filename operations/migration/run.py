@@ -41,7 +41,7 @@ _MANY_BUCKETS: Final = BUCKETS // 8
 
 
 class MigrationRun:
-    """Runs `migration`. The report counts records: `caught_up`, `mended`, `compared`, shared `logs`, and `rules`."""
+    """Runs `migration`. Counts records: `caught_up`, `mended`, `compared`, shared `logs`, `rules`, `users`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MigrationRun:
         self.mended = 0
         self.compared = 0
         self.logs = 0
-        self.rules = 0
+        self.rules = self.users = 0
 
     async def run(self, *, pauses: bool, catches_up: bool) -> float | None:
         """Copy, catch up, and pause; return how many seconds the pause took, None if there was none.
@@ -203,7 +203,7 @@ class MigrationRun:
                 await self._hubs.freeze()
             await self._bring_together(keeping)
             self.logs = await self._migration.move_logs()
-            self.rules = await self._migration.move_rules()
+            self.rules, self.users = await self._migration.move_access()
             await self._migration.prepare_target()
             await self._freeze.move()
         except BaseException as exc:

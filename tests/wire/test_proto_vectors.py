@@ -197,8 +197,9 @@ SHAPES = [
         pb.PubSubRequest,
         "q protocolVersion 1, q type 2, r triedServers 3, q txnId 4, o shouldClaim 5, q topic 6, o publishRequest 52, "
         "o subscribeRequest 53, o consumeRequest 54, o unsubscribeRequest 55, o stopDeliveryRequest 56, "
-        "o startDeliveryRequest 57, o closeSubscriptionRequest 58, o publisher 1001",
+        "o startDeliveryRequest 57, o closeSubscriptionRequest 58, o authenticate 1000, o publisher 1001",
     ),
+    Shape(pb.Authenticate, "o mechanism 1, o data 2"),
     Shape(pb.PublishRequest, "q msg 2, o attempt 1000, o previous 1001"),
     Shape(pb.Attempt, "o publisher 1, o sequence 2, o age 3, o answered 4"),
     Shape(
@@ -214,8 +215,9 @@ SHAPES = [
     Shape(
         pb.PubSubResponse,
         "q protocolVersion 1, q statusCode 2, q txnId 3, o statusMsg 4, o message 5, o topic 6, o subscriberId 7, "
-        "o responseBody 8, o promises 1001, o place 1002, o refusal 1003",
+        "o responseBody 8, o authentication 1000, o promises 1001, o place 1002, o refusal 1003",
     ),
+    Shape(pb.Authentication, "r mechanisms 1, o data 2"),
     Shape(pb.Promises, "o refusalsAreDefinite 1, o storesOnce 2"),
     Shape(pb.ResponseBody, "o publishResponse 1, o subscribeResponse 2, o subscriptionEvent 3"),
     Shape(pb.PublishResponse, "q publishedMsgId 1"),
@@ -277,7 +279,7 @@ def test_every_message_is_held_to_its_shape() -> None:
         ),
         (pb.SubscribeRequest.CreateOrAttach.items(), {"CREATE": 0, "ATTACH": 1, "CREATE_OR_ATTACH": 2}),
         (pb.SubscriptionEvent.items(), {"TOPIC_MOVED": 1, "SUBSCRIPTION_FORCED_CLOSED": 2}),
-        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1}),
+        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1, "NOT_AUTHENTICATED": 2}),
         (
             pb.StatusCode.items(),
             {

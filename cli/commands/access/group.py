@@ -11,6 +11,7 @@ from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
 from hedwig.cli.arguments.selection import Selection, cut, list_options
 from hedwig.cli.commands.access.file import export_rules, import_rules
+from hedwig.cli.commands.access.user import user
 from hedwig.cli.output.formats import Row
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.settings import Settings, pass_settings
@@ -32,7 +33,7 @@ def _who(text: str) -> str:
     return text
 
 
-def _user(text: str) -> str:
+def _user_name(text: str) -> str:
     check_principal_name(text.removeprefix("user:"))
     return text.removeprefix("user:")
 
@@ -58,7 +59,7 @@ _LAST: Final = 0xFFFF_FFFF
 """Beyond the number of rules that anybody has."""
 _WHO: Final = CheckedName("who", _who)
 _AFTER: Final = CheckedName("who", lambda text: _key(_who(text), _LAST))
-_USER: Final = CheckedName("user", _user)
+_USER: Final = CheckedName("user", _user_name)
 _GROUP: Final = CheckedName("group", _group)
 _ACTIONS: Final = CheckedName("actions", Action.parse)
 _ACTION: Final = CheckedName("action", _one_action)
@@ -272,7 +273,7 @@ def check(
     with_store(settings.deployment, ask)
 
 
-for command in (export_rules, import_rules):
+for command in (export_rules, import_rules, user):
     access.add_command(command)
 
 

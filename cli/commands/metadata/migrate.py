@@ -167,6 +167,7 @@ class _Migrating:
             "changed_in_pause": run.mended,
             "logs": run.logs,
             "rules": run.rules,
+            "users": run.users,
             "verified": pause_s is not None,
             "pause_seconds": None if pause_s is None else round(pause_s, 3),
             "hubs": hubs.frozen,

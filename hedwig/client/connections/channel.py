@@ -5,17 +5,26 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self, TypeAlias
 
+from hedwig.client.connections.login import log_in
 from hedwig.client.options import ClientOptions, HubAddress
-from hedwig.errors import CouldNotConnectError, HubNotTrustedError, RemoteProtocolError, UncertainAnswerError
+from hedwig.errors import (
+    CouldNotConnectError,
+    HubNotTrustedError,
+    RemoteProtocolError,
+    ServiceDownError,
+    UncertainAnswerError,
+)
 from hedwig.model import MessageSeqId
 from hedwig.reasons import reason_of
 from hedwig.status import StatusCode
 from hedwig.wire import (
     PING_TOPIC,
+    Action,
     Answer,
     Delivery,
     Event,
@@ -96,12 +105,13 @@ class Channel:
         on_delivery: Callable[[bytes, bytes], bool] | None = None,
         ping: Ping | None = None,
     ) -> Self:
-        """Connect to a hub. With a `ping`, send it, and wait until the hub has said what it promises.
+        """Connect to a hub, and log in if the options have credentials.
 
+        With a `ping`, send it, and wait until the hub has said what it promises.
         A system accepts connections for a hub that stands still or ends, and a request on one would have no outcome.
 
         Raises: CouldNotConnectError; HubNotTrustedError - the options ask for TLS, and the hub does not speak it, or
-            its certificate is not valid.
+            its certificate is not valid; NotAuthenticatedError.
         """
         port = address.port if options.tls is None else address.ssl_port
         if port is None:
@@ -124,9 +134,14 @@ class Channel:
             error = HubNotTrustedError if is_refused else CouldNotConnectError
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         channel = cls(address, options, reader, writer, on_news, on_end, on_delivery)
+        if options.credentials is not None:
+            async with channel._beginning():
+                secure = writer.get_extra_info("ssl_object")
+                await log_in(options.credentials, partial(channel._ask_first, latest), secure)
         if ping is not None:
             channel._ping = replace(channel._ping, action=ping)
-            await channel._ask_for_promises(latest)
+            async with channel._beginning():
+                channel.promises = (await channel._ask_first(latest, ping)).promises or channel.promises
         return channel
 
     @property
@@ -331,16 +346,24 @@ class Channel:
         elif response.txn_id != _PING_ID:
             _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
 
-    async def _ask_for_promises(self, latest: float) -> None:
+    async def _ask_first(self, latest: float, action: Action) -> Answer:
+        """Send a request about no topic, before any other one is under way."""
+        request = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=action)
+        return await self.ask(request, latest - self._loop.time())
+
+    @contextlib.asynccontextmanager
+    async def _beginning(self) -> AsyncIterator[None]:
+        """Ask first questions in the body. If they fail, the channel is closed, and was none."""
         try:
-            answer = await self.ask(self._ping, latest - self._loop.time())
+            yield
         except BaseException as exc:
             self._writer.transport.abort()
             await self.close()
             if isinstance(exc, UncertainAnswerError):
                 raise CouldNotConnectError(f"the hub {self.address} took the connection only: {exc.text}") from exc
+            if isinstance(exc, ServiceDownError):
+                raise CouldNotConnectError(f"the hub {self.address} takes no login now: {exc.text}") from exc
             raise
-        self.promises = answer.promises or self.promises
 
     def _finish(self, reason: Exception) -> None:
         if self._end is not None:

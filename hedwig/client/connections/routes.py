@@ -15,6 +15,7 @@ from hedwig.errors import (
     InvalidMessageFilterError,
     MalformedRequestError,
     NoSuchTopicError,
+    NotAuthenticatedError,
     NotPermittedError,
     NotResponsibleForTopicError,
     ServiceDownError,
@@ -87,6 +88,8 @@ class Routes:
             )
             try:
                 answer = await ask(address, request, deadline.remaining_s())
+            except NotAuthenticatedError:
+                raise  # All hubs say so.
             except CouldNotConnectError:
                 if not self.leave(topic, address) or deadline.expired:
                     raise
@@ -150,4 +153,6 @@ def error_of(answer: Answer) -> ServiceError:
     error = _ERRORS.get(answer.status, ServiceDownError)
     if answer.refusal is RefusalKind.NOT_PERMITTED:
         error = NotPermittedError
+    elif answer.refusal is RefusalKind.NOT_AUTHENTICATED:
+        error = NotAuthenticatedError
     return error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)

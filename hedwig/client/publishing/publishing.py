@@ -26,6 +26,7 @@ from hedwig.errors import (
     HedwigError,
     HubNotTrustedError,
     InvalidArgumentError,
+    NotAuthenticatedError,
     RemoteProtocolError,
     ServiceDownError,
     ServiceError,
@@ -53,6 +54,9 @@ _PASSING: Final = frozenset(
     }
 )
 """The refusals that pass. Any other would come again."""
+
+_LASTING: Final = (HubNotTrustedError, NotAuthenticatedError)
+"""Why no connection is made, and none will be."""
 
 _ALWAYS_DEFINITE: Final = frozenset(
     {
@@ -444,7 +448,7 @@ class Publishing:
         error = opening.exception() if not opening.cancelled() else ClientClosedError("the client was closed")
         if error is None and line.refusal is None:
             self._release(line)
-        elif isinstance(error, CouldNotConnectError) and not isinstance(error, HubNotTrustedError):
+        elif isinstance(error, CouldNotConnectError) and not isinstance(error, _LASTING):
             line.refusal, line.may_hop = error, self._routes.leave(line.topic, address)
         elif error is not None:
             assert isinstance(error, HedwigError)

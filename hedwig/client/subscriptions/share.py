@@ -16,6 +16,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidMessageFilterError,
     MalformedRequestError,
+    NotAuthenticatedError,
     NotPermittedError,
     ServiceError,
     SubscriptionClosedError,
@@ -34,7 +35,7 @@ _SLICE: Final = 500
 _PAUSE_S: Final = 1.0
 _LOST_S: Final = 1.0
 """Subscriptions that are lost within N seconds are one line in the log."""
-_FINAL: Final = (InvalidMessageFilterError, MalformedRequestError, NotPermittedError)
+_FINAL: Final = (InvalidMessageFilterError, MalformedRequestError, NotAuthenticatedError, NotPermittedError)
 """Errors that no further attempt to attach can change."""
 
 

@@ -14,6 +14,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidMessageFilterError,
     MalformedRequestError,
+    NotAuthenticatedError,
     NotPermittedError,
     ServiceError,
     SubscriptionClosedError,
@@ -28,7 +29,13 @@ __all__ = ["Attachment", "Listener", "Subscription"]
 
 _Pointer: TypeAlias = Received | MessageSeqId
 """A position in the topic. Of a message it is read only once it is sent."""
-_FINAL: Final = (ClientNotSubscribedError, InvalidMessageFilterError, MalformedRequestError, NotPermittedError)
+_FINAL: Final = (
+    ClientNotSubscribedError,
+    InvalidMessageFilterError,
+    MalformedRequestError,
+    NotAuthenticatedError,
+    NotPermittedError,
+)
 """Errors that no further attempt to attach can change."""
 
 

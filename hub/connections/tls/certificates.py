@@ -1,17 +1,20 @@
 """What a hub must know of certificates beside what OpenSSL does: when they end, and which are revoked."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["Connection", "RevocationLists", "close_ended", "end_of"]
+__all__ = ["Connection", "OwnCertificate", "RevocationLists", "close_ended"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,15 +23,28 @@ _SLICE: Final = 500
 """How many certificates are looked up before other tasks run."""
 
 
-def end_of(path: Path) -> float:
-    """Return when the certificate in a PEM file ends, the first if there are more: seconds since 1970.
+@dataclass(frozen=True, slots=True)
+class OwnCertificate:
+    """The certificate of the hub. `ends_at`: seconds since 1970.
 
-    Raises: ConfigurationError - there is none.
+    `end_point` is what the hub's end of a connection is known by (RFC 5929); None if the algorithm has no hash.
     """
-    try:
-        return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc.timestamp()
-    except (OSError, ValueError) as exc:
-        raise ConfigurationError(f"cannot read the TLS certificate {path}: {exc}") from exc
+
+    ends_at: float
+    end_point: bytes | None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the first certificate of a PEM file. Raises: ConfigurationError - there is none."""
+        try:
+            found = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        except (OSError, ValueError) as exc:
+            raise ConfigurationError(f"cannot read the TLS certificate {path}: {exc}") from exc
+        algorithm = found.signature_hash_algorithm
+        if algorithm is None:
+            return cls(found.not_valid_after_utc.timestamp(), None)
+        name = algorithm.name if algorithm.name not in ("md5", "sha1") else "sha256"
+        return cls(found.not_valid_after_utc.timestamp(), hashlib.new(name, found.public_bytes(Encoding.DER)).digest())
 
 
 class RevocationLists:

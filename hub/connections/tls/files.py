@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError
@@ -14,7 +15,7 @@ from hedwig.hub.connections.tls.settings import TlsSettings, tls_context
 from hedwig.hub.options.options import HubOptions
 
 if TYPE_CHECKING:
-    from hedwig.hub.connections.tls.certificates import Connection, RevocationLists
+    from hedwig.hub.connections.tls.certificates import Connection, OwnCertificate, RevocationLists
 
 __all__ = ["TlsFiles"]
 
@@ -39,14 +40,21 @@ class TlsFiles:
         named = (options.tls_certificate, options.tls_key, access.client_ca, access.client_crl)
         self._paths = [Path(name) for name in named if name]
         self._seen = self._states()
-        self.ends_at, self.revoked = self._read()
-        """When the certificate ends, in seconds since 1970, and the revocation lists."""
-        self._warn(self.ends_at, self.revoked)
+        self.own, self.revoked = self._read()
+        """The certificate of the hub, and the revocation lists."""
+        self._end_points: WeakKeyDictionary[ssl.SSLContext, bytes | None] = WeakKeyDictionary()
+        self._warn(self.own, self.revoked)
         self._listeners: list[tuple[TlsListener, TlsSettings]] = []
 
     def context(self, settings: TlsSettings) -> ssl.SSLContext:
-        """Return what a listener needs, with what the files have now. Raises: ConfigurationError."""
-        return tls_context(self._options, settings)
+        """Return what a listener needs, with what the files have. Raises: ConfigurationError."""
+        context = tls_context(self._options, settings)
+        self._end_points[context] = self.own.end_point
+        return context
+
+    def end_point(self, context: ssl.SSLContext) -> bytes | None:
+        """Return what the hub's end is known by of a connection that was made with this context."""
+        return self._end_points.get(context)
 
     def follow(self, listener: TlsListener, settings: TlsSettings) -> None:
         """Let a listener use the files whenever they change from now on."""
@@ -69,34 +77,35 @@ class TlsFiles:
             return False
         self._seen = seen  # A file that is being written changes again.
         try:
-            contexts = [self.context(settings) for _, settings in self._listeners]
-            ends_at, revoked = self._read()
-            if ends_at < self._clock.wall() < self.ends_at:
+            contexts = [tls_context(self._options, settings) for _, settings in self._listeners]
+            own, revoked = self._read()
+            if own.ends_at < self._clock.wall() < self.own.ends_at:
                 raise ConfigurationError(f"the certificate in {self._options.tls_certificate} has ended")
         except ConfigurationError as exc:
             _log.error("the TLS listeners go on with the files that they have read before: %s", exc)
             return False
         for (listener, _), context in zip(self._listeners, contexts, strict=True):
             listener.context = context
-        self.ends_at, self.revoked = ends_at, revoked
+            self._end_points[context] = own.end_point
+        self.own, self.revoked = own, revoked
         _log.info("the TLS listeners use %s as changed", ", ".join(map(str, self._paths)))
-        self._warn(ends_at, revoked)
+        self._warn(own, revoked)
         return True
 
     @property
     def days_left(self) -> float:
         """How many days the certificate is still valid."""
-        return (self.ends_at - self._clock.wall()) / _DAY_S
+        return (self.own.ends_at - self._clock.wall()) / _DAY_S
 
-    def _read(self) -> "tuple[float, RevocationLists | None]":
+    def _read(self) -> "tuple[OwnCertificate, RevocationLists | None]":
         with needed("hub", "TLS needs"):  # Only hubs with TLS spend the memory.
-            from hedwig.hub.connections.tls.certificates import RevocationLists, end_of
+            from hedwig.hub.connections.tls.certificates import OwnCertificate, RevocationLists
         lists = self._options.access.client_crl
-        return end_of(Path(self._options.tls_certificate)), RevocationLists(Path(lists)) if lists else None
+        return OwnCertificate.read(Path(self._options.tls_certificate)), RevocationLists(Path(lists)) if lists else None
 
-    def _warn(self, ends_at: float, revoked: "RevocationLists | None") -> None:
-        if ends_at < self._clock.wall() + _SOON_S:
-            left = (ends_at - self._clock.wall()) / _DAY_S
+    def _warn(self, own: "OwnCertificate", revoked: "RevocationLists | None") -> None:
+        if own.ends_at < self._clock.wall() + _SOON_S:
+            left = (own.ends_at - self._clock.wall()) / _DAY_S
             _log.warning("the certificate in %s is valid for %.1f more days", self._options.tls_certificate, left)
         for authority in revoked.overdue if revoked is not None else ():
             _log.warning("the revocation list of %s is overdue: no certificate of it is taken", authority)

@@ -69,6 +69,8 @@ def test_every_setting_can_be_saved_and_given_by_the_environment(admin: Admin, k
         "tls": "true",
         "tls_ca": str(tmp_path / "ca.pem"),
         "tls_insecure": "true",
+        "user": "ann",
+        "password_file": str(tmp_path / "ca.pem"),
         "admin": "h:4081",
         "data": str(tmp_path),
         "bookkeeper": "zookeeper://z:2181/ledgers",

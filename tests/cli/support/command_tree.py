@@ -56,6 +56,10 @@ def prepare(admin: Admin, path: Path) -> None:
     (admin.directory / "topics.tsv").write_text("weather\t1\nsport\t2\n")
     if path == ("access", "export"):
         admin.done("access", "allow", "group:shop", "publish", "orders/*")
+    if path[:2] == ("access", "user"):
+        (admin.directory / "ann.txt").write_text("correct horse\n")
+    if path in (("access", "user", "rotate"), ("access", "user", "set")):
+        admin.done("access", "user", "add", "ann", "--password-file", "ann.txt")
     if path == ("access", "import"):
         (admin.directory / "rules.txt").write_text("allow group:shop publish orders/*\n")
     if path[:1] == ("config",):

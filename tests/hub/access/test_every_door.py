@@ -18,6 +18,7 @@ from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
     Action,
+    Authenticate,
     CloseSubscription,
     Consume,
     CreateOrAttach,
@@ -58,7 +59,7 @@ REFUSED: list[tuple[Topic, Action]] = [
     (T, CloseSubscription(BOB)),
     (T, Unsubscribe(BOB)),
 ]
-NEVER_ASKED = {Ping, Malformed}
+NEVER_ASKED = {Authenticate, Ping, Malformed}
 
 
 @dataclass

@@ -1,0 +1,176 @@
+"""Logins: the exchanges by which clients say who they are, one at a time on each connection."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from hedwig.access import Principal
+from hedwig.access.mechanisms import Mechanism
+from hedwig.access.scram import ServerExchange, WrongPasswordError, pretended
+from hedwig.access.users import User, Verifier
+from hedwig.clock import Clock
+from hedwig.errors import InvalidArgumentError, NotAuthenticatedError, ServiceDownError
+from hedwig.hub.access.audit import Audit
+from hedwig.hub.access.caller import Caller
+from hedwig.hub.access.newcomers import Newcomer, Newcomers
+from hedwig.metadata.access.records import Kept
+from hedwig.metadata.access.user_records import UserRecords
+from hedwig.names import show_name
+from hedwig.wire import Authenticate, Authentication
+
+__all__ = ["Asked", "Logins"]
+
+_log = logging.getLogger(__name__)
+
+_FAILURES_FREE: Final = 5
+"""How many logins from one address may fail in a row before the next ones wait."""
+_PAUSE_MIN_S: Final = 0.25
+_PAUSE_MAX_S: Final = 8.0
+_ADDRESSES_MAX: Final = 10_000
+"""Of how many addresses the hub knows that logins failed."""
+_WRONG: Final = "not authenticated: there is no such user, or the password is another"
+
+
+class Asked(Newcomer, Protocol):
+    """A connection, as a login sees it."""
+
+    caller: Caller | None
+    listener: str
+    exchange: ServerExchange | None
+    end_point: bytes | None
+    """What the hub's end of its TLS connection is known by."""
+
+    @property
+    def peer_host(self) -> str: ...
+
+
+class Logins:
+    """Knows the users as this hub has read them last, and takes the steps of clients."""
+
+    def __init__(
+        self,
+        offered: Mapping[str, Collection[str]],
+        records: UserRecords,
+        newcomers: Newcomers,
+        clock: Clock,
+        audit: Audit | None,
+    ) -> None:
+        """`offered` are the mechanisms for clients of each listener, by its name; "" for the hub's own ports."""
+        self._offered = offered
+        self._records = records
+        self.newcomers = newcomers
+        self._clock = clock
+        self._audit = audit
+        self._users: Mapping[str, Kept[User]] = {}
+        self._pepper = b""
+        self._callers: dict[str, Caller] = {}
+        """Those of the users that have logged in since the users last changed."""
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """How many logins from an address have failed in a row, and until when the next one waits."""
+        self.done = 0
+        """How many logins have succeeded."""
+        self.failed = 0
+
+    async def refresh(self) -> bool:
+        """Read the users; return whether they have changed. Raises: MetadataError."""
+        if not self._pepper:
+            self._pepper = await self._records.pepper()
+        users = await self._records.read()
+        has_changed = users is not self._users
+        if has_changed:
+            self._users, self._callers = users, {}
+        return has_changed
+
+    def caller(self, name: str) -> Caller | None:
+        """Return the user of that name, with the groups that it has now; None if there is none any more."""
+        kept = self._users.get(f"user:{name}")
+        if kept is None or not kept.value.verifiers:
+            return None
+        caller = self._callers.get(name)
+        if caller is None:
+            caller = self._callers[name] = Caller(Principal(name, kept.value.groups), has_logged_in=True)
+        return caller
+
+    def offers(self, listener: str) -> bool:
+        """Say whether clients of a listener can log in."""
+        return bool(self._offered.get(listener))
+
+    def step(self, asked: Asked, step: Authenticate) -> Authentication:
+        """Take a step of a client. The last one sets its caller.
+
+        Raises: NotAuthenticatedError - the exchange failed; ServiceDownError - it may be tried later.
+        """
+        offered = self._offered.get(asked.listener, ())
+        mechanisms = tuple(name for name in offered if name != Mechanism.SCRAM_PLUS or asked.end_point is not None)
+        if not step.mechanism:
+            return Authentication(mechanisms)
+        exchange, asked.exchange = asked.exchange, None
+        try:
+            if exchange is not None:
+                data = exchange.last(step.data)
+                self._logged_in(asked, exchange.user)
+                return Authentication(mechanisms, data)
+            if step.mechanism not in mechanisms:
+                raise NotAuthenticatedError(
+                    f"not authenticated: this listener takes {', '.join(mechanisms) or 'nobody at his word'}, and not "
+                    f"{show_name(step.mechanism.encode())}"
+                )
+            self._check_pause(asked.peer_host)
+            exchange = ServerExchange(
+                step.mechanism, self._verifiers, asked.end_point if Mechanism.SCRAM_PLUS in mechanisms else None
+            )
+            data = exchange.first(step.data)
+        except WrongPasswordError:
+            self._failed(asked, exchange.user if exchange is not None else "", "the password is wrong")
+            raise NotAuthenticatedError(_WRONG) from None
+        except InvalidArgumentError as exc:
+            self._failed(asked, exchange.user if exchange is not None else "", str(exc))
+            raise NotAuthenticatedError(f"not authenticated: {exc}") from exc
+        asked.exchange = exchange
+        return Authentication(mechanisms, data)
+
+    def _verifiers(self, name: str) -> Sequence[Verifier]:
+        kept = self._users.get(f"user:{name}")
+        found = () if kept is None else kept.value.counting(self._clock.wall())
+        return found or (pretended(name, self._pepper),)
+
+    def _logged_in(self, asked: Asked, name: str) -> None:
+        caller = self.caller(name)
+        if caller is None:  # It was deleted amid the exchange, or is none: nobody knows the password of those.
+            self._failed(asked, name, "there is no such user")
+            raise NotAuthenticatedError(_WRONG)
+        before = asked.caller
+        if before is not None and before.is_named and before.principal.name != name:
+            self._failed(asked, name, f"the connection is that of {before.principal}")
+            raise NotAuthenticatedError(
+                f"not authenticated: this connection is that of {before.principal}; open another one"
+            )
+        asked.caller = caller
+        self.newcomers.remove(asked)
+        self.done += 1
+        self._failures.pop(asked.peer_host, None)
+        if self._audit is not None:
+            self._audit.write("login", peer=asked.peer, who=str(caller.principal))
+
+    # ------------------------------------------------------------------------------------------------- failures
+
+    def _check_pause(self, address: str) -> None:
+        _, until = self._failures.get(address, (0, 0.0))
+        left_s = until - self._clock.monotonic()
+        if left_s > 0:
+            raise ServiceDownError(f"too many logins from {address} have failed; try again in {left_s:.1f} s")
+
+    def _failed(self, asked: Asked, name: str, why: str) -> None:
+        self.failed += 1
+        address = asked.peer_host
+        failures = self._failures.pop(address, (0, 0.0))[0] + 1
+        beyond = failures - _FAILURES_FREE
+        pause_s = min(_PAUSE_MIN_S * 2.0 ** min(beyond, 10), _PAUSE_MAX_S) if beyond >= 0 else 0.0
+        self._failures[address] = failures, self._clock.monotonic() + pause_s
+        if len(self._failures) > _ADDRESSES_MAX:
+            self._failures.popitem(last=False)
+        user = show_name(name.encode(errors="replace"))
+        _log.info("%s: a login as '%s' failed: %s", asked.peer, user, why)
+        if self._audit is not None:
+            self._audit.refused(asked.peer, f"user:{user}", "login", None)
