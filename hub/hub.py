@@ -35,6 +35,7 @@ from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.membership import Membership
+from hedwig.hub.options.access_options import AccessMode
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
@@ -396,7 +397,7 @@ class Hub:
             channel.caller = self.access.caller(channel.peer, channel.certificate, channel.listener)
             if (logins := self.access.logins) is not None and logins.offers(channel.listener):
                 channel.end_point = self.listeners.end_point(channel)
-                if channel.caller is None:
+                if channel.caller is None and self.options.access.mode == AccessMode.RULES:
                     logins.newcomers.add(channel)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()

@@ -1,6 +1,7 @@
 """Logins: the exchanges by which clients say who they are, one at a time on each connection."""
 
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
@@ -27,6 +28,7 @@ _FAILURES_FREE: Final = 5
 """How many logins from one address may fail in a row before the next ones wait."""
 _PAUSE_MIN_S: Final = 0.25
 _PAUSE_MAX_S: Final = 8.0
+_PEPPER_BYTES: Final = 32
 _ADDRESSES_MAX: Final = 10_000
 """Of how many addresses the hub knows that logins failed."""
 _WRONG: Final = "not authenticated: there is no such user, or the password is another"
@@ -63,7 +65,9 @@ class Logins:
         self._clock = clock
         self._audit = audit
         self._users: Mapping[str, Kept[User]] = {}
-        self._pepper = b""
+        self._pepper = secrets.token_bytes(_PEPPER_BYTES)
+        """That of the deployment, once it has one. Whoever adds the first user makes it."""
+        self._has_pepper = False
         self._callers: dict[str, Caller] = {}
         """Those of the users that have logged in since the users last changed."""
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -74,8 +78,8 @@ class Logins:
 
     async def refresh(self) -> bool:
         """Read the users; return whether they have changed. Raises: MetadataError."""
-        if not self._pepper:
-            self._pepper = await self._records.pepper()
+        if not self._has_pepper and (pepper := await self._records.pepper()) is not None:
+            self._pepper, self._has_pepper = pepper, True
         users = await self._records.read()
         has_changed = users is not self._users
         if has_changed:

@@ -33,12 +33,15 @@ class UserRecords(AccessRecords[User]):
         groups, verifiers = plain
         return User(frozenset(groups), tuple(Verifier(*each) for each in verifiers))
 
-    async def pepper(self) -> bytes:
-        """Return a secret of the deployment, the same for all hubs; the first that asks makes it.
+    async def pepper(self) -> bytes | None:
+        """Return a secret of the deployment, the same for all hubs; None if nobody has made it.
 
         What hubs make up of users that do not exist depends on it, so that they all say the same.
         """
+        return await self._records.read(_PEPPER)
+
+    async def make_pepper(self) -> None:
+        """Make that secret, unless there is one."""
         async with passing(self._gate):
-            while (stored := await self._records.read(_PEPPER)) is None:
+            while await self.pepper() is None:
                 await replace_surely(self._records, _PEPPER, None, secrets.token_bytes(_PEPPER_BYTES))
-        return stored

@@ -172,7 +172,9 @@ def _change(settings: Settings, name: str, function: Any, result: str) -> None:
     output = settings.writer()
 
     async def change(store: MetadataStore) -> None:
-        kept = await UserRecords(store.named_records).change(f"user:{name}", function)
+        records = UserRecords(store.named_records)
+        await records.make_pepper()
+        kept = await records.change(f"user:{name}", function)
         output.record({**_fields(name, kept), "result": result})
 
     with_store_to_write(settings.deployment, change)

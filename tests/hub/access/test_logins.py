@@ -111,7 +111,6 @@ async def test_a_failed_login_does_not_tell_whether_there_is_such_a_user(start: 
     assert (hub.access.logins.done, hub.access.logins.failed) == (0, 2)
     # All hubs make up the same of a user that does not exist, and something else of another one.
     assert pretended("bob", b"pepper") == pretended("bob", b"pepper") != pretended("eve", b"pepper")
-    assert await users_of(hub).pepper() == await users_of(hub).pepper()
 
 
 async def test_both_passwords_count_until_the_older_ends(start: Start) -> None:
@@ -206,6 +205,16 @@ async def test_who_must_log_in_has_little_time_and_small_frames(start: Start) ->
         assert await login(known, "ann") is None
     async with client_of(hub) as client:
         await client.publish("shop/1", b"m" * 500_000)
+
+
+async def test_nobody_must_log_in_where_the_rules_are_only_tried(start: Start) -> None:
+    hub = await start(mode="audit")
+    assert hub.access is not None
+    assert hub.access.logins is not None
+    async with HedwigClient(f"127.0.0.1:{hub.port}") as stranger, client_of(hub) as ann:
+        for client in (stranger, ann):
+            await client.publish("shop/1", b"m" * 100_000)
+        assert len(hub.access.logins.newcomers) == 0
 
 
 async def test_large_frames_of_strangers_end_their_connection(start: Start) -> None:
