@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownError
 from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
-from hedwig.hub.access.audit import COUNTED_S, Audit
-from hedwig.hub.access.newcomers import Newcomers
+from hedwig.hub.access.audit import COUNTED_S
+from hedwig.hub.access.opening import KEYS_LOOK_S, open_access
 from hedwig.hub.access.revocation import close_revoked, look_up_anew
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
@@ -46,13 +45,8 @@ from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.ownership import Liveness, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
-from hedwig.metadata.access.rule_records import RuleRecords
-from hedwig.metadata.access.user_records import UserRecords
 from hedwig.model import HubInfo
 from hedwig.wire import Request
-
-if TYPE_CHECKING:
-    from hedwig.hub.access.logins import Logins
 
 __all__ = ["AdminListener", "Hub"]
 
@@ -133,7 +127,6 @@ class Hub:
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self.access: AccessControl | None = None
         """Who may do what; None if everybody may do everything."""
-        self._audit: Audit | None = None
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
         """The counts of the incarnations before the present one."""
@@ -182,12 +175,7 @@ class Hub:
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         if options.access.are_rules_asked:
-            records = RuleRecords(self.metadata.named_records)
-            self._audit = self._open_audit()
-            anonymous = {name: each.anonymous for name, each in options.listeners.items()}
-            self.access = AccessControl(
-                options.access, records, self.clock, self._audit, anonymous, self._make_logins()
-            )
+            self.access = await open_access(options, self.metadata.named_records, self.clock, stack)
             await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
@@ -209,30 +197,13 @@ class Hub:
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))
-        if self._audit is not None:
-            self._tasks.start(repeat("audit log", self.clock, COUNTED_S, self._audit.sweep))
+            if access.audit is not None:
+                self._tasks.start(repeat("audit log", self.clock, COUNTED_S, access.audit.sweep))
+            if access.logins is not None and (tokens := access.logins.tokens) is not None:
+                self._tasks.start(repeat("keys of tokens", self.clock, KEYS_LOOK_S, tokens.look))
         if admin is not None:
             await admin.serve()
         await self.listeners.serve()
-
-    def _open_audit(self) -> Audit | None:
-        options = self.options.access
-        if not options.audit_file:
-            return None
-        audit = Audit(Path(options.audit_file), options.audit_bytes_max, self.clock)
-        self._stack.push_async_callback(audit.close)
-        return audit
-
-    def _make_logins(self) -> "Logins | None":
-        options = self.options
-        offered = {"": options.access.mechanisms, **{name: each.mechanisms for name, each in options.listeners.items()}}
-        if not any(offered.values()):
-            return None
-        with needed("hub", "logins need"):
-            from hedwig.hub.access.logins import Logins
-        newcomers = Newcomers(options.access.login_s, options.access.newcomers_max)
-        self._stack.callback(newcomers.close)
-        return Logins(offered, UserRecords(self.metadata.named_records), newcomers, self.clock, self._audit)
 
     async def _listen_admin(self, admin: AdminListener) -> AdminListener:
         self.admin_port = await admin.listen()

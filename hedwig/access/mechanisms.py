@@ -13,6 +13,9 @@ class Mechanism:
     SCRAM_PLUS: Final = "SCRAM-SHA-256-PLUS"
     """The same, and a proof that both sides are ends of the same TLS connection."""
 
+    TOKEN: Final = "OAUTHBEARER"
+    """A signed token of somebody whom the hub trusts (RFC 7628), over TLS only."""
 
-MECHANISMS: Final = (Mechanism.SCRAM_PLUS, Mechanism.SCRAM)
-"""All of them, the strongest first."""
+
+MECHANISMS: Final = (Mechanism.SCRAM_PLUS, Mechanism.SCRAM, Mechanism.TOKEN)
+"""All of them."""

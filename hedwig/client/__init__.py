@@ -7,7 +7,7 @@ from hedwig.client.activity import ClientCounters
 from hedwig.client.blocking.client import BlockingClient, BlockingPublisher
 from hedwig.client.blocking.subscription import BlockingShare, BlockingSubscription
 from hedwig.client.client import HedwigClient, Opening
-from hedwig.client.credentials import PasswordCredentials
+from hedwig.client.credentials import Credentials, PasswordCredentials, TokenCredentials
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.publishing.publisher import NamedPublisher
 from hedwig.client.subscriptions.share import Share
@@ -22,6 +22,7 @@ __all__ = [
     "ClientCounters",
     "ClientOptions",
     "CreateOrAttach",
+    "Credentials",
     "HedwigClient",
     "HubAddress",
     "Message",
@@ -31,4 +32,5 @@ __all__ = [
     "Received",
     "Share",
     "Subscription",
+    "TokenCredentials",
 ]

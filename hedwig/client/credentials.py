@@ -1,13 +1,13 @@
 """What a client says to hubs of who it is."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 from hedwig.errors import ConfigurationError, CouldNotConnectError
 
-__all__ = ["PasswordCredentials"]
+__all__ = ["Credentials", "PasswordCredentials", "TokenCredentials"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,40 @@ class PasswordCredentials:
         return self.password if isinstance(self.password, str) else self.password()
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCredentials:
+    """A token (JWT) of an issuer that the hubs trust, which says who the client is. It is shown over TLS only.
+
+    `token` may be a function, which must not block, or a coroutine function. It is asked at each new connection, and
+    when four fifths of the time have passed for which the last one counts. So connections go on.
+    """
+
+    token: str | Callable[[], str | Awaitable[str]] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.token, str) or callable(self.token)):
+            raise ConfigurationError("credentials are TokenCredentials(token), of type str")
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Return credentials with the token on the first line of a file, which is read whenever it is needed."""
+        return cls(lambda: _first_line(path))
+
+    async def read(self) -> str:
+        """Return the token. Raises: CouldNotConnectError - its file cannot be read."""
+        if isinstance(self.token, str):
+            return self.token
+        given = self.token()
+        return given if isinstance(given, str) else await given
+
+
+Credentials: TypeAlias = PasswordCredentials | TokenCredentials
+
+
 def _first_line(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             return file.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as exc:
         # It may be written at this moment, so the client tries again.
-        raise CouldNotConnectError(f"cannot read the password in {path}: {exc}") from exc
+        raise CouldNotConnectError(f"cannot read the credentials in {path}: {exc}") from exc

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import Self
 
-from hedwig.client.credentials import PasswordCredentials
+from hedwig.client.credentials import Credentials
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
 from hedwig.wire import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX
@@ -61,7 +61,7 @@ class ClientOptions:
 
     If its `check_hostname` is set, certificates must name the hosts that redirects name.
     """
-    credentials: PasswordCredentials | None = None
+    credentials: Credentials | None = None
     """Who the client is. It says so on each connection, and uses none on which a hub does not take it for that."""
     connect_timeout_s: float = 5.0
     """The bound on one attempt to connect."""

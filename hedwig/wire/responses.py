@@ -59,10 +59,14 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """What a hub answers to one step of an exchange: the mechanisms that it knows, and its own step."""
+    """What a hub answers to one step of an exchange: the mechanisms that it knows, and its own step.
+
+    `expires_ms` says for how many milliseconds the login counts; None for as long as the connection.
+    """
 
     mechanisms: tuple[str, ...] = ()
     data: bytes = b""
+    expires_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +161,11 @@ def _text_of(response: pb.PubSubResponse) -> str | None:
 
 
 def _decode_step(step: pb.Authentication) -> Authentication:
-    return Authentication(tuple(text_from("a mechanism", name) for name in step.mechanisms), step.data)
+    return Authentication(
+        tuple(text_from("a mechanism", name) for name in step.mechanisms),
+        step.data,
+        step.expiresIn if step.HasField("expiresIn") else None,
+    )
 
 
 def _decode_promises(promises: pb.Promises) -> Promises:
@@ -199,6 +207,8 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
     if answer.authentication is not None:
         message.authentication.mechanisms.extend(answer.authentication.mechanisms)
         message.authentication.data = answer.authentication.data
+        if answer.authentication.expires_ms is not None:
+            message.authentication.expiresIn = answer.authentication.expires_ms
     return message
 
 

@@ -61,7 +61,7 @@ class AccessControl:
         self._options = options
         self._records = records
         self._clock = clock
-        self._audit = audit
+        self.audit = audit
         users = {"": options.anonymous, **(anonymous or {})}
         self._anonymous = {
             name: Caller(Principal(user), is_named=False) if user else None for name, user in users.items()
@@ -120,8 +120,8 @@ class AccessControl:
             if has_changed:
                 self._rules = rules
                 self._book = RuleBook({who: kept.value for who, kept in rules.items()}, self._book)
-                if self._audit is not None:
-                    self._audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
+                if self.audit is not None:
+                    self.audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
             if self.logins is not None:
                 has_changed |= await self.logins.refresh()
             # Changes after the count was read are read again, once they are counted.
@@ -196,8 +196,8 @@ class AccessControl:
         said = "" if subscriber is None else f" as '{show_name(subscriber)}'"
         who = asking.caller.principal if asking.caller is not None else "nobody"
         text = f"not permitted: {what} to '{show_name(topic)}'{said} by {who}"
-        if self._audit is not None:
-            self._audit.refused(asking.peer, str(who), what, topic, subscriber)
+        if self.audit is not None:
+            self.audit.refused(asking.peer, str(who), what, topic, subscriber)
         if self._options.mode == AccessMode.RULES:
             raise NotPermittedError(text)
         _log.info("%s: the rules would refuse it: %s", asking.peer, text)

@@ -4,10 +4,12 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from ssl import SSLContext
 from typing import Final, Protocol
 
 from hedwig.access import Principal
 from hedwig.access.mechanisms import Mechanism
+from hedwig.access.oauthbearer import token_in
 from hedwig.access.scram import ServerExchange, WrongPasswordError, pretended
 from hedwig.access.users import User, Verifier
 from hedwig.clock import Clock
@@ -15,6 +17,7 @@ from hedwig.errors import InvalidArgumentError, NotAuthenticatedError, ServiceDo
 from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.access.newcomers import Newcomer, Newcomers
+from hedwig.hub.access.tokens import Tokens
 from hedwig.metadata.access.records import Kept
 from hedwig.metadata.access.user_records import UserRecords
 from hedwig.names import show_name
@@ -42,9 +45,13 @@ class Asked(Newcomer, Protocol):
     exchange: ServerExchange | None
     end_point: bytes | None
     """What the hub's end of its TLS connection is known by."""
+    ends_at: float
+    """When what it has shown ends, in seconds since 1970."""
 
     @property
     def peer_host(self) -> str: ...
+    @property
+    def tls_context(self) -> SSLContext | None: ...
 
 
 class Logins:
@@ -55,6 +62,7 @@ class Logins:
         offered: Mapping[str, Collection[str]],
         records: UserRecords,
         newcomers: Newcomers,
+        tokens: Tokens | None,
         clock: Clock,
         audit: Audit | None,
     ) -> None:
@@ -62,6 +70,8 @@ class Logins:
         self._offered = offered
         self._records = records
         self.newcomers = newcomers
+        self.tokens = tokens
+        """What checks tokens; None if no listener takes any."""
         self._clock = clock
         self._audit = audit
         self._users: Mapping[str, Kept[User]] = {}
@@ -105,8 +115,7 @@ class Logins:
 
         Raises: NotAuthenticatedError - the exchange failed; ServiceDownError - it may be tried later.
         """
-        offered = self._offered.get(asked.listener, ())
-        mechanisms = tuple(name for name in offered if name != Mechanism.SCRAM_PLUS or asked.end_point is not None)
+        mechanisms = tuple(name for name in self._offered.get(asked.listener, ()) if _fits(name, asked))
         if not step.mechanism:
             return Authentication(mechanisms)
         exchange, asked.exchange = asked.exchange, None
@@ -121,6 +130,8 @@ class Logins:
                     f"{show_name(step.mechanism.encode())}"
                 )
             self._check_pause(asked.peer_host)
+            if step.mechanism == Mechanism.TOKEN:
+                return Authentication(mechanisms, b"", self._take_token(asked, step.data))
             exchange = ServerExchange(
                 step.mechanism, self._verifiers, asked.end_point if Mechanism.SCRAM_PLUS in mechanisms else None
             )
@@ -134,6 +145,18 @@ class Logins:
         asked.exchange = exchange
         return Authentication(mechanisms, data)
 
+    def _take_token(self, asked: Asked, data: bytes) -> int:
+        """Log a client in with its token; return for how many milliseconds that counts."""
+        assert self.tokens is not None, "the options say so"
+        try:
+            principal, ends_at = self.tokens.principal(token_in(data))
+        except NotAuthenticatedError as exc:
+            self._failed(asked, "", str(exc))
+            raise
+        self._take(asked, Caller(principal))
+        asked.ends_at = ends_at
+        return max(0, int(1000 * (ends_at - self._clock.wall())))
+
     def _verifiers(self, name: str) -> Sequence[Verifier]:
         kept = self._users.get(f"user:{name}")
         found = () if kept is None else kept.value.counting(self._clock.wall())
@@ -144,7 +167,10 @@ class Logins:
         if caller is None:  # It was deleted amid the exchange, or is none: nobody knows the password of those.
             self._failed(asked, name, "there is no such user")
             raise NotAuthenticatedError(_WRONG)
-        before = asked.caller
+        self._take(asked, caller)
+
+    def _take(self, asked: Asked, caller: Caller) -> None:
+        before, name = asked.caller, caller.principal.name
         if before is not None and before.is_named and before.principal.name != name:
             self._failed(asked, name, f"the connection is that of {before.principal}")
             raise NotAuthenticatedError(
@@ -178,3 +204,13 @@ class Logins:
         _log.info("%s: a login as '%s' failed: %s", asked.peer, user, why)
         if self._audit is not None:
             self._audit.refused(asked.peer, f"user:{user}", "login", None)
+
+
+def _fits(mechanism: str, asked: Asked) -> bool:
+    """Say whether a connection is one on which clients may use a mechanism."""
+    match mechanism:
+        case Mechanism.SCRAM_PLUS:
+            return asked.end_point is not None
+        case Mechanism.TOKEN:
+            return asked.tls_context is not None
+    return True

@@ -176,8 +176,8 @@ class Channel(asyncio.Protocol):
         "_unsent",
         "_waiting",
         "caller",
-        "certificate_ends_at",
         "end_point",
+        "ends_at",
         "exchange",
         "had_s",
         "heard_at",
@@ -206,8 +206,8 @@ class Channel(asyncio.Protocol):
         """The login that is under way."""
         self.end_point: bytes | None = None
         """What the hub's end of the TLS connection is known by; None if clients cannot bind a login to it."""
-        self.certificate_ends_at = math.inf
-        """When the certificate of the client ends, in seconds since 1970; infinite if it has shown none."""
+        self.ends_at = math.inf
+        """When the certificate or token of the client ends, in seconds since 1970; infinite if it has shown none."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
         self.held_back: dict[int, None] | None = None
@@ -288,7 +288,7 @@ class Channel(asyncio.Protocol):
             self._transport.abort()
             return
         if (certificate := self.certificate) is not None:
-            self.certificate_ends_at = ssl.cert_time_to_seconds(certificate["notAfter"])
+            self.ends_at = ssl.cert_time_to_seconds(certificate["notAfter"])
         self._owner.opened(self)
         _probe(transport.get_extra_info("socket"))
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from hedwig.access import CertificateNames, Principal
 from hedwig.errors import ConfigurationError, InvalidArgumentError
@@ -22,6 +23,7 @@ class AccessMode:
     """It refuses what no rule allows."""
 
 
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _MODES: Final = (AccessMode.OPEN, AccessMode.AUDIT, AccessMode.RULES)
 
 
@@ -52,8 +54,15 @@ class AccessOptions:
         "whom client certificates are for, as rules KIND:REGEX => USER [in GROUP+…]; the first counts",
     )
     mechanisms: tuple[str, ...] = option(
-        (), "how clients of `port` and `tls_port` may log in: SCRAM-SHA-256, SCRAM-SHA-256-PLUS; empty: not at all"
+        (),
+        "how clients of `port` and `tls_port` may log in: SCRAM-SHA-256, SCRAM-SHA-256-PLUS, OAUTHBEARER (over TLS); "
+        "empty: not at all",
     )
+    token_keys: str = option("", "file or https URL of the keys that verify tokens, as a JWK set")
+    token_audience: str = option("", "whom tokens must be meant for (aud)")
+    token_issuer: str = option("", "who must have issued them (iss); empty: whoever has the keys")
+    token_user: str = option("sub", "the claim that names the user")
+    token_groups: str = option("groups", "the claim that names its groups, if it has any")
     login_s: float = option(10.0, "how long a client that must log in may take; then the hub closes its connection")
     newcomers_max: int = option(1000, "clients that must log in and have not yet; beyond, the hub closes the oldest")
     audit_file: str = option("", "file that gets a line of JSON for who was refused what; empty: none")
@@ -83,6 +92,9 @@ class AccessOptions:
         if self.client_crl and not self.client_ca:
             raise ConfigurationError("access: client_crl is set, so client_ca must name the authorities")
         check_mechanisms("access: ", self.mechanisms)
+        url = urlsplit(self.token_keys)
+        if url.scheme and url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOOPBACK):
+            raise ConfigurationError(f"access: token_keys is {self.token_keys}; it must be a file or an https URL")
         bounds = (("newcomers_max", 1, 10_000_000), ("audit_bytes_max", 1 << 16, 1 << 50))
         check_ranges(self, bounds, "access")
         if not 0 < self.login_s < math.inf:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from hedwig.access.mechanisms import Mechanism
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
@@ -261,6 +262,12 @@ class HubOptions:
 
     def _check_listeners(self) -> None:
         check_listener_names(self.listeners)
+        offered = {*self.access.mechanisms, *(name for each in self.listeners.values() for name in each.mechanisms)}
+        if Mechanism.TOKEN in offered and not (self.access.token_keys and self.access.token_audience):
+            raise ConfigurationError(
+                f"access: mechanisms names {Mechanism.TOKEN}, so token_keys must name keys, and token_audience whom "
+                "tokens are meant for"
+            )
         for name, listener in self.listeners.items():
             if listener.tls and not self.tls_certificate:
                 raise ConfigurationError(f"listeners.{name}.tls is set, so tls_certificate must name a PEM file")

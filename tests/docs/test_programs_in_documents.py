@@ -24,7 +24,7 @@ def test_programs_pass_strict_types(tmp_path: Path) -> None:
         for number, text in enumerate(PROGRAM.findall(page.read_text())):
             names.append(f"{page.stem}_{number}.py".replace("-", "_"))
             (tmp_path / names[-1]).write_text(text)
-    assert len(names) == 22
+    assert len(names) == 23
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--follow-imports", "silent", *names],
         cwd=tmp_path,

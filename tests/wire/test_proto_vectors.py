@@ -217,7 +217,7 @@ SHAPES = [
         "q protocolVersion 1, q statusCode 2, q txnId 3, o statusMsg 4, o message 5, o topic 6, o subscriberId 7, "
         "o responseBody 8, o authentication 1000, o promises 1001, o place 1002, o refusal 1003",
     ),
-    Shape(pb.Authentication, "r mechanisms 1, o data 2"),
+    Shape(pb.Authentication, "r mechanisms 1, o data 2, o expiresIn 3"),
     Shape(pb.Promises, "o refusalsAreDefinite 1, o storesOnce 2"),
     Shape(pb.ResponseBody, "o publishResponse 1, o subscribeResponse 2, o subscriptionEvent 3"),
     Shape(pb.PublishResponse, "q publishedMsgId 1"),

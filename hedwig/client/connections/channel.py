@@ -11,9 +11,11 @@ from functools import partial
 from typing import Final, Self, TypeAlias
 
 from hedwig.client.connections.login import log_in
+from hedwig.client.credentials import Credentials
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.errors import (
     CouldNotConnectError,
+    HedwigError,
     HubNotTrustedError,
     RemoteProtocolError,
     ServiceDownError,
@@ -48,6 +50,11 @@ _FRAMES_AT_ONCE: Final = 16
 
 _PING_ID: Final = 0
 """No other request has this id: clients count from 1."""
+_LOGIN_ID: Final = (1 << 63) - 1
+"""Neither has this one. A renewal may be under way beside a ping."""
+_RENEW_AT: Final = 0.8
+"""The part of the time after which a login is renewed that counts for so long."""
+_RENEW_MIN_S: Final = 1.0
 
 
 OnAnswer: TypeAlias = Callable[[Answer | UncertainAnswerError | int], None]
@@ -92,6 +99,7 @@ class Channel:
         """When bytes of the hub came last, in the time of the event loop."""
         self.sent_at = self.heard_at
         """When bytes were sent last."""
+        self._renewing: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(self._receive())
 
     @classmethod
@@ -136,12 +144,14 @@ class Channel:
         channel = cls(address, options, reader, writer, on_news, on_end, on_delivery)
         if options.credentials is not None:
             async with channel._beginning():
-                secure = writer.get_extra_info("ssl_object")
-                await log_in(options.credentials, partial(channel._ask_first, latest), secure)
+                expires_s = await channel._log_in(options.credentials, latest)
+            if expires_s is not None:
+                channel._renewing = asyncio.create_task(channel._renew(options.credentials, expires_s))
         if ping is not None:
             channel._ping = replace(channel._ping, action=ping)
             async with channel._beginning():
-                channel.promises = (await channel._ask_first(latest, ping)).promises or channel.promises
+                answer = await channel._ask_first(_PING_ID, latest, ping)
+                channel.promises = answer.promises or channel.promises
         return channel
 
     @property
@@ -346,10 +356,29 @@ class Channel:
         elif response.txn_id != _PING_ID:
             _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
 
-    async def _ask_first(self, latest: float, action: Action) -> Answer:
-        """Send a request about no topic, before any other one is under way."""
-        request = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=action)
+    async def _ask_first(self, txn_id: int, latest: float, action: Action) -> Answer:
+        """Send a request about no topic. No other one of this id may be under way."""
+        request = Request(topic=PING_TOPIC, txn_id=txn_id, action=action)
         return await self.ask(request, latest - self._loop.time())
+
+    async def _log_in(self, credentials: Credentials, latest: float) -> float | None:
+        secure = self._writer.get_extra_info("ssl_object")
+        return await log_in(credentials, partial(self._ask_first, _LOGIN_ID, latest), secure)
+
+    async def _renew(self, credentials: Credentials, expires_s: float) -> None:
+        """Log in again and again before the last login ends to count. If that fails, the hub closes the connection."""
+        left_s = expires_s
+        while True:
+            await asyncio.sleep(_RENEW_AT * left_s)
+            try:
+                renewed_s = await self._log_in(credentials, self._loop.time() + self._options.answer_timeout_s)
+            except HedwigError as exc:
+                _log.warning("the login with the hub %s cannot be renewed: %s", self.address, exc)
+                left_s = max(_RENEW_MIN_S, (1 - _RENEW_AT) * left_s)
+                continue
+            if renewed_s is None:
+                return
+            left_s = renewed_s
 
     @contextlib.asynccontextmanager
     async def _beginning(self) -> AsyncIterator[None]:
@@ -369,6 +398,8 @@ class Channel:
         if self._end is not None:
             return
         self._end = reason
+        if self._renewing is not None:
+            self._renewing.cancel()
         self._flush()
         self._writer.close()
         self._on_end(self)

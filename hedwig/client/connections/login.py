@@ -2,41 +2,58 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from hedwig.access.mechanisms import Mechanism
+from hedwig.access.oauthbearer import step_with
 from hedwig.client.connections.routes import error_of
-from hedwig.client.credentials import PasswordCredentials
-from hedwig.errors import NotAuthenticatedError
+from hedwig.client.credentials import Credentials, PasswordCredentials, TokenCredentials
+from hedwig.errors import InvalidArgumentError, NotAuthenticatedError
 from hedwig.extras import needed
 from hedwig.status import StatusCode
-from hedwig.wire import Action, Answer, Authenticate, RefusalKind
+from hedwig.wire import Action, Answer, Authenticate, Authentication, RefusalKind
 
 __all__ = ["log_in"]
 
 
-async def log_in(
-    credentials: PasswordCredentials, ask: Callable[[Action], Awaitable[Answer]], secure: ssl.SSLObject | None
-) -> None:
-    """Log in on a connection, on which `ask` sends a request and returns its answer; `secure` is its TLS, if any.
+Ask: TypeAlias = Callable[[Action], Awaitable[Answer]]
 
-    Raises: NotAuthenticatedError; CouldNotConnectError - the password cannot be read; any error of `ask`.
+
+async def log_in(credentials: Credentials, ask: Ask, secure: ssl.SSLObject | None) -> float | None:
+    """Log in on a connection; return for how many seconds that counts, None for as long as the connection.
+
+    Args: ask - sends a request on the connection, and returns its answer; secure - its TLS, if any.
+    Raises: NotAuthenticatedError; CouldNotConnectError - the credentials cannot be read; any error of `ask`.
     """
+    offered = (await _step(ask, "", b"")).mechanisms
+    if isinstance(credentials, TokenCredentials):
+        return await _show_token(credentials, ask, offered, secure)
+    await _prove_password(credentials, ask, offered, secure)
+    return None
+
+
+async def _show_token(
+    credentials: TokenCredentials, ask: Ask, offered: Sequence[str], secure: ssl.SSLObject | None
+) -> float | None:
+    if secure is None or Mechanism.TOKEN not in offered:
+        raise NotAuthenticatedError("clients of this hub do not log in with tokens at this port")
+    try:
+        data = step_with(await credentials.read())
+    except InvalidArgumentError as exc:
+        raise NotAuthenticatedError(str(exc)) from exc
+    expires_ms = (await _step(ask, Mechanism.TOKEN, data)).expires_ms
+    return None if expires_ms is None else expires_ms / 1000
+
+
+async def _prove_password(
+    credentials: PasswordCredentials, ask: Ask, offered: Sequence[str], secure: ssl.SSLObject | None
+) -> None:
     with needed("access", "logins need"):
         from scramp import ScramClient, ScramException
 
         from hedwig.access.scram import BINDING
 
-    async def step(mechanism: str, data: str) -> tuple[tuple[str, ...], str]:
-        answer = await ask(Authenticate(mechanism, data.encode()))
-        if answer.authentication is None or answer.status is not StatusCode.SUCCESS:
-            raise _error_of(answer)
-        try:
-            return answer.authentication.mechanisms, answer.authentication.data.decode()
-        except UnicodeDecodeError as exc:
-            raise NotAuthenticatedError("the hub does not speak SCRAM") from exc
-
-    offered, _ = await step("", "")
     usable = [each for each in offered if each == Mechanism.SCRAM or (each == Mechanism.SCRAM_PLUS and secure)]
     if not usable:
         raise NotAuthenticatedError("clients of this hub do not log in with passwords at this port")
@@ -44,15 +61,23 @@ async def log_in(
     try:
         binding = (BINDING, secure) if secure is not None and Mechanism.SCRAM_PLUS in usable else None
         client = ScramClient(usable, credentials.user, password, channel_binding=binding)
-        _, first = await step(client.mechanism_name, client.get_client_first())
-        client.set_server_first(first)
+        mechanism = client.mechanism_name
+        first = await _step(ask, mechanism, client.get_client_first().encode())
+        client.set_server_first(first.data.decode())
         # It takes some 10 ms of the processor.
         last = await asyncio.to_thread(client.get_client_final)
-        _, final = await step(client.mechanism_name, last)
+        final = await _step(ask, mechanism, last.encode())
         # So the hub knows the password too: it is not somebody who only says yes.
-        client.set_server_final(final)
-    except ScramException as exc:
+        client.set_server_final(final.data.decode())
+    except (ScramException, UnicodeDecodeError) as exc:
         raise NotAuthenticatedError(f"the login with the hub failed: {exc}") from exc
+
+
+async def _step(ask: Ask, mechanism: str, data: bytes) -> Authentication:
+    answer = await ask(Authenticate(mechanism, data))
+    if answer.authentication is None or answer.status is not StatusCode.SUCCESS:
+        raise _error_of(answer)
+    return answer.authentication
 
 
 def _error_of(answer: Answer) -> Exception:

@@ -82,8 +82,8 @@ class Connection(Protocol):
     """The connection of a client."""
 
     peer: str
-    certificate_ends_at: float
-    """When the certificate that it was opened with ends, in seconds since 1970; infinite if it has none."""
+    ends_at: float
+    """When its certificate or token ends, in seconds since 1970; infinite if it has none."""
 
     @property
     def certificate_der(self) -> bytes | None: ...
@@ -91,11 +91,11 @@ class Connection(Protocol):
 
 
 async def close_ended(connections: Iterable[Connection], now: float, lists: RevocationLists | None) -> None:
-    """Close the connections whose certificate has ended or, if `lists` are given, is revoked. `now`: since 1970."""
+    """Close the connections whose certificate or token has ended, or is in `lists`. `now`: seconds since 1970."""
     looked = 0
     for each in list(connections):
-        if each.certificate_ends_at < now:
-            _log.info("%s: closing the connection: its certificate has ended", each.peer)
+        if each.ends_at < now:
+            _log.info("%s: closing the connection: its certificate or token has ended", each.peer)
             each.close()
         elif lists is not None and (certificate := each.certificate_der) is not None:
             looked += 1

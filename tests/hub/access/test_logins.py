@@ -309,7 +309,7 @@ async def test_a_client_without_its_password_tries_again(start: Start, tmp_path:
     credentials = PasswordCredentials.from_file("ann", tmp_path / "none")
     options = ClientOptions(hub=HubAddress("127.0.0.1", hub.port), credentials=credentials, answer_timeout_s=0.3)
     async with HedwigClient(options) as client:
-        with pytest.raises(CouldNotConnectError, match="cannot read the password in"):
+        with pytest.raises(CouldNotConnectError, match="cannot read the credentials in"):
             await client.publish("shop/1", b"m")
 
 
