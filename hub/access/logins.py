@@ -4,7 +4,6 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from ssl import SSLContext
 from typing import Final, Protocol
 
 from hedwig.access import Principal
@@ -34,6 +33,8 @@ _PAUSE_MAX_S: Final = 8.0
 _PEPPER_BYTES: Final = 32
 _ADDRESSES_MAX: Final = 10_000
 """Of how many addresses the hub knows that logins failed."""
+_NO_TLS: Final = b"no TLS"
+"""To what no client binds a login."""
 _WRONG: Final = "not authenticated: there is no such user, or the password is another"
 
 
@@ -44,14 +45,12 @@ class Asked(Newcomer, Protocol):
     listener: str
     exchange: ServerExchange | None
     end_point: bytes | None
-    """What the hub's end of its TLS connection is known by."""
+    """What the hub's end of its TLS connection is known by; None without TLS."""
     ends_at: float
     """When what it has shown ends, in seconds since 1970."""
 
     @property
     def peer_host(self) -> str: ...
-    @property
-    def tls_context(self) -> SSLContext | None: ...
 
 
 class Logins:
@@ -132,9 +131,7 @@ class Logins:
             self._check_pause(asked.peer_host)
             if step.mechanism == Mechanism.TOKEN:
                 return Authentication(mechanisms, b"", self._take_token(asked, step.data))
-            exchange = ServerExchange(
-                step.mechanism, self._verifiers, asked.end_point if Mechanism.SCRAM_PLUS in mechanisms else None
-            )
+            exchange = ServerExchange(step.mechanism, self._verifiers, _binding_of(asked, mechanisms))
             data = exchange.first(step.data)
         except WrongPasswordError:
             self._failed(asked, exchange.user if exchange is not None else "", "the password is wrong")
@@ -206,11 +203,17 @@ class Logins:
             self._audit.refused(asked.peer, f"user:{user}", "login", None)
 
 
+def _binding_of(asked: Asked, mechanisms: Collection[str]) -> bytes | None:
+    """Return what a login on a connection is bound to; None if clients with TLS may go without.
+
+    A client with TLS says that it could bind its login, and that it believes the hub could not. On a connection without
+    TLS nobody says so but one who passes on what such a client has told him.
+    """
+    if asked.end_point is None:
+        return _NO_TLS
+    return asked.end_point if Mechanism.SCRAM_PLUS in mechanisms else None
+
+
 def _fits(mechanism: str, asked: Asked) -> bool:
     """Say whether a connection is one on which clients may use a mechanism."""
-    match mechanism:
-        case Mechanism.SCRAM_PLUS:
-            return asked.end_point is not None
-        case Mechanism.TOKEN:
-            return asked.tls_context is not None
-    return True
+    return mechanism == Mechanism.SCRAM or asked.end_point is not None

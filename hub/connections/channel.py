@@ -205,7 +205,7 @@ class Channel(asyncio.Protocol):
         self.exchange: ServerExchange | None = None
         """The login that is under way."""
         self.end_point: bytes | None = None
-        """What the hub's end of the TLS connection is known by; None if clients cannot bind a login to it."""
+        """What the hub's end of the TLS connection is known by, if clients can log in; None without TLS."""
         self.ends_at = math.inf
         """When the certificate or token of the client ends, in seconds since 1970; infinite if it has shown none."""
         self.publisher: bytes | None = None

@@ -136,7 +136,7 @@ class Listeners:
     # ---------------------------------------------------------------------------------- clients of named listeners
 
     def end_point(self, channel: Channel) -> bytes | None:
-        """Return what the hub's end of a TLS connection is known by; None without TLS, or if it has no such name."""
+        """Return what the hub's end of a TLS connection is known by; None without TLS."""
         context = channel.tls_context
         return None if context is None or self.files is None else self.files.end_point(context)
 

@@ -1,9 +1,10 @@
 """The login of a client on a new connection."""
 
 import asyncio
+import hashlib
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hedwig.access.mechanisms import Mechanism
 from hedwig.access.oauthbearer import step_with
@@ -13,6 +14,9 @@ from hedwig.errors import InvalidArgumentError, NotAuthenticatedError
 from hedwig.extras import needed
 from hedwig.status import StatusCode
 from hedwig.wire import Action, Answer, Authenticate, Authentication, RefusalKind
+
+if TYPE_CHECKING:
+    from scramp import ScramClient
 
 __all__ = ["log_in"]
 
@@ -50,17 +54,14 @@ async def _prove_password(
     credentials: PasswordCredentials, ask: Ask, offered: Sequence[str], secure: ssl.SSLObject | None
 ) -> None:
     with needed("access", "logins need"):
-        from scramp import ScramClient, ScramException
-
-        from hedwig.access.scram import BINDING
-
+        from scramp import ScramException
     usable = [each for each in offered if each == Mechanism.SCRAM or (each == Mechanism.SCRAM_PLUS and secure)]
     if not usable:
         raise NotAuthenticatedError("clients of this hub do not log in with passwords at this port")
-    password = credentials.read()
     try:
-        binding = (BINDING, secure) if secure is not None and Mechanism.SCRAM_PLUS in usable else None
-        client = ScramClient(usable, credentials.user, password, channel_binding=binding)
+        # A client with TLS says that it could bind its login, also if the hub seems not to. So nobody in between can
+        # hide from both that the other one could.
+        client = _scram_client(credentials, usable, secure)
         mechanism = client.mechanism_name
         first = await _step(ask, mechanism, client.get_client_first().encode())
         client.set_server_first(first.data.decode())
@@ -71,6 +72,25 @@ async def _prove_password(
         client.set_server_final(final.data.decode())
     except (ScramException, UnicodeDecodeError) as exc:
         raise NotAuthenticatedError(f"the login with the hub failed: {exc}") from exc
+
+
+def _scram_client(
+    credentials: PasswordCredentials, usable: Sequence[str], secure: ssl.SSLObject | None
+) -> "ScramClient":
+    from scramp import ScramClient, ScramException
+
+    from hedwig.access.scram import BINDING
+
+    password = credentials.read()
+    if secure is None:
+        return ScramClient(usable, credentials.user, password)
+    certificate = secure.getpeercert(binary_form=True)
+    try:
+        return ScramClient(usable, credentials.user, password, channel_binding=(BINDING, secure))
+    except (ScramException, TypeError):
+        # scramp knows no hash for this algorithm. Hubs of ours take this one then.
+        binding = hashlib.sha256(certificate or b"").digest()
+        return ScramClient(usable, credentials.user, password, channel_binding=(BINDING, binding))
 
 
 async def _step(ask: Ask, mechanism: str, data: bytes) -> Authentication:

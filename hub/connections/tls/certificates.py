@@ -11,6 +11,7 @@ from typing import Final, Protocol, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import SignatureAlgorithmOID
 
 from hedwig.errors import ConfigurationError
 
@@ -27,11 +28,11 @@ _SLICE: Final = 500
 class OwnCertificate:
     """The certificate of the hub. `ends_at`: seconds since 1970.
 
-    `end_point` is what the hub's end of a connection is known by (RFC 5929); None if the algorithm has no hash.
+    `end_point` is what the hub's end of a connection is known by (RFC 5929).
     """
 
     ends_at: float
-    end_point: bytes | None
+    end_point: bytes
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -40,11 +41,17 @@ class OwnCertificate:
             found = x509.load_pem_x509_certificates(path.read_bytes())[0]
         except (OSError, ValueError) as exc:
             raise ConfigurationError(f"cannot read the TLS certificate {path}: {exc}") from exc
-        algorithm = found.signature_hash_algorithm
-        if algorithm is None:
-            return cls(found.not_valid_after_utc.timestamp(), None)
-        name = algorithm.name if algorithm.name not in ("md5", "sha1") else "sha256"
-        return cls(found.not_valid_after_utc.timestamp(), hashlib.new(name, found.public_bytes(Encoding.DER)).digest())
+        end_point = hashlib.new(_hash_of(found), found.public_bytes(Encoding.DER)).digest()
+        return cls(found.not_valid_after_utc.timestamp(), end_point)
+
+
+def _hash_of(certificate: x509.Certificate) -> str:
+    """Return the hash by which the end of a connection is known (RFC 5929), also where that document names none."""
+    algorithm = certificate.signature_hash_algorithm
+    if algorithm is None:
+        # As the library of clients, scramp, has it.
+        return "sha512" if certificate.signature_algorithm_oid == SignatureAlgorithmOID.ED25519 else "sha256"
+    return "sha256" if algorithm.name in ("md5", "sha1") else algorithm.name
 
 
 class RevocationLists:

@@ -42,7 +42,7 @@ class TlsFiles:
         self._seen = self._states()
         self.own, self.revoked = self._read()
         """The certificate of the hub, and the revocation lists."""
-        self._end_points: WeakKeyDictionary[ssl.SSLContext, bytes | None] = WeakKeyDictionary()
+        self._end_points: WeakKeyDictionary[ssl.SSLContext, bytes] = WeakKeyDictionary()
         self._warn(self.own, self.revoked)
         self._listeners: list[tuple[TlsListener, TlsSettings]] = []
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import ssl
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -268,6 +269,39 @@ async def test_a_hub_without_logins_is_not_taken_for_one_that_knows_the_client(s
     said = await why_not(client_of(hub))
     assert said is not None
     assert "clients of this hub do not log in" in said
+
+
+@pytest.fixture(params=["ed25519", "ed448", "rsa:2048"])
+def certificate(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A certificate of a hub, with its key."""
+    key, certificate, both = (tmp_path / name for name in ("key.pem", "certificate.pem", "both.pem"))
+    made = ["openssl", "req", "-x509", "-newkey", request.param, "-nodes", "-days", "2", "-subj", "/CN=hub"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return both
+
+
+async def test_logins_are_bound_to_a_certificate_of_any_algorithm(start_hub: StartHub, certificate: Path) -> None:
+    access = AccessOptions(mode="rules", anonymous="", mechanisms=("SCRAM-SHA-256-PLUS",))
+    hub = await start_hub(tls_port=0, tls_certificate=str(certificate), access=access)
+    await users_of(hub).replace("user:ann", User(frozenset(), (make_verifier(ANN),)))
+    await refresh(hub)
+    async with client_of(hub, tls=trusting()) as client:
+        with pytest.raises(NotPermittedError, match="by user:ann"):
+            await client.publish("shop/1", b"m")
+
+
+async def test_a_login_over_tls_cannot_be_passed_on_without(start: Start) -> None:
+    """Who hides from a client that a hub binds logins gets what no hub takes, with TLS or without."""
+    hub = await start()
+    for tls in (None, trusting()):
+        port = hub.port if tls is None else hub.tls_port
+        assert port is not None
+        async with await WireClient.connect(port, tls) as between:
+            client = ScramClient(["SCRAM-SHA-256"], "ann", ANN, channel_binding=(BINDING, b"another certificate"))
+            refused, _ = await step(between, "SCRAM-SHA-256", client.get_client_first().encode())
+            assert refused is not None
+            assert "channel binding" in refused
 
 
 def exchange(user: User, binding: bytes | None) -> ServerExchange:
