@@ -293,6 +293,7 @@ class Hub:
     def counters(self) -> Mapping[str, int]:
         """Return the counters that only grow, since the start of the hub."""
         counted = {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
+        logins = self.access.logins if self.access is not None else None
         return counted | {
             "metadata_conflicts": self.metadata.conflicts,
             "left_ledgers": self.deletions.left,
@@ -302,6 +303,8 @@ class Hub:
             "late_frames": self.frames.late,
             "displaced_frames": self.frames.displaced,
             "unpermitted_requests": self.access.refused if self.access is not None else 0,
+            "logins": logins.done if logins is not None else 0,
+            "failed_logins": logins.failed if logins is not None else 0,
         }
 
     @property

@@ -1,7 +1,9 @@
 """What a client says to hubs of who it is."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -30,8 +32,11 @@ class PasswordCredentials:
         return cls(user, lambda: _first_line(path))
 
     def read(self) -> str:
-        """Return the password. Raises: CouldNotConnectError - its file cannot be read."""
-        return self.password if isinstance(self.password, str) else self.password()
+        """Return the password. Raises: CouldNotConnectError - its file cannot be read, or the function has failed."""
+        if isinstance(self.password, str):
+            return self.password
+        with _giving():
+            return _text(self.password())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +59,32 @@ class TokenCredentials:
         return cls(lambda: _first_line(path))
 
     async def read(self) -> str:
-        """Return the token. Raises: CouldNotConnectError - its file cannot be read."""
+        """Return the token. Raises: CouldNotConnectError - its file cannot be read, or the function has failed."""
         if isinstance(self.token, str):
             return self.token
-        given = self.token()
-        return given if isinstance(given, str) else await given
+        with _giving():
+            given = self.token()
+            return _text(await given if isawaitable(given) else given)
 
 
 Credentials: TypeAlias = PasswordCredentials | TokenCredentials
+
+
+@contextmanager
+def _giving() -> Iterator[None]:
+    """Turn what a function of the application raises into an error after which the client tries again."""
+    try:
+        yield
+    except CouldNotConnectError:
+        raise
+    except Exception as exc:
+        raise CouldNotConnectError(f"the function that gives the credentials has failed: {exc!r}") from exc
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"it returned {type(given).__name__}, and not str")
+    return given
 
 
 def _first_line(path: Path) -> str:

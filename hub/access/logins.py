@@ -197,10 +197,11 @@ class Logins:
         self._failures[address] = failures, self._clock.monotonic() + pause_s
         if len(self._failures) > _ADDRESSES_MAX:
             self._failures.popitem(last=False)
-        user = show_name(name.encode(errors="replace"))
-        _log.info("%s: a login as '%s' failed: %s", asked.peer, user, why)
+        # Neither logs nor their counts keep what cannot be a user. It may be long, or different each time.
+        who = f"user:{name}" if f"user:{name}" in self._users else "nobody"
+        _log.info("%s: a login as %s failed: %s", asked.peer, who, why)
         if self._audit is not None:
-            self._audit.refused(asked.peer, f"user:{user}", "login", None)
+            self._audit.refused(asked.peer, who, "login", None)
 
 
 def _binding_of(asked: Asked, mechanisms: Collection[str]) -> bytes | None:

@@ -40,6 +40,8 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "failed_handshakes": "TLS connections that were closed: their handshake failed, took too long, or made room.",
     "late_frames": "Connections that were closed: a request took longer than frame_s to arrive.",
     "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
+    "logins": "Logins with a password or a token.",
+    "failed_logins": "Logins that failed.",
     "unpermitted_requests": "Requests that the rules of access control refuse, or would refuse in audit mode.",
 }
 _LEVELS: Final[Mapping[str, str]] = {

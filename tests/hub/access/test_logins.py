@@ -1,6 +1,7 @@
 """Prove that a client is who it says only with a password, and that nobody learns more from a failed login."""
 
 import asyncio
+import json
 import random
 import ssl
 import subprocess
@@ -138,7 +139,7 @@ async def test_a_password_may_change_while_a_client_runs(start: Start, tmp_path:
         await refresh(hub)
         for channel in list(hub.channels):
             channel.close()
-        await until(lambda: client.counters.lost_connections == 1, "the connection ends")
+        await until(lambda: client.counters.lost_connections == 1, "the client notices that")
         await client.publish("shop/1", b"m")
 
 
@@ -152,6 +153,7 @@ async def test_who_is_deleted_is_out_and_who_is_in_another_group_may_something_e
             await client.publish("shop/1", b"m")
         await users_of(hub).replace("user:ann", User())
         await until(lambda: not hub.channels, "the hub closes all connections of ann")
+        await until(lambda: client.counters.lost_connections == 2, "the client has noticed both")
         with pytest.raises(NotAuthenticatedError):
             await client.publish("shop/1", b"m")
         assert (await anext(subscription)).body == b"m"
@@ -345,6 +347,36 @@ async def test_a_client_without_its_password_tries_again(start: Start, tmp_path:
     async with HedwigClient(options) as client:
         with pytest.raises(CouldNotConnectError, match="cannot read the credentials in"):
             await client.publish("shop/1", b"m")
+
+
+@pytest.mark.parametrize(
+    ("give", "why"), [(lambda: 1 / 0, "ZeroDivisionError"), (lambda: None, "it returned NoneType, and not str")]
+)
+async def test_a_function_that_gives_no_password_is_asked_again(
+    start: Start, give: Callable[[], str], why: str
+) -> None:
+    hub = await start()
+    options = ClientOptions(
+        hub=HubAddress("127.0.0.1", hub.port), credentials=PasswordCredentials("ann", give), answer_timeout_s=0.3
+    )
+    async with HedwigClient(options) as client:
+        with pytest.raises(CouldNotConnectError, match=why):
+            await client.publish("shop/1", b"m")
+
+
+async def test_no_log_keeps_the_names_of_strangers(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="hedwig.hub")
+    hub = await start(audit_file=str(tmp_path / "audit"))
+    async with await WireClient.connect(hub.port) as wire:
+        for name in ("ann", "x" * 10_000):
+            await login(wire, name, "battery staple")
+    await hub.close()
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [line["who"] for line in lines if line.get("action") == "login"] == ["user:ann", "nobody"]
+    assert "xxx" not in caplog.text
+    assert "battery" not in caplog.text
 
 
 # ---------------------------------------------------------------------------------------------------------- fuzz
