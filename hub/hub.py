@@ -360,9 +360,6 @@ class Hub:
             _log.debug("%s: refused: the hub is closing", channel.peer)
             return False
         if not self.listeners.takes(channel):
-            _log.info(
-                "%s: closing the connection: clients of %s do not come from there", channel.peer, channel.listener
-            )
             return False
         return self.slots.take(channel)
 

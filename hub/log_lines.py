@@ -14,8 +14,14 @@ _KINDS_MAX: Final = 200
 
 _ABOUT_CONNECTIONS: Final = frozenset(
     {
+        "hedwig.hub.access.access_control",
+        "hedwig.hub.access.logins",
+        "hedwig.hub.access.newcomers",
+        "hedwig.hub.access.revocation",
         "hedwig.hub.connections.channel",
+        "hedwig.hub.connections.listeners",
         "hedwig.hub.connections.slots",
+        "hedwig.hub.connections.tls.certificates",
         "hedwig.hub.connections.tls.listener",
         "hedwig.hub.connections.unfinished_frames",
         "hedwig.hub.subscriptions.standbys",

@@ -1,6 +1,7 @@
 """The listeners of a hub: its own ports, plain and with TLS, and the named ones."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,8 @@ from hedwig.model import HubInfo
 from hedwig.wire import Request
 
 __all__ = ["Listeners", "Others"]
+
+_log = logging.getLogger(__name__)
 
 Others = Callable[[], Mapping[str, Mapping[str, str]]]
 """Returns the addresses of the named listeners of the live hubs: by the address of the hub, then by name."""
@@ -142,7 +145,10 @@ class Listeners:
 
     def takes(self, channel: Channel) -> bool:
         """Say whether a connection comes from where clients of its listener may come from."""
-        return not channel.listener or self._options.listeners[channel.listener].takes(channel.peer_host)
+        if not channel.listener or self._options.listeners[channel.listener].takes(channel.peer_host):
+            return True
+        _log.info("%s: closing the connection: clients of %s do not come from there", channel.peer, channel.listener)
+        return False
 
     @staticmethod
     def redirect(name: str, error: NotResponsibleForTopicError, others: Others) -> HedwigError:
