@@ -372,6 +372,8 @@ class Hub:
                     logins.newcomers.add(channel)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
+        if self.listeners.files is not None:
+            self.listeners.files.look_at_new(channel)
 
     def heard(self, channel: Channel) -> None:
         self.slots.heard(channel)

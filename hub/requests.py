@@ -19,6 +19,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.revocation import close_revoked
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.logs.remote_positions import check_bound
 from hedwig.hub.options.options import HubOptions
@@ -208,14 +209,21 @@ class Requests:
 
     def _answer_login(self, channel: Channel, request: Request, size: int, step: Authenticate) -> None:
         self._begin(channel, size)
+        before = channel.caller
         try:
             if self._access is None or self._access.logins is None:
                 raise NotAuthenticatedError("not authenticated: clients of this hub do not log in")
             answer = self._access.logins.step(channel, step)
         except HedwigError as exc:
             self._refuse(channel, size, request, exc)
+        except Exception:
+            _log.exception("%s: a login failed", channel.peer)
+            self._refuse(channel, size, request, ServiceDownError("the hub failed to answer; its log says why"))
         else:
             channel.answer(size, Answer(txn_id=request.txn_id, authentication=answer))
+            if channel.caller is not before and channel.subscriptions:
+                # It may be in other groups than before, so it may keep less.
+                self.tasks.start(close_revoked([channel], self._access))
 
     def _begin(self, channel: Channel, size: int) -> None:
         channel.begin(size)

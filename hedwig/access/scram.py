@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -25,7 +26,7 @@ __all__ = [
 _ITERATIONS: Final = 15_000
 """They cost the client some 10 ms, and whoever has stolen the records as much for each guess. A hub needs none."""
 _PASSWORD_CHARACTERS_MIN: Final = 8
-_SALT_BYTES: Final = 16
+_SALT_BYTES: Final = 32
 BINDING: Final = "tls-server-end-point"
 """How both sides name their connection: by the certificate of the hub (RFC 5929)."""
 
@@ -37,7 +38,9 @@ def make_verifier(password: str, beside: Verifier | None = None) -> Verifier:
     """
     if len(password) < _PASSWORD_CHARACTERS_MIN:
         raise InvalidArgumentError(f"a password has {_PASSWORD_CHARACTERS_MIN} characters or more")
-    salt, iterations = (None, _ITERATIONS) if beside is None else (beside.salt, beside.iterations)
+    salt, iterations = secrets.token_bytes(_SALT_BYTES), _ITERATIONS
+    if beside is not None:
+        salt, iterations = beside.salt, beside.iterations
     try:
         salt, stored_key, server_key, iterations = ScramMechanism(Mechanism.SCRAM).make_auth_info(
             password, iterations, salt
@@ -76,6 +79,8 @@ class ServerExchange:
         self._servers: list[ScramServer] = []
         self.user = ""
         """Who the client says that it is."""
+        self.latest = 0.0
+        """Until when the client may take the last step, by the clock of whoever sets it."""
 
     def first(self, step: bytes) -> bytes:
         """Take the first step of a client, and return the answer."""

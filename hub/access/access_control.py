@@ -73,6 +73,8 @@ class AccessControl:
         self._rules: Mapping[str, KeptRules] = {}
         self._book = RuleBook({})
         self._changes = -1
+        self._has_news = False
+        """Whether rules or users were read that nobody was told of."""
         self._whole_at = 0.0
         self._asked_at: float | None = None
         """When the store has answered last, on the monotonic clock."""
@@ -113,21 +115,21 @@ class AccessControl:
         """Read rules and users if they may have changed; return whether they have. Raises: MetadataError."""
         asked_at = self._clock.monotonic()
         changes = await self._records.changes()
-        has_changed = False
         if changes != self._changes or asked_at - self._whole_at >= _WHOLE_S:
             rules = await self._records.read()
-            has_changed = rules is not self._rules
-            if has_changed:
+            if rules is not self._rules:
+                self._has_news = True
                 self._rules = rules
                 self._book = RuleBook({who: kept.value for who, kept in rules.items()}, self._book)
                 if self.audit is not None:
                     self.audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
-            if self.logins is not None:
-                has_changed |= await self.logins.refresh()
+            if self.logins is not None and await self.logins.refresh():
+                self._has_news = True
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at
-        return has_changed
+        has_news, self._has_news = self._has_news, False
+        return has_news
 
     async def look(self, on_change: Callable[[], None]) -> None:
         """Read the rules if they may have changed, and call `on_change` if they have. An error is logged only."""
@@ -135,6 +137,9 @@ class AccessControl:
             if await self.refresh():
                 on_change()
         except (MetadataError, TimeoutError) as exc:
+            if self._has_news:  # The rules were read, and the users were not. What the rules end does not wait.
+                self._has_news = False
+                on_change()
             age_s = self.age_s
             known = "were never read" if age_s is None else f"are those of {age_s:.0f} s ago"
             _log.warning("the rules of access control cannot be read, and %s: %s", known, exc)

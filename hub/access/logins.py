@@ -5,6 +5,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from hedwig.access import Principal
 from hedwig.access.mechanisms import Mechanism
@@ -27,9 +28,11 @@ __all__ = ["Asked", "Logins"]
 _log = logging.getLogger(__name__)
 
 _FAILURES_FREE: Final = 5
-"""How many logins from one address may fail in a row before the next ones wait."""
+"""How many logins from one address may fail before the next ones wait."""
 _PAUSE_MIN_S: Final = 0.25
 _PAUSE_MAX_S: Final = 8.0
+_FORGOTTEN_S: Final = 60.0
+"""How long after its last failure an address counts as one from which none has failed."""
 _PEPPER_BYTES: Final = 32
 _ADDRESSES_MAX: Final = 10_000
 """Of how many addresses the hub knows that logins failed."""
@@ -51,6 +54,8 @@ class Asked(Newcomer, Protocol):
 
     @property
     def peer_host(self) -> str: ...
+    @property
+    def address(self) -> str | bytes: ...
 
 
 class Logins:
@@ -61,11 +66,16 @@ class Logins:
         offered: Mapping[str, Collection[str]],
         records: UserRecords,
         newcomers: Newcomers,
+        login_s: float,
         tokens: Tokens | None,
         clock: Clock,
         audit: Audit | None,
     ) -> None:
-        """`offered` are the mechanisms for clients of each listener, by its name; "" for the hub's own ports."""
+        """`offered` are the mechanisms for clients of each listener, by its name; "" for the hub's own ports.
+
+        `login_s` is how long a login may take.
+        """
+        self._login_s = login_s
         self._offered = offered
         self._records = records
         self.newcomers = newcomers
@@ -77,10 +87,14 @@ class Logins:
         self._pepper = secrets.token_bytes(_PEPPER_BYTES)
         """That of the deployment, once it has one. Whoever adds the first user makes it."""
         self._has_pepper = False
+        self._is_read = False
+        """Whether the users were ever read."""
+        self._of_tokens: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
+        """Those who have shown a token, while they are connected."""
         self._callers: dict[str, Caller] = {}
         """Those of the users that have logged in since the users last changed."""
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """How many logins from an address have failed in a row, and until when the next one waits."""
+        self._failures: OrderedDict[str | bytes, tuple[int, float]] = OrderedDict()
+        """How many logins from an address have failed lately, and until when the next one waits."""
         self.done = 0
         """How many logins have succeeded."""
         self.failed = 0
@@ -90,6 +104,7 @@ class Logins:
         if not self._has_pepper and (pepper := await self._records.pepper()) is not None:
             self._pepper, self._has_pepper = pepper, True
         users = await self._records.read()
+        self._is_read = True
         has_changed = users is not self._users
         if has_changed:
             self._users, self._callers = users, {}
@@ -118,8 +133,13 @@ class Logins:
         if not step.mechanism:
             return Authentication(mechanisms)
         exchange, asked.exchange = asked.exchange, None
+        self._check_pause(asked)
+        if not self._is_read:
+            raise ServiceDownError("this hub has not read the users of access control yet; try again")
         try:
             if exchange is not None:
+                if self._clock.monotonic() > exchange.latest:
+                    raise ServiceDownError("the login took too long; begin another one")
                 data = exchange.last(step.data)
                 self._logged_in(asked, exchange.user)
                 return Authentication(mechanisms, data)
@@ -128,7 +148,6 @@ class Logins:
                     f"not authenticated: this listener takes {', '.join(mechanisms) or 'nobody at his word'}, and not "
                     f"{show_name(step.mechanism.encode())}"
                 )
-            self._check_pause(asked.peer_host)
             if step.mechanism == Mechanism.TOKEN:
                 return Authentication(mechanisms, b"", self._take_token(asked, step.data))
             exchange = ServerExchange(step.mechanism, self._verifiers, _binding_of(asked, mechanisms))
@@ -139,6 +158,7 @@ class Logins:
         except InvalidArgumentError as exc:
             self._failed(asked, exchange.user if exchange is not None else "", str(exc))
             raise NotAuthenticatedError(f"not authenticated: {exc}") from exc
+        exchange.latest = self._clock.monotonic() + self._login_s
         asked.exchange = exchange
         return Authentication(mechanisms, data)
 
@@ -150,7 +170,10 @@ class Logins:
         except NotAuthenticatedError as exc:
             self._failed(asked, "", str(exc))
             raise
-        self._take(asked, Caller(principal))
+        caller = self._of_tokens.get(principal)
+        if caller is None:
+            caller = self._of_tokens[principal] = Caller(principal)
+        self._take(asked, caller)
         asked.ends_at = ends_at
         return max(0, int(1000 * (ends_at - self._clock.wall())))
 
@@ -176,25 +199,26 @@ class Logins:
         asked.caller = caller
         self.newcomers.remove(asked)
         self.done += 1
-        self._failures.pop(asked.peer_host, None)
         if self._audit is not None:
             self._audit.write("login", peer=asked.peer, who=str(caller.principal))
 
     # ------------------------------------------------------------------------------------------------- failures
 
-    def _check_pause(self, address: str) -> None:
-        _, until = self._failures.get(address, (0, 0.0))
+    def _check_pause(self, asked: Asked) -> None:
+        """Raise ServiceDownError while logins from an address wait. Logins that succeed shorten that for nobody."""
+        _, until = self._failures.get(asked.address, (0, 0.0))
         left_s = until - self._clock.monotonic()
         if left_s > 0:
-            raise ServiceDownError(f"too many logins from {address} have failed; try again in {left_s:.1f} s")
+            raise ServiceDownError(f"too many logins from {asked.peer_host} have failed; try again in {left_s:.1f} s")
 
     def _failed(self, asked: Asked, name: str, why: str) -> None:
         self.failed += 1
-        address = asked.peer_host
-        failures = self._failures.pop(address, (0, 0.0))[0] + 1
+        address, now = asked.address, self._clock.monotonic()
+        failures, until = self._failures.pop(address, (0, now))
+        failures = 1 if now - until > _FORGOTTEN_S else failures + 1
         beyond = failures - _FAILURES_FREE
         pause_s = min(_PAUSE_MIN_S * 2.0 ** min(beyond, 10), _PAUSE_MAX_S) if beyond >= 0 else 0.0
-        self._failures[address] = failures, self._clock.monotonic() + pause_s
+        self._failures[address] = failures, now + pause_s
         if len(self._failures) > _ADDRESSES_MAX:
             self._failures.popitem(last=False)
         # Neither logs nor their counts keep what cannot be a user. It may be long, or different each time.

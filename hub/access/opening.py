@@ -50,4 +50,4 @@ async def _open_logins(
         await tokens.look()
     newcomers = Newcomers(options.access.login_s, options.access.newcomers_max)
     stack.callback(newcomers.close)
-    return Logins(offered, UserRecords(records), newcomers, tokens, clock, audit)
+    return Logins(offered, UserRecords(records), newcomers, options.access.login_s, tokens, clock, audit)

@@ -30,6 +30,7 @@ _UNKNOWN_REFRESH_S: Final = 10.0
 """How old they may be once a token names a key that is not among them."""
 _FETCH_S: Final = 10.0
 _BYTES_MAX: Final = 1 << 20
+_TEXT_CHARACTERS_MAX: Final = 200
 
 
 class Tokens:
@@ -63,19 +64,18 @@ class Tokens:
                 options={"require": ["exp", "aud", options.token_user]},
             )
         except jwt.PyJWTError as exc:
-            raise NotAuthenticatedError(f"not authenticated: the token does not count: {exc}") from exc
+            # The text may repeat what the client has sent, which need not be what an answer can carry.
+            raise NotAuthenticatedError(f"not authenticated: the token does not count: {_plain(exc)}") from exc
         groups = claims.get(options.token_groups, ())
         try:
             if isinstance(groups, str):
                 groups = groups.split()
             return Principal(str(claims[options.token_user]), frozenset(map(str, groups))), float(claims["exp"])
-        except (InvalidArgumentError, TypeError) as exc:
-            raise NotAuthenticatedError(f"not authenticated: the token is for nobody: {exc}") from exc
+        except (InvalidArgumentError, TypeError, ValueError) as exc:
+            raise NotAuthenticatedError(f"not authenticated: the token is for nobody: {_plain(exc)}") from exc
 
     def _key(self, name: object) -> jwt.PyJWK:
         key = self._keys.get(name if isinstance(name, str) else None)
-        if key is None and name is None and len(self._keys) == 1:
-            (key,) = self._keys.values()
         if key is None:
             self._is_missing = True
             raise ServiceDownError("the key of the token is not known yet; try again")
@@ -124,6 +124,11 @@ async def _fetch(url: str) -> bytes:
     return data
 
 
+def _plain(error: Exception) -> str:
+    text = str(error).encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= _TEXT_CHARACTERS_MAX else f"{text[:_TEXT_CHARACTERS_MAX]}…"
+
+
 def _keys_in(data: bytes) -> Mapping[str | None, jwt.PyJWK]:
     """Return the keys of a JWK set that can verify. Raises: ConfigurationError - it is none, or has none."""
     if len(data) > _BYTES_MAX:
@@ -133,7 +138,10 @@ def _keys_in(data: bytes) -> Mapping[str | None, jwt.PyJWK]:
         found = jwt.PyJWKSet.from_dict(content).keys
     except (ValueError, AttributeError, TypeError, KeyError, jwt.PyJWTError) as exc:
         raise ConfigurationError(f"it is no JWK set: {exc}") from exc
-    keys = {key.key_id: key for key in found if key.algorithm_name in _ALGORITHMS}
+    usable = [key for key in found if key.algorithm_name in _ALGORITHMS]
+    keys: dict[str | None, jwt.PyJWK] = {key.key_id: key for key in usable if isinstance(key.key_id, str)}
+    if len(usable) == 1:
+        keys[None] = usable[0]  # Tokens need not name the only one.
     if not keys:
         raise ConfigurationError("it has no key that verifies signatures")
     return keys

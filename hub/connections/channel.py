@@ -19,6 +19,7 @@ from hedwig.errors import (
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
 from hedwig.hub.connections.fair_reading import FairReading
+from hedwig.hub.connections.slots import address_of
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.connections.unsent import Unsent
 from hedwig.hub.options.options import HubOptions
@@ -296,6 +297,11 @@ class Channel(asyncio.Protocol):
     def peer_host(self) -> str:
         """The IP address of the client."""
         return self.peer.rpartition(":")[0]
+
+    @property
+    def address(self) -> str | bytes:
+        """From where the client comes, as limits count it: of IPv6, a network."""
+        return address_of(self.peer)
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:

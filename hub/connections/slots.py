@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["Guest", "Slots"]
+__all__ = ["Guest", "Slots", "address_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Slots:
 
     def take(self, guest: Guest) -> bool:
         """Give a slot to a new connection; return whether it got one."""
-        address = _address(guest.peer)
+        address = address_of(guest.peer)
         left = self._limit - len(self._guests)
         bound = _STEEPNESS * left * left / self._limit
         if self._by_address[address] >= bound and not self._displace():
@@ -87,7 +87,7 @@ class Slots:
             return
         self._guests.remove(guest)
         self._silent.pop(guest, None)
-        address = _address(guest.peer)
+        address = address_of(guest.peer)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -106,7 +106,7 @@ class Slots:
         return True
 
 
-def _address(peer: str) -> str | bytes:
+def address_of(peer: str) -> str | bytes:
     """Return the part of the address that all connections of one machine share."""
     host = peer.rpartition(":")[0]
     if ":" not in host:

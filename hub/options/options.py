@@ -268,6 +268,13 @@ class HubOptions:
                 f"access: mechanisms names {Mechanism.TOKEN}, so token_keys must name keys, and token_audience whom "
                 "tokens are meant for"
             )
+        for where, names, has_tls in (
+            ("access.mechanisms", self.access.mechanisms, self.tls_port >= 0),
+            *((f"listeners.{name}.mechanisms", each.mechanisms, each.tls) for name, each in self.listeners.items()),
+        ):
+            only = {Mechanism.SCRAM_PLUS, Mechanism.TOKEN} & {*names}
+            if only and not has_tls:
+                raise ConfigurationError(f"{where} names {', '.join(sorted(only))}, which need TLS, and there is none")
         for name, listener in self.listeners.items():
             if listener.tls and not self.tls_certificate:
                 raise ConfigurationError(f"listeners.{name}.tls is set, so tls_certificate must name a PEM file")

@@ -26,7 +26,10 @@ async def move_rules(source: NamedRecords, target: NamedRecords) -> int:
 
 async def move_users(source: NamedRecords, target: NamedRecords) -> int:
     """Make the users of `target`, with their passwords, those of `source`, as `move_rules` does with the rules."""
-    return len(await _move(UserRecords(source), UserRecords(target)))
+    here, there = UserRecords(source), UserRecords(target)
+    if (pepper := await here.pepper()) is not None:
+        await there.make_pepper(pepper)
+    return len(await _move(here, there))
 
 
 async def _move(source: AccessRecords[Any], target: AccessRecords[Any]) -> dict[str, Any]:

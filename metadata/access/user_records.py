@@ -40,8 +40,9 @@ class UserRecords(AccessRecords[User]):
         """
         return await self._records.read(_PEPPER)
 
-    async def make_pepper(self) -> None:
-        """Make that secret, unless there is one."""
+    async def make_pepper(self, pepper: bytes | None = None) -> None:
+        """Make that secret, unless there is one; `pepper` is that of a store from which users come."""
         async with passing(self._gate):
             while await self.pepper() is None:
-                await replace_surely(self._records, _PEPPER, None, secrets.token_bytes(_PEPPER_BYTES))
+                made = pepper or secrets.token_bytes(_PEPPER_BYTES)
+                await replace_surely(self._records, _PEPPER, None, made)

@@ -87,7 +87,7 @@ def add(settings: Settings, name: str, groups: tuple[str, ...], password_file: P
 @click.argument("name", type=_USER)
 @click.option(
     "--keep-hours",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, 24 * 366),
     default=24.0,
     show_default=True,
     help="For how long the password before still counts.",

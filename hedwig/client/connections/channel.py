@@ -54,7 +54,7 @@ _LOGIN_ID: Final = (1 << 63) - 1
 """Neither has this one. A renewal may be under way beside a ping."""
 _RENEW_AT: Final = 0.8
 """The part of the time after which a login is renewed that counts for so long."""
-_RENEW_MIN_S: Final = 1.0
+_RENEW_MIN_S: Final = 0.2
 
 
 OnAnswer: TypeAlias = Callable[[Answer | UncertainAnswerError | int], None]
@@ -145,7 +145,7 @@ class Channel:
         if options.credentials is not None:
             async with channel._beginning():
                 expires_s = await channel._log_in(options.credentials, latest)
-            if expires_s is not None:
+            if expires_s is not None and channel.is_open:
                 channel._renewing = asyncio.create_task(channel._renew(options.credentials, expires_s))
         if ping is not None:
             channel._ping = replace(channel._ping, action=ping)
@@ -363,22 +363,27 @@ class Channel:
 
     async def _log_in(self, credentials: Credentials, latest: float) -> float | None:
         secure = self._writer.get_extra_info("ssl_object")
-        return await log_in(credentials, partial(self._ask_first, _LOGIN_ID, latest), secure)
+        try:
+            async with asyncio.timeout_at(latest):
+                return await log_in(credentials, partial(self._ask_first, _LOGIN_ID, latest), secure)
+        except TimeoutError as exc:
+            raise CouldNotConnectError(f"no login with the hub {self.address} in time") from exc
 
     async def _renew(self, credentials: Credentials, expires_s: float) -> None:
         """Log in again and again before the last login ends to count. If that fails, the hub closes the connection."""
-        left_s = expires_s
-        while True:
-            await asyncio.sleep(_RENEW_AT * left_s)
+        ends_at = self._loop.time() + expires_s
+        while self.is_open:
+            await asyncio.sleep(max(_RENEW_MIN_S, _RENEW_AT * (ends_at - self._loop.time())))
             try:
-                renewed_s = await self._log_in(credentials, self._loop.time() + self._options.answer_timeout_s)
+                # So there is time for another attempt.
+                left_s = max(_RENEW_MIN_S, (ends_at - self._loop.time()) / 2)
+                expires_or_not_s = await self._log_in(credentials, self._loop.time() + left_s)
             except HedwigError as exc:
                 _log.warning("the login with the hub %s cannot be renewed: %s", self.address, exc)
-                left_s = max(_RENEW_MIN_S, (1 - _RENEW_AT) * left_s)
                 continue
-            if renewed_s is None:
+            if expires_or_not_s is None:
                 return
-            left_s = renewed_s
+            ends_at = self._loop.time() + expires_or_not_s
 
     @contextlib.asynccontextmanager
     async def _beginning(self) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from cryptography.x509.oid import SignatureAlgorithmOID
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["Connection", "OwnCertificate", "RevocationLists", "close_ended"]
+__all__ = ["Connection", "OwnCertificate", "RevocationLists", "close_as_revoked", "close_ended"]
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +79,11 @@ class RevocationLists:
         )
 
     def has(self, certificate: bytes) -> bool:
-        """Say whether a certificate, in DER, is revoked."""
-        shown = x509.load_der_x509_certificate(certificate)
+        """Say whether a certificate, in DER, is revoked. One that cannot be read counts as such."""
+        try:
+            shown = x509.load_der_x509_certificate(certificate)
+        except ValueError:  # OpenSSL has taken it nevertheless.
+            return True
         found = self._lists.get(shown.issuer)
         return found is not None and found.get_revoked_certificate_by_serial_number(shown.serial_number) is not None
 
@@ -109,5 +112,10 @@ async def close_ended(connections: Iterable[Connection], now: float, lists: Revo
             if looked % _SLICE == 0:
                 await asyncio.sleep(0)
             if lists.has(certificate):
-                _log.info("%s: closing the connection: its certificate is revoked", each.peer)
-                each.close()
+                close_as_revoked(each)
+
+
+def close_as_revoked(connection: Connection) -> None:
+    """Close a connection whose certificate is revoked."""
+    _log.info("%s: closing the connection: its certificate is revoked", connection.peer)
+    connection.close()

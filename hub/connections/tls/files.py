@@ -70,6 +70,14 @@ class TlsFiles:
         lists = self.revoked if self._use() else None
         await close_ended(connections, self._clock.wall(), lists)
 
+    def look_at_new(self, connection: "Connection") -> None:
+        """Close a connection whose certificate was revoked between the begin and the end of its handshake."""
+        if self.revoked is not None and (certificate := connection.certificate_der) is not None:
+            from hedwig.hub.connections.tls.certificates import close_as_revoked
+
+            if self.revoked.has(certificate):
+                close_as_revoked(connection)
+
     def _use(self) -> bool:
         """Use the files if they have changed; return whether they are used."""
         seen = self._states()

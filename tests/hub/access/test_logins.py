@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import random
 import ssl
 import subprocess
@@ -20,6 +21,7 @@ from hedwig.errors import (
     ConfigurationError,
     CouldNotConnectError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     NotAuthenticatedError,
     NotPermittedError,
     SubscriptionClosedError,
@@ -113,6 +115,8 @@ async def test_a_failed_login_does_not_tell_whether_there_is_such_a_user(start: 
     assert (hub.access.logins.done, hub.access.logins.failed) == (0, 2)
     # All hubs make up the same of a user that does not exist, and something else of another one.
     assert pretended("bob", b"pepper") == pretended("bob", b"pepper") != pretended("eve", b"pepper")
+    true, made_up = make_verifier(ANN), pretended("bob", b"pepper")
+    assert (len(true.salt), true.iterations) == (len(made_up.salt), made_up.iterations)
 
 
 async def test_both_passwords_count_until_the_older_ends(start: Start) -> None:
@@ -174,6 +178,47 @@ async def test_a_connection_stays_that_of_its_user(start: Start) -> None:
 def groups_of(hub: Hub) -> list[frozenset[str]]:
     """Return the groups of the clients of a hub."""
     return [channel.caller.principal.groups for channel in hub.channels if channel.caller is not None]
+
+
+async def test_a_login_that_was_begun_long_ago_is_begun_anew(start: Start) -> None:
+    hub = await start()
+    async with await WireClient.connect(hub.port) as wire:
+        client = ScramClient(["SCRAM-SHA-256"], "ann", ANN)
+        _, first = await step(wire, "SCRAM-SHA-256", client.get_client_first().encode())
+        client.set_server_first(first.decode())
+        [channel] = hub.channels
+        assert channel.exchange is not None
+        channel.exchange.latest = -math.inf
+        refused, _ = await step(wire, "SCRAM-SHA-256", client.get_client_final().encode())
+        assert "took too long" in str(refused)
+        assert await login(wire, "ann") is None
+
+
+async def test_a_hub_that_has_not_read_the_users_refuses_nobody_for_good(start: Start) -> None:
+    hub = await start()
+    assert hub.access is not None
+    assert hub.access.logins is not None
+    hub.access.logins._is_read = False
+    options = ClientOptions(
+        hub=HubAddress("127.0.0.1", hub.port), credentials=PasswordCredentials("ann", ANN), answer_timeout_s=0.3
+    )
+    async with HedwigClient(options) as client:
+        with pytest.raises(CouldNotConnectError, match="has not read the users") as raised:
+            await client.publish("shop/1", b"m")
+        assert not isinstance(raised.value, NotAuthenticatedError)
+
+
+async def test_rules_count_though_the_users_cannot_be_read(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = await start()
+
+    async def away(_: UserRecords) -> None:
+        raise MetadataUnavailableError("away")
+
+    async with client_of(hub) as client, client.subscribe("shop/1", "reader") as subscription:
+        monkeypatch.setattr(UserRecords, "read", away)
+        await RuleRecords(hub.metadata.named_records).replace("group:shop", ())
+        with pytest.raises(SubscriptionClosedError):
+            await anext(subscription)
 
 
 async def step(wire: WireClient, mechanism: str, data: bytes) -> tuple[str | None, bytes]:

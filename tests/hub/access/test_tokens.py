@@ -1,5 +1,6 @@
 """Prove that a signed token says who a client is, until it ends, and that no other token does."""
 
+import base64
 import json
 import ssl
 import time
@@ -28,9 +29,11 @@ from hedwig.hub.hub import Hub
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata.access.rule_records import RuleRecords
+from hedwig.wire import PING_TOPIC, Authenticate, Request
 from tests.faults.support.waiting import until
 from tests.hub.conftest import StartHub
 from tests.hub.support.tls_client import make_certificate, trusting
+from tests.hub.support.wire_client import WireClient
 
 
 @dataclass
@@ -149,6 +152,31 @@ async def test_nobody_signs_a_token_but_its_issuer(hub: Hub, issuer: Issuer, tmp
                 await client.publish("shop/1", b"m")
 
 
+async def test_what_a_token_says_of_itself_need_not_be_text(hub: Hub, issuer: Issuer) -> None:
+    def part(content: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+    assert hub.tls_port is not None
+    async with await WireClient.connect(hub.tls_port, trusting()) as wire:
+        headers: list[object] = [{"crit": ["\ud800"]}, {"crit": ["x" * 10_000]}, {"kid": ["one"]}, {"kid": {}}, [], 7]
+        for header in headers:
+            given = {"alg": "EdDSA", "kid": "one", **header} if isinstance(header, dict) else header
+            step = step_with(f"{part(given)}.{part({'sub': 'ann'})}.AAAA")
+            answer = await wire.request(PING_TOPIC, Authenticate("OAUTHBEARER", step))
+            assert answer.authentication is None
+            assert len(answer.text or "") < 500
+    assert hub.requests.unanswered_bytes == 0
+
+
+async def test_a_token_with_fewer_groups_ends_what_they_allowed(hub: Hub, issuer: Issuer) -> None:
+    async with client_of(hub, issuer.token(), trusting()) as client, client.subscribe("shop/1", "reader"):
+        [serving] = [channel for channel in hub.channels if channel.subscriptions]
+        step = Authenticate("OAUTHBEARER", step_with(issuer.token(groups=[])))
+        # As the client does when it renews its login.
+        hub.requests.handle(serving, Request(topic=PING_TOPIC, txn_id=(1 << 63) - 1, action=step), 100)
+        await until(lambda: not serving.subscriptions, "the hub ends the subscription")
+
+
 async def test_a_token_is_shown_over_tls_only(hub: Hub, issuer: Issuer) -> None:
     async with client_of(hub, issuer.token()) as client:
         with pytest.raises(NotAuthenticatedError, match="do not log in with tokens at this port"):
@@ -248,6 +276,10 @@ async def test_a_token_of_an_unknown_key_is_tried_again(hub: Hub, issuer: Issuer
 def test_options_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="token_keys must name keys"):
         HubOptions(access=AccessOptions(mechanisms=("OAUTHBEARER",)))
+    for mechanism in ("SCRAM-SHA-256-PLUS", "OAUTHBEARER"):
+        needing_tls = AccessOptions(mechanisms=(mechanism,), token_keys="keys.json", token_audience="hedwig")
+        with pytest.raises(ConfigurationError, match="which need TLS, and there is none"):
+            HubOptions(access=needing_tls)
     with pytest.raises(ConfigurationError, match="must be a file or an https URL"):
         AccessOptions(token_keys="http://keys.example/keys")
     assert "secret" not in repr(TokenCredentials("secret"))

@@ -41,8 +41,10 @@ async def test_the_target_has_the_users_of_the_source_and_no_others(tmp_path: Pa
     async with await open_metadata(urls[0]) as source, await open_metadata(urls[1]) as target:
         here, there = UserRecords(source.named_records), UserRecords(target.named_records)
         await here.replace("user:ann", ann)
+        await here.make_pepper()
         await there.replace("user:eve", User(verifiers=(make_verifier("battery staple"),)))
         assert await move_users(source.named_records, target.named_records) == 1
+        assert await there.pepper() == await here.pepper()
         assert {who: each.value for who, each in (await there.read()).items() if each.value.verifiers} == {
             "user:ann": ann
         }
