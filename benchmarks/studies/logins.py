@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import scramp.core
+import uvloop
 
 from hedwig.access import Rule
 from hedwig.access.scram import make_verifier
@@ -42,13 +43,15 @@ _EVERY_S: Final = 0.005
 _ALONE_S: Final = 5.0
 _CONNECTING_MAX: Final = 200
 """How many logins of a process are under way at once."""
+_ADDRESSES: Final = 200
 _FRAME_BYTES_MAX: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
 
 
-async def _log_in(port: int) -> asyncio.StreamWriter:
-    """Connect and log in; return the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def _log_in(port: int, number: int) -> asyncio.StreamWriter:
+    """Connect and log in; return the connection. One address may not have nearly all connections of a hub."""
+    source = f"127.0.1.{1 + number % _ADDRESSES}", 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=source)
     decoder = FrameDecoder(_FRAME_BYTES_MAX)
     client = scramp.core.ScramClient([_MECHANISM], _USER, _PASSWORD)
 
@@ -75,13 +78,13 @@ async def _crowd(port: int, count: int) -> None:
     turns = asyncio.Semaphore(_CONNECTING_MAX)
     writers: list[asyncio.StreamWriter] = []
 
-    async def one() -> None:
+    async def one(number: int) -> None:
         async with turns:
-            writers.append(await _log_in(port))
+            writers.append(await _log_in(port, number))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            group.create_task(one())
+        for number in range(count):
+            group.create_task(one(number))
     for writer in writers:
         writer.close()
 
@@ -112,7 +115,7 @@ def _hub_process(directory: str, crowd: int, ports: "multiprocessing.SimpleQueue
         ports.put(hub.port)
         await hub.failed
 
-    asyncio.run(serve())
+    uvloop.run(serve())  # As a hub runs.
 
 
 async def _publish(port: int, until: "asyncio.Event") -> list[float]:
