@@ -170,7 +170,7 @@ class Listeners:
             return request
         names: dict[bytes, bytes] = {}
         for hub, addresses in others().items():
+            name = HubInfo.at(hub).name.encode()
             for address in addresses.values():
-                info = HubInfo.at(hub)
-                names |= dict.fromkeys(HubInfo.at(address).names_in_requests, info.name.encode())
+                names |= dict.fromkeys(HubInfo.at(address).names_in_requests, name)
         return replace(request, tried=tuple(names.get(tried, tried) for tried in request.tried))

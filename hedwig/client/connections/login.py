@@ -84,12 +84,11 @@ def _scram_client(
     password = credentials.read()
     if secure is None:
         return ScramClient(usable, credentials.user, password)
-    certificate = secure.getpeercert(binary_form=True)
     try:
         return ScramClient(usable, credentials.user, password, channel_binding=(BINDING, secure))
     except (ScramException, TypeError):
         # scramp knows no hash for this algorithm. Hubs of ours take this one then.
-        binding = hashlib.sha256(certificate or b"").digest()
+        binding = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").digest()
         return ScramClient(usable, credentials.user, password, channel_binding=(BINDING, binding))
 
 

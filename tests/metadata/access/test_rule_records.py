@@ -1,8 +1,6 @@
 """Prove that rules are changed by compare-and-set alone, and that their changes are counted."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +13,12 @@ from hedwig.errors import (
     RecordTooLargeError,
     UncertainStateError,
 )
-from hedwig.metadata import MetadataStore, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore
 from hedwig.metadata.access.records import Kept
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 
 AT_ONCE = 20
 ANN = "user:ann"
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
-    url = f"sqlite://{tmp_path / 'metadata.db'}"
-    await format_metadata(url)
-    async with await open_metadata(url) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,25 +1,15 @@
 """Prove that users are stored as they were, and share a secret of their deployment."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from hedwig.access.scram import make_verifier
 from hedwig.access.users import User, Verifier
 from hedwig.errors import CorruptRecordError, InvalidArgumentError
-from hedwig.metadata import MetadataStore, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.metadata.access.user_records import UserRecords
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
-    url = f"sqlite://{tmp_path / 'metadata.db'}"
-    await format_metadata(url)
-    async with await open_metadata(url) as opened:
-        yield opened
 
 
 @pytest.fixture
