@@ -1,15 +1,29 @@
 """Files and directories that only their owner can read, for any umask, since they hold messages and metadata."""
 
 import os
+import secrets
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PRIVATE", "close_to_others", "make_directory", "make_file", "user_data_directory"]
+__all__ = [
+    "ADMIN_TOKEN",
+    "PRIVATE",
+    "close_to_others",
+    "make_directory",
+    "make_file",
+    "make_token",
+    "user_data_directory",
+]
 
 PRIVATE: Final = stat.S_IRUSR | stat.S_IWUSR
 """The mode of a new file."""
+ADMIN_TOKEN: Final = "admin-token"
+"""The file in the data directory of a hub that has the token of its admin endpoint."""
+_TOKEN_BYTES: Final = 32
+"""What is random in a token."""
 
 
 def user_data_directory() -> Path:
@@ -31,6 +45,31 @@ def make_file(path: Path) -> None:
     """Create an empty file that only its owner can read. An existing one stays unchanged."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def make_token(path: Path, *, replaces: bool = False) -> bool:
+    """Write a new token at random, which only the owner of the file can read; return whether that was done.
+
+    An existing file stays unchanged, unless `replaces`. Programs that make the file at a time agree on one token.
+
+    Raises: OSError.
+    """
+    descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # Only its owner can read it.
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{secrets.token_urlsafe(_TOKEN_BYTES)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if replaces:
+            Path(made).replace(path)
+            return True
+        try:
+            path.hardlink_to(made)
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        Path(made).unlink(missing_ok=True)
 
 
 def close_to_others(path: Path) -> bool:

@@ -150,7 +150,7 @@ class ClusterMembership:
                 placement=Placement(cluster.placement),
                 clock=self._clock,
             ),
-            admin=None if admin_port is None else f"{self._options.advertised_admin_host}:{admin_port}",
+            admin=None if admin_port is None else self._options.admin_address(admin_port),
             listeners=listeners,
             on_registered=lambda registration: self._note(registration, holds=True),
             on_lost=lambda registration: self._note(registration, holds=False),

@@ -16,8 +16,8 @@ from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownError
 from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
-from hedwig.hub.access.audit import COUNTED_S
-from hedwig.hub.access.opening import KEYS_LOOK_S, open_access
+from hedwig.hub.access.audit import COUNTED_S, Audit
+from hedwig.hub.access.opening import KEYS_LOOK_S, open_access, open_audit
 from hedwig.hub.access.revocation import close_revoked, look_up_anew
 from hedwig.hub.connections.answer_gate import AnswerTurns
 from hedwig.hub.connections.channel import Channel
@@ -127,6 +127,7 @@ class Hub:
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self.access: AccessControl | None = None
         """Who may do what; None if everybody may do everything."""
+        self.audit: Audit | None = None
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
         """The counts of the incarnations before the present one."""
@@ -174,8 +175,9 @@ class Hub:
         await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
+        self.audit = open_audit(options.access, self.clock, stack)
         if options.access.are_rules_asked:
-            self.access = await open_access(options, self.metadata.named_records, self.clock, stack)
+            self.access = await open_access(options, self.metadata.named_records, self.clock, stack, self.audit)
             await self.access.look(self._rules_changed)
         stack.push_async_callback(self.shape.leave)
         self.freezing.attach(self.metadata)
@@ -197,10 +199,12 @@ class Hub:
         if (access := self.access) is not None:
             look = partial(access.look, self._rules_changed)
             self._tasks.start(repeat("access", self.clock, options.access.refresh_s, look))
-            if access.audit is not None:
-                self._tasks.start(repeat("audit log", self.clock, COUNTED_S, access.audit.sweep))
             if access.logins is not None and (tokens := access.logins.tokens) is not None:
                 self._tasks.start(repeat("keys of tokens", self.clock, KEYS_LOOK_S, tokens.look))
+        if (audit := self.audit) is not None:
+            mode = options.access.mode or AccessMode.OPEN
+            audit.write("start", address=self.me.address, epoch=self.me.epoch, mode=mode)
+            self._tasks.start(repeat("audit log", self.clock, COUNTED_S, audit.sweep))
         if admin is not None:
             await admin.serve()
         await self.listeners.serve()

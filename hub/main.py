@@ -148,7 +148,8 @@ def _serving(hub: Hub) -> str:
     options = hub.options
     parts = [f"serving {options.host}:{hub.port}"]
     if hub.admin_port is not None:
-        parts.append(f"admin {options.admin_host}:{hub.admin_port}")
+        scheme = "https://" if options.has_admin_tls else ""
+        parts.append(f"admin {scheme}{options.admin_host}:{hub.admin_port}")
     if hub.tls_port is not None:
         parts.append(f"TLS {options.host}:{hub.tls_port}")
     parts += [f"{name} {address.rpartition(':')[0]}" for name, address in hub.listeners.addresses.items()]

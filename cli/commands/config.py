@@ -19,6 +19,7 @@ from hedwig.cli.settings.setting_options import (
     hub_setting_options,
     ledger_setting_options,
     owner_setting_options,
+    token_setting_options,
 )
 from hedwig.cli.settings.settings import Settings, complete_context, pass_settings
 from hedwig.cli.settings.tls_settings import chosen_tls
@@ -87,6 +88,7 @@ def _with_settings(command: Any) -> Any:
         *cluster_setting_options(),
         *hub_setting_options(),
         *owner_setting_options(),
+        *token_setting_options(),
         *ledger_setting_options(),
     )
     for option in reversed(options):

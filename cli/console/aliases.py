@@ -10,6 +10,7 @@ from hedwig.cli.console.arguments import ANYTHING, Decorator, add_options, topic
 from hedwig.cli.console.session import run_admin_command
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings.setting_options import (
+    admin_setting_options,
     cluster_setting_options,
     hub_setting_options,
     ledger_setting_options,
@@ -20,7 +21,9 @@ from hedwig.cli.settings.settings import Settings, pass_settings
 __all__ = ["alias_commands"]
 
 _first_id: Final = click.argument("first", metavar="[ID]", required=False, type=click.IntRange(0))
-_peek_options: Final = add_options((*cluster_setting_options(), *owner_setting_options(), *ledger_setting_options()))
+_peek_options: Final = add_options(
+    (*cluster_setting_options(), *owner_setting_options(), *admin_setting_options(), *ledger_setting_options())
+)
 _rest: Final = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]...")
 _subscriptions_option: Final = click.option(
     "--subscriptions", type=click.IntRange(min=0), default=1000, show_default=True, help="At most."
@@ -59,7 +62,13 @@ _ALIASES: Final = (
         "readtopic news 3",
         (topic_text_argument, _first_id, _peek_options),
     ),
-    _Alias("show hubs", "hub list", "Show the hubs that are alive: hub list.", "show hubs", cluster_setting_options()),
+    _Alias(
+        "show hubs",
+        "hub list",
+        "Show the hubs that are alive: hub list.",
+        "show hubs",
+        (*cluster_setting_options(), *admin_setting_options()),
+    ),
     _Alias(
         "show topics",
         "topic list",

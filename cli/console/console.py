@@ -14,6 +14,7 @@ from hedwig.cli.settings.setting_options import (
     hub_setting_options,
     ledger_setting_options,
     owner_setting_options,
+    token_setting_options,
 )
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.exit_codes import ExitCode
@@ -25,7 +26,15 @@ __all__ = ["console"]
 @click.command("console", cls=AdminCommand, example="hedwig-admin console -c 'show topics' -c 'describe topic news'")
 @click.option("-c", "--command", "lines", multiple=True, metavar="LINE", help="Run this line and end; may be repeated.")
 @add_options(
-    reversed([*hub_setting_options(), *cluster_setting_options(), *owner_setting_options(), *ledger_setting_options()])
+    reversed(
+        [
+            *hub_setting_options(),
+            *cluster_setting_options(),
+            *owner_setting_options(),
+            *token_setting_options(),
+            *ledger_setting_options(),
+        ]
+    )
 )
 @click.pass_context
 @pass_settings

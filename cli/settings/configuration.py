@@ -33,7 +33,7 @@ class _Kind(Enum):
     ENDPOINT = auto()
 
 
-_ENDPOINT: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_ENDPOINT: Final = re.compile(r"(?:https://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _PORT_MAX: Final = 65535
 
 
@@ -86,7 +86,7 @@ _WANTED: Final = {
     _Kind.SECONDS: "give a number of seconds above 0",
     _Kind.SWITCH: "give true or false",
     _Kind.FORMAT: f"choose from {', '.join(FORMATS)}",
-    _Kind.ENDPOINT: "give HOST:PORT, such as 127.0.0.1:4081",
+    _Kind.ENDPOINT: "give HOST:PORT, such as 127.0.0.1:4081, with https:// before it if it speaks TLS",
 }
 
 SETTINGS: Final[Mapping[str, Setting]] = {
@@ -98,9 +98,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("tls", _Kind.SWITCH, False),
         Setting("tls_ca", _Kind.TEXT),
         Setting("tls_insecure", _Kind.SWITCH, False),
+        Setting("tls_certificate", _Kind.TEXT),
         Setting("user", _Kind.TEXT),
         Setting("password_file", _Kind.TEXT),
         Setting("admin", _Kind.ENDPOINT),
+        Setting("admin_token_file", _Kind.TEXT),
+        Setting("plain_token", _Kind.SWITCH, False),
         Setting("data", _Kind.TEXT),
         Setting("bookkeeper", _Kind.TEXT),
         Setting("timeout", _Kind.SECONDS, 30),
@@ -111,7 +114,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 
 def _is_endpoint(text: str) -> bool:
-    """Say whether `text` can be the address of an admin endpoint: host:port, an IPv6 address in brackets."""
+    """Say whether `text` can be the address of an admin endpoint.
+
+    It is host:port, with an IPv6 address in brackets, and may have https:// before it.
+    """
     match = _ENDPOINT.fullmatch(text)
     return match is not None and 0 < int(match[1]) <= _PORT_MAX
 

@@ -7,6 +7,7 @@ import click
 
 from hedwig.cli.arguments.option_group import option_group
 from hedwig.cli.settings.setting_options import (
+    admin_setting_options,
     cluster_setting_options,
     ledger_setting_options,
     owner_setting_options,
@@ -22,6 +23,8 @@ def deployment_options(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a command about hubs. The command gets a Deployment as `deployment`.
 
+    It has those of access to admin endpoints, too.
+
     Args:
         cluster: add --cluster.
         admin: add --admin, a way to the admin endpoint of the hub that this text names.
@@ -31,6 +34,7 @@ def deployment_options(
         *(cluster_setting_options() if cluster else ()),
         *(owner_setting_options(admin) if admin is not None else ()),
         *(ledger_setting_options() if ledgers else ()),
+        *admin_setting_options(),
     ]
 
     def gather(_: Mapping[str, Any]) -> Deployment:

@@ -21,6 +21,7 @@ from hedwig.errors import (
     SubscriptionClosedError,
     exit_code_of,
 )
+from hedwig.operations.deployment.admin_access import AdminAccess
 from hedwig.operations.errors import explain
 
 __all__ = ["HubAccess", "client_options", "hub_errors", "hub_options", "with_hub"]
@@ -46,18 +47,15 @@ class HubAccess:
         """Make it from the chosen settings. Raises ConfigurationError."""
         address = HubAddress.parse(str(settings.chosen("hub").value))
         tls = chosen_tls(settings)
-        authority = tls["tls_ca"].value
-        credentials = _credentials(settings)
+        access = settings.admin_access()
+        credentials = _credentials(access)
         if not tls["tls"].value:
             return cls(address=address, credentials=credentials)
         if address.ssl_port is None:
             raise ConfigurationError(
                 f"hubs speak TLS on a separate port; give --hub {address.host}:{address.port}:TLSPORT"
             )
-        if tls["tls_insecure"].value:
-            return cls(address=address, tls=_insecure(), credentials=credentials)
-        context = _verifying(None if authority is None else str(authority))
-        return cls(address=address, tls=context, credentials=credentials)
+        return cls(address=address, tls=access.tls(), credentials=credentials)
 
 
 def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -106,28 +104,7 @@ def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[Non
         raise OperationError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
 
 
-def _credentials(settings: Settings) -> PasswordCredentials | None:
-    user, file = settings.chosen("user").value, settings.chosen("password_file").value
-    if user is None and file is None:
+def _credentials(access: AdminAccess) -> PasswordCredentials | None:
+    if access.user is None or access.password_file is None:
         return None
-    if user is None or file is None:
-        raise ConfigurationError("give --user and --password-file, or neither")
-    return PasswordCredentials.from_file(str(user), Path(str(file)))
-
-
-def _verifying(authority: str | None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"the file {authority} holds no certificates in PEM form: {exc}") from exc
-    # Hubs redirect to addresses, not names. With an authority of the hubs' own, a valid certificate proves that the
-    # server is a hub. A public authority certifies any server, so the host name must be checked.
-    context.check_hostname = authority is None
-    return context
-
-
-def _insecure() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+    return PasswordCredentials.from_file(access.user, Path(access.password_file))

@@ -11,11 +11,13 @@ from hedwig.cli.settings.hub_names import complete_hub
 from hedwig.cli.settings.settings import kept_setting
 
 __all__ = [
+    "admin_setting_options",
     "bookkeeper_setting_option",
     "cluster_setting_options",
     "hub_setting_options",
     "ledger_setting_options",
     "owner_setting_options",
+    "token_setting_options",
 ]
 
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -31,6 +33,40 @@ def hub_setting_options() -> Sequence[_Decorator]:
             shell_complete=complete_hub,
             **kept_setting("hub"),
         ),
+        *_trust_options(),
+    )
+
+
+def token_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say what to show at admin endpoints only."""
+    return (
+        click.option(
+            "--admin-token-file",
+            metavar="FILE",
+            type=InputFile(),
+            help="The file with the token that admin endpoints ask for.  [env: HEDWIG_ADMIN_TOKEN_FILE; default, for "
+            "a hub of this machine: admin-token in --data]",
+            **kept_setting("admin_token_file"),
+        ),
+        click.option(
+            "--plain-token",
+            is_flag=True,
+            default=None,
+            help="Send it to other machines without TLS, too, for networks where nobody else reads."
+            "  [env: HEDWIG_PLAIN_TOKEN]",
+            **kept_setting("plain_token"),
+        ),
+    )
+
+
+def admin_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say what to show at admin endpoints, and which of them to trust."""
+    return (*token_setting_options(), *_trust_options())
+
+
+def _trust_options() -> Sequence[_Decorator]:
+    """Return the options that say which hubs to trust, and what to show them."""
+    return (
         click.option(
             "--tls/--no-tls",
             default=None,
@@ -51,6 +87,13 @@ def hub_setting_options() -> Sequence[_Decorator]:
             default=None,
             help="Speak TLS with any hub, without a check of its certificate.  [env: HEDWIG_TLS_INSECURE]",
             **kept_setting("tls_insecure"),
+        ),
+        click.option(
+            "--tls-certificate",
+            metavar="FILE",
+            type=InputFile(),
+            help="PEM file with a certificate and its key, to show over TLS.  [env: HEDWIG_TLS_CERTIFICATE]",
+            **kept_setting("tls_certificate"),
         ),
         click.option(
             "--user",
@@ -86,7 +129,7 @@ def owner_setting_options(whose: str = "the topic's owner") -> Sequence[_Decorat
     return (
         click.option(
             "--admin",
-            metavar="HOST:PORT",
+            metavar="[https://]HOST:PORT",
             help=f"Reach the admin endpoint of {whose} at this address, not at the one that it announces."
             "  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port 4081]",
             **kept_setting("admin"),

@@ -16,7 +16,9 @@ from hedwig.cli.output.format_names import FORMATS, make_output
 from hedwig.cli.output.formats import Output
 from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
 from hedwig.cli.settings.contexts import SavedContexts, read_contexts
+from hedwig.cli.settings.tls_settings import chosen_tls
 from hedwig.errors import ConfigurationError, OperationError
+from hedwig.operations.deployment.admin_access import AdminAccess
 from hedwig.operations.deployment.deployment import Deployment, embedded_url
 
 __all__ = [
@@ -75,6 +77,25 @@ class Settings:
             data=data,
             bookkeeper=bookkeeper,
             admin=self._text("admin") if admin else None,
+            access=self.admin_access(),
+        )
+
+    def admin_access(self) -> AdminAccess:
+        """Return what to show at admin endpoints. Raises as `deployment`."""
+        tls = chosen_tls(self)
+        authority = tls["tls_ca"].value
+        user, password_file = self._text("user"), self._text("password_file")
+        if (user is None) != (password_file is None):
+            raise ConfigurationError("give --user and --password-file, or neither")
+        return AdminAccess(
+            token_file=self._text("admin_token_file"),
+            user=user,
+            password_file=password_file,
+            data=self._text("data"),
+            authority=None if authority is None else str(authority),
+            is_insecure=bool(tls["tls_insecure"].value),
+            certificate=self._text("tls_certificate"),
+            is_plain=bool(self.chosen("plain_token").value),
         )
 
     def _ledgers(self) -> tuple[str | None, str | None]:

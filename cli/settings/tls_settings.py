@@ -1,10 +1,9 @@
 """Whether to reach hubs over TLS, and whom to trust. Three settings decide that together."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
-from hedwig.cli.settings.settings import Settings
 from hedwig.errors import ConfigurationError
 
 __all__ = ["chosen_tls"]
@@ -12,7 +11,13 @@ __all__ = ["chosen_tls"]
 _KEYS: Final = ("tls", "tls_ca", "tls_insecure")
 
 
-def chosen_tls(settings: Settings) -> Mapping[str, Chosen]:
+class _Layered(Protocol):
+    """Settings from several sources."""
+
+    def layers(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]: ...
+
+
+def chosen_tls(settings: _Layered) -> Mapping[str, Chosen]:
     """Return the values of `tls`, `tls_ca` and `tls_insecure` that count together.
 
     The first source that says how to trust hubs overrules later sources: a --tls-ca in the flags overrules a

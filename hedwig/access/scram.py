@@ -21,6 +21,7 @@ __all__ = [
     "WrongPasswordError",
     "make_verifier",
     "pretended",
+    "stored_key_of",
 ]
 
 _ITERATIONS: Final = 15_000
@@ -48,6 +49,15 @@ def make_verifier(password: str, beside: Verifier | None = None) -> Verifier:
     except ScramException as exc:
         raise InvalidArgumentError(f"this cannot be a password: {exc}") from exc
     return Verifier(salt, iterations, stored_key, server_key)
+
+
+def stored_key_of(password: str, like: Verifier) -> bytes | None:
+    """Return the stored key of a password with the salt of a verifier; None if it can be no password. Takes 10 ms."""
+    try:
+        _, stored_key, _, _ = ScramMechanism(Mechanism.SCRAM).make_auth_info(password, like.iterations, like.salt)
+    except (ScramException, ValueError):
+        return None
+    return bytes(stored_key)
 
 
 def pretended(name: str, pepper: bytes) -> Verifier:

@@ -28,6 +28,7 @@ _PUBLISH: Final = int(Action.PUBLISH)
 _CREATE: Final = int(Action.CREATE)
 _SUBSCRIBE: Final = int(Action.SUBSCRIBE)
 _UNSUBSCRIBE: Final = int(Action.UNSUBSCRIBE)
+_VIEW: Final = int(Action.VIEW)
 _NONE: Final = TopicRights()
 
 
@@ -90,6 +91,19 @@ class AccessControl:
     def age_s(self) -> float | None:
         """How long ago the hub knew surely that these are the rules; None if it has never read them."""
         return None if self._asked_at is None else self._clock.monotonic() - self._asked_at
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what the hub knows of rules and users, for operators."""
+        age_s = self.age_s
+        known: dict[str, Any] = {
+            "version": self._changes if age_s is not None else None,
+            "rules": sum(len(kept.value) for kept in self._rules.values()),
+            "age_s": None if age_s is None else round(age_s, 3),
+            "refused": self.refused,
+        }
+        if self.logins is not None:
+            known |= {"users": self.logins.users, "logins": self.logins.done, "failed_logins": self.logins.failed}
+        return known
 
     def caller(self, peer: str, certificate: Mapping[str, Any] | None, listener: str = "") -> Caller | None:
         """Return who comes on a connection, with a certificate or without; None if such a client may nothing.
@@ -177,6 +191,23 @@ class AccessControl:
             return True
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may(_CREATE)
+
+    def check_operator(self, asking: _Asking, action: Action, topic: bytes) -> bool:
+        """Return whether the rules allow an action at the admin endpoint, and count it if not.
+
+        An empty `topic` stands for the hub: only rules on all topics speak of it. Raises: ServiceDownError.
+        """
+        if self._rights(asking, topic).may(int(action)):
+            return True
+        self.refused += 1
+        if self.audit is not None:
+            who = asking.caller.principal if asking.caller is not None else "nobody"
+            self.audit.refused(asking.peer, str(who), action.spelled, topic or None)
+        return False
+
+    def may_view(self, caller: Caller, topic: bytes) -> bool:
+        """Return whether a user may know of a topic, by the rules that the hub has, however old they are."""
+        return caller.rights(topic, self._book, is_kept=False).may(_VIEW)
 
     @property
     def why_unknown(self) -> str | None:

@@ -26,15 +26,15 @@ class Caller:
         self._rights: Rights | None = None
         self._topics: dict[bytes, TopicRights] = {}
 
-    def rights(self, topic: bytes, book: RuleBook) -> TopicRights:
-        """Return what the principal may do with a topic by these rules."""
+    def rights(self, topic: bytes, book: RuleBook, *, is_kept: bool = True) -> TopicRights:
+        """Return what the principal may do with a topic by these rules, and keep it for the next question."""
         if book is not self._book or self._rights is None:
             self._book, self._rights = book, book.rights(self.principal)
             self._topics = {}
         found = self._topics.get(topic)
         if found is None:
             found = self._rights.of(topic)
-            if len(topic) <= _NAME_BYTES_MAX:
+            if is_kept and len(topic) <= _NAME_BYTES_MAX:
                 if len(self._topics) >= _TOPICS_MAX:
                     self._topics = {}
                 self._topics[topic] = found

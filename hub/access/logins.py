@@ -1,5 +1,7 @@
 """Logins: the exchanges by which clients say who they are, one at a time on each connection."""
 
+import asyncio
+import hmac
 import logging
 import secrets
 from collections import OrderedDict
@@ -10,7 +12,7 @@ from weakref import WeakValueDictionary
 from hedwig.access import Principal
 from hedwig.access.mechanisms import Mechanism
 from hedwig.access.oauthbearer import token_in
-from hedwig.access.scram import ServerExchange, WrongPasswordError, pretended
+from hedwig.access.scram import ServerExchange, WrongPasswordError, pretended, stored_key_of
 from hedwig.access.users import User, Verifier
 from hedwig.clock import Clock
 from hedwig.errors import InvalidArgumentError, NotAuthenticatedError, ServiceDownError
@@ -23,7 +25,7 @@ from hedwig.metadata.access.user_records import UserRecords
 from hedwig.names import show_name
 from hedwig.wire import Authenticate, Authentication
 
-__all__ = ["Asked", "Logins"]
+__all__ = ["Asked", "Logins", "Peer"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ _PAUSE_MAX_S: Final = 8.0
 _FORGOTTEN_S: Final = 60.0
 """How long after its last failure an address counts as one from which none has failed."""
 _PEPPER_BYTES: Final = 32
+_RIGHT_MAX: Final = 1000
+"""For how many passwords the hub remembers that they were right."""
 _ADDRESSES_MAX: Final = 10_000
 """Of how many addresses the hub knows that logins failed."""
 _NO_TLS: Final = b"no TLS"
@@ -41,7 +45,18 @@ _NO_TLS: Final = b"no TLS"
 _WRONG: Final = "not authenticated: there is no such user, or the password is another"
 
 
-class Asked(Newcomer, Protocol):
+class Peer(Protocol):
+    """Where somebody says who he is."""
+
+    peer: str
+
+    @property
+    def peer_host(self) -> str: ...
+    @property
+    def address(self) -> str | bytes: ...
+
+
+class Asked(Newcomer, Peer, Protocol):
     """A connection, as a login sees it."""
 
     caller: Caller | None
@@ -51,11 +66,6 @@ class Asked(Newcomer, Protocol):
     """What the hub's end of its TLS connection is known by; None without TLS."""
     ends_at: float
     """When what it has shown ends, in seconds since 1970."""
-
-    @property
-    def peer_host(self) -> str: ...
-    @property
-    def address(self) -> str | bytes: ...
 
 
 class Logins:
@@ -93,6 +103,9 @@ class Logins:
         """Those who have shown a token, while they are connected."""
         self._callers: dict[str, Caller] = {}
         """Those of the users that have logged in since the users last changed."""
+        self._remembers_by = secrets.token_bytes(_PEPPER_BYTES)
+        self._right: dict[bytes, bytes] = {}
+        """For passwords that were right, the stored key that they gave."""
         self._failures: OrderedDict[str | bytes, tuple[int, float]] = OrderedDict()
         """How many logins from an address have failed lately, and until when the next one waits."""
         self.done = 0
@@ -119,6 +132,11 @@ class Logins:
         if caller is None:
             caller = self._callers[name] = Caller(Principal(name, kept.value.groups), has_logged_in=True)
         return caller
+
+    @property
+    def users(self) -> int:
+        """How many users there are."""
+        return sum(bool(kept.value.verifiers) for kept in self._users.values())
 
     def offers(self, listener: str) -> bool:
         """Say whether clients of a listener can log in."""
@@ -164,18 +182,66 @@ class Logins:
 
     def _take_token(self, asked: Asked, data: bytes) -> int:
         """Log a client in with its token; return for how many milliseconds that counts."""
+        caller, ends_at = self._of_token(asked, token_in(data))
+        self._take(asked, caller)
+        asked.ends_at = ends_at
+        return max(0, int(1000 * (ends_at - self._clock.wall())))
+
+    def _of_token(self, asked: Peer, token: str) -> tuple[Caller, float]:
+        """Return whom a token is for, and until when: seconds since 1970. Raises: NotAuthenticatedError."""
         assert self.tokens is not None, "the options say so"
         try:
-            principal, ends_at = self.tokens.principal(token_in(data))
+            principal, ends_at = self.tokens.principal(token)
         except NotAuthenticatedError as exc:
             self._failed(asked, "", str(exc))
             raise
         caller = self._of_tokens.get(principal)
         if caller is None:
             caller = self._of_tokens[principal] = Caller(principal)
-        self._take(asked, caller)
-        asked.ends_at = ends_at
-        return max(0, int(1000 * (ends_at - self._clock.wall())))
+        return caller, ends_at
+
+    # ------------------------------------------------------------------------------------------ the admin endpoint
+
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether users have passwords: clients of some listener may log in with them."""
+        return any(name != Mechanism.TOKEN for names in self._offered.values() for name in names)
+
+    def check_token(self, asked: Peer, token: str) -> Caller:
+        """Return whom a token is for that was shown with a request. Raises as `step`."""
+        self._check_pause(asked)
+        return self._of_token(asked, token)[0]
+
+    async def check_password(self, asked: Peer, name: str, password: str) -> Caller:
+        """Return the user of that name, whose password was shown with a request. Raises as `step`.
+
+        The hub computes what clients of SCRAM compute themselves, in a thread, and remembers that it was right.
+        """
+        if not self._is_read:
+            raise ServiceDownError("this hub has not read the users of access control yet; try again")
+        shown = hmac.digest(self._remembers_by, f"{name}:{password}".encode("utf-8", "surrogatepass"), "sha256")
+        remembered = self._right.get(shown)
+        if remembered is None or not self._is_one(remembered, name):
+            self._check_pause(asked)
+            found = await asyncio.to_thread(stored_key_of, password, self._verifiers(name)[0])
+            if found is None or not self._is_one(found, name):
+                self._failed(asked, name, "the password is wrong")
+                raise NotAuthenticatedError(_WRONG)
+            if len(self._right) >= _RIGHT_MAX:
+                self._right.clear()
+            self._right[shown] = found
+            self.done += 1
+            if self._audit is not None:
+                self._audit.write("login", peer=asked.peer, who=f"user:{name}")
+        caller = self.caller(name)
+        if caller is None:
+            raise NotAuthenticatedError(_WRONG)
+        return caller
+
+    def _is_one(self, stored_key: bytes, name: str) -> bool:
+        return any(each.stored_key == stored_key for each in self._verifiers(name))
+
+    # ------------------------------------------------------------------------------------------------------ users
 
     def _verifiers(self, name: str) -> Sequence[Verifier]:
         kept = self._users.get(f"user:{name}")
@@ -204,14 +270,14 @@ class Logins:
 
     # ------------------------------------------------------------------------------------------------- failures
 
-    def _check_pause(self, asked: Asked) -> None:
+    def _check_pause(self, asked: Peer) -> None:
         """Raise ServiceDownError while logins from an address wait. Logins that succeed shorten that for nobody."""
         _, until = self._failures.get(asked.address, (0, 0.0))
         left_s = until - self._clock.monotonic()
         if left_s > 0:
             raise ServiceDownError(f"too many logins from {asked.peer_host} have failed; try again in {left_s:.1f} s")
 
-    def _failed(self, asked: Asked, name: str, why: str) -> None:
+    def _failed(self, asked: Peer, name: str, why: str) -> None:
         self.failed += 1
         address, now = asked.address, self._clock.monotonic()
         failures, until = self._failures.pop(address, (0, now))

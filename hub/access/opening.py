@@ -10,6 +10,7 @@ from hedwig.extras import needed
 from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.newcomers import Newcomers
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import NamedRecords
 from hedwig.metadata.access.rule_records import RuleRecords
@@ -18,18 +19,25 @@ from hedwig.metadata.access.user_records import UserRecords
 if TYPE_CHECKING:
     from hedwig.hub.access.logins import Logins
 
-__all__ = ["KEYS_LOOK_S", "open_access"]
+__all__ = ["KEYS_LOOK_S", "open_access", "open_audit"]
 
 KEYS_LOOK_S: Final = 2.0
 """How often the hub looks whether the keys of tokens may have changed."""
 
 
-async def open_access(options: HubOptions, records: NamedRecords, clock: Clock, stack: AsyncExitStack) -> AccessControl:
+def open_audit(options: AccessOptions, clock: Clock, stack: AsyncExitStack) -> Audit | None:
+    """Return the audit log, if the hub writes one. It is closed with `stack`. Raises: ConfigurationError."""
+    if not options.audit_file:
+        return None
+    audit = Audit(Path(options.audit_file), options.audit_bytes_max, clock)
+    stack.push_async_callback(audit.close)
+    return audit
+
+
+async def open_access(
+    options: HubOptions, records: NamedRecords, clock: Clock, stack: AsyncExitStack, audit: Audit | None
+) -> AccessControl:
     """Return access control that has not read the rules yet. It is closed with `stack`. Raises: ConfigurationError."""
-    audit = None
-    if options.access.audit_file:
-        audit = Audit(Path(options.access.audit_file), options.access.audit_bytes_max, clock)
-        stack.push_async_callback(audit.close)
     anonymous = {name: each.anonymous for name, each in options.listeners.items()}
     logins = await _open_logins(options, records, clock, stack, audit)
     return AccessControl(options.access, RuleRecords(records), clock, audit, anonymous, logins)

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.hub.topics.topic import OwnedTopic
@@ -32,10 +32,11 @@ class BusyTopics:
         self._before: dict[Topic, int] = {}
         self._at: float | None = None
 
-    async def look(self, limit: int) -> Mapping[str, Any]:
-        """Return at most `limit` of the busiest topics: by messages per second since the look before, then by lag.
+    async def look(self, limit: int, sees: Callable[[Topic], bool]) -> Mapping[str, Any]:
+        """Return at most `limit` of the busiest topics that somebody `sees`.
 
-        The rate is None at the first look, and for a topic that the look before did not visit.
+        They come by messages per second since the look before, then by lag. The rate is None at the first look, and for
+        a topic that the look before did not visit.
         """
         now, before_at, before = self._hub.clock.monotonic(), self._at, self._before
         seconds = None if before_at is None else now - before_at
@@ -53,6 +54,8 @@ class BusyTopics:
                 break
             last_id = kept[topic.name] = topic.log.last_id
             rate = (last_id - before[topic.name]) / seconds if seconds and topic.name in before else -1.0
+            if not sees(topic.name):
+                continue
             entry = (rate, _attached_lag(topic), topic.name, topic)
             if len(rows) < limit:
                 heapq.heappush(rows, entry)

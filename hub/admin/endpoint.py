@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from hedwig.access import Action
 from hedwig.concurrency.tasks import Tasks
 from hedwig.hub.admin.busy_topics import BusyTopics
+from hedwig.hub.admin.http.errors import BadRequestError, ConflictError
+from hedwig.hub.admin.http.operators import Operators, operator_of
+from hedwig.hub.admin.http.parameters import flag_of, ledgers_of, limit_of, state_of
+from hedwig.hub.admin.http.route import Route, Scope
+from hedwig.hub.admin.http.server import AdminServer, json_response
+from hedwig.hub.admin.http.token_file import TokenFile
 from hedwig.hub.admin.load import LoadSampler
 from hedwig.hub.admin.metrics import CONTENT_TYPE_LATEST, Metrics
 from hedwig.hub.admin.orphans import OrphanDeletion
-from hedwig.hub.admin.parameters import flag_of, ledgers_of, limit_of, state_of
 from hedwig.hub.admin.pinned_topics import pinned_topics
-from hedwig.hub.admin.server import AdminServer, BadRequestError, ConflictError, Route, json_response
 from hedwig.hub.admin.topics import TopicRoutes
+from hedwig.hub.connections.tls.settings import TlsSettings
 from hedwig.hub.freezing import NotFrozenError, StillFrozenError
+from hedwig.hub.options.access_options import AccessMode
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.keys import find_key
+from hedwig.hub.options.options import HubOptions
+from hedwig.private_files import ADMIN_TOKEN
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
@@ -37,12 +46,15 @@ class AdminEndpoint:
         self._metrics = Metrics(hub, self._load)
         self._busy = BusyTopics(hub)
         self._orphans = OrphanDeletion(hub)
-        self._server = AdminServer(self._routes(), hub.options.operation_timeout_s, hub.options.admin_names)
+        options = hub.options
+        operators = Operators(options, hub.access, hub.audit, _token_file(options), hub.listeners.files)
+        self._server = AdminServer(self._routes(), options.operation_timeout_s, operators, options.admin_names)
 
     async def listen(self) -> int:
         """Bind the address, and return the port. Raises: ConfigurationError - the address cannot be used."""
         options = self._hub.options
-        return await self._server.listen(options.admin_host, options.admin_port)
+        tls = TlsSettings.of_the_admin_endpoint(options) if options.has_admin_tls else None
+        return await self._server.listen(options.admin_host, options.admin_port, self._hub.listeners.files, tls)
 
     async def serve(self) -> None:
         """Start to answer requests."""
@@ -56,36 +68,40 @@ class AdminEndpoint:
         await self._orphans.close()
 
     def _routes(self) -> list[Route]:
-        nothing: frozenset[str] = frozenset()
+        operate = Action.OPERATE
         return [
-            ("GET", "/health", self._health, nothing),
-            ("GET", "/ready", self._ready, nothing),
-            ("GET", "/metrics", self._show_metrics, nothing),
-            ("GET", "/options", self._options, nothing),
-            ("GET", "/load", self._show_load, frozenset({"lag"})),
-            ("GET", "/busy", self._show_busy, frozenset({"limit"})),
-            ("GET", "/pinned", self._show_pinned, nothing),
+            Route("GET", "/health", self._health, scope=Scope.ANYBODY),
+            Route("GET", "/ready", self._ready, scope=Scope.ANYBODY),
+            Route("GET", "/metrics", self._show_metrics),
+            Route("GET", "/options", self._options),
+            Route("GET", "/access", self._show_access),
+            Route("GET", "/load", self._show_load, frozenset({"lag"})),
+            Route("GET", "/busy", self._show_busy, frozenset({"limit"}), scope=Scope.OPERATORS),
+            Route("GET", "/pinned", self._show_pinned, scope=Scope.OPERATORS),
             *TopicRoutes(self._hub).routes(),
-            ("GET", "/delete-orphans", self._orphans_gone, nothing),
-            ("POST", "/delete-orphans", self._delete_orphans, frozenset({"ledgers"})),
-            ("GET", "/read-only", self._read_only, nothing),
-            ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
-            ("GET", "/freeze", self._frozen, nothing),
-            ("POST", "/freeze", self._freeze, nothing),
-            ("POST", "/thaw", self._thaw, nothing),
-            ("GET", "/drain", self._draining, nothing),
-            ("POST", "/drain", self._drain, frozenset({"state"})),
+            Route("GET", "/delete-orphans", self._orphans_gone),
+            Route("POST", "/delete-orphans", self._delete_orphans, frozenset({"ledgers"}), operate),
+            Route("GET", "/read-only", self._read_only),
+            Route("POST", "/read-only", self._set_read_only, frozenset({"state"}), operate),
+            Route("GET", "/freeze", self._frozen),
+            Route("POST", "/freeze", self._freeze, action=operate),
+            Route("POST", "/thaw", self._thaw, action=operate),
+            Route("GET", "/drain", self._draining),
+            Route("POST", "/drain", self._drain, frozenset({"state"}), operate),
         ]
 
     # ------------------------------------------------------------------------------------------------- the hub
 
-    async def _health(self, _: web.Request) -> web.Response:
+    async def _health(self, request: web.Request) -> web.Response:
         """Say that the process answers, and what hinders it. Supervisors restart processes that do not answer."""
         hub = self._hub
         hindrances = await self._hindrances()
+        status = "hindered" if hindrances else "ok"
+        if not operator_of(request).sees_hub:
+            return json_response({"status": status})
         return json_response(
             {
-                "status": "hindered" if hindrances else "ok",
+                "status": status,
                 "hindrances": hindrances,
                 "address": hub.me.address,
                 "epoch": hub.me.epoch,
@@ -93,10 +109,11 @@ class AdminEndpoint:
             }
         )
 
-    async def _ready(self, _: web.Request) -> web.Response:
+    async def _ready(self, request: web.Request) -> web.Response:
         """Say whether the hub would accept a publish and a subscription now."""
         hindrances = await self._hindrances()
-        return json_response({"ready": not hindrances, "hindrances": hindrances}, 503 if hindrances else 200)
+        details = {"hindrances": hindrances} if operator_of(request).sees_hub else {}
+        return json_response({"ready": not hindrances, **details}, 503 if hindrances else 200)
 
     async def _hindrances(self) -> list[str]:
         hindrances = []
@@ -134,6 +151,12 @@ class AdminEndpoint:
         }
         return json_response(options)
 
+    async def _show_access(self, _: web.Request) -> web.Response:
+        """Say what the hub knows of the rules, and how often it has refused something."""
+        access, mode = self._hub.access, self._hub.options.access.mode or AccessMode.OPEN
+        state = {} if access is None else access.state()
+        return json_response({"mode": mode, "asks_operators": self._hub.options.are_operators_asked, **state})
+
     async def _show_load(self, request: web.Request) -> web.Response:
         lag = {"attached_lag_messages": await self._load.attached_lag()} if flag_of(request, "lag") else {}
         seconds, rates = self._load.rates_per_s()
@@ -148,10 +171,10 @@ class AdminEndpoint:
         )
 
     async def _show_busy(self, request: web.Request) -> web.Response:
-        return json_response(await self._busy.look(limit_of(request)))
+        return json_response(await self._busy.look(limit_of(request), operator_of(request).sees))
 
-    async def _show_pinned(self, _: web.Request) -> web.Response:
-        return json_response(await pinned_topics(self._hub))
+    async def _show_pinned(self, request: web.Request) -> web.Response:
+        return json_response(await pinned_topics(self._hub, operator_of(request).sees))
 
     async def _orphans_gone(self, _: web.Request) -> web.Response:
         return json_response(self._orphans.state())
@@ -205,3 +228,11 @@ class AdminEndpoint:
             raise BadRequestError("a standalone hub cannot be drained: there is no other to take its topics")
         balance.drain(state_of(request))
         return await self._draining(request)
+
+
+def _token_file(options: HubOptions) -> TokenFile | None:
+    if options.admin_token_file:
+        return TokenFile(Path(options.admin_token_file), makes=False)
+    if options.access.mode == AccessMode.OPEN:
+        return None
+    return TokenFile(options.data_directory / ADMIN_TOKEN, makes=True)

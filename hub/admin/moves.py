@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownError
-from hedwig.hub.admin.server import ConflictError
+from hedwig.hub.admin.http.errors import ConflictError
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name

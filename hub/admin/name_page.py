@@ -23,16 +23,21 @@ class NamePage(Generic[T]):
         self.is_cut = False
         """Whether there are names after the page."""
 
-    def offer(self, name: bytes, value: T) -> None:
-        """Keep a name if it may be on the page."""
+    def takes(self, name: bytes) -> bool:
+        """Say whether a name may be on the page."""
         if name <= self._start_after:
-            return
+            return False
         if self._ceiling is not None and name >= self._ceiling:
             self.is_cut = True
-            return
-        self._kept[name] = value
-        if len(self._kept) > self._limit + _SLACK:
-            self._cut()
+            return False
+        return True
+
+    def offer(self, name: bytes, value: T) -> None:
+        """Keep a name if it may be on the page."""
+        if self.takes(name):
+            self._kept[name] = value
+            if len(self._kept) > self._limit + _SLACK:
+                self._cut()
 
     def rows(self) -> list[tuple[bytes, T]]:
         """Return the page, in the order of the names as bytes."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerError, ServiceDownError
-from hedwig.hub.admin.server import ConflictError
+from hedwig.hub.admin.http.errors import ConflictError
 from hedwig.hub.ledgers.local.starts import first_ledger_id
 from hedwig.metadata.bulk.findings import FindingKind, find_unreadable, pages
 

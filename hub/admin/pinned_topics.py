@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
@@ -24,11 +24,12 @@ _SLICE: Final = 2000
 """How many topics the hub visits before it lets other tasks run."""
 
 
-async def pinned_topics(hub: "Hub") -> Mapping[str, Any]:
-    """Return the topics with most bytes in shared logs. Some subscriber of theirs still needs the oldest of them.
+async def pinned_topics(hub: "Hub", sees: Callable[[Topic], bool]) -> Mapping[str, Any]:
+    """Return the topics with most bytes in shared logs that somebody `sees`.
 
-    In the hub's own log it knows the bytes. A ledger there whose topic it does not own has a row by itself. Of other
-    logs it knows how many messages a topic has there, and their mean size in the log.
+    Some subscriber of theirs still needs the oldest of them. In the hub's own log it knows the bytes. A ledger there
+    whose topic it does not own has a row by itself. Of other logs it knows how many messages a topic has there, and
+    their mean size in the log.
 
     Raises: MetadataError.
     """
@@ -55,7 +56,7 @@ async def pinned_topics(hub: "Hub") -> Mapping[str, Any]:
                 means[number] = await ledgers.mean_bytes(number)
             estimated += means[number] * _messages(each, log.last_id)
         row = size + round(estimated), topic.name, topic, round(estimated)
-        if not row[0]:
+        if not row[0] or not sees(topic.name):
             continue
         if len(rows) < _TOPICS_MAX:
             heapq.heappush(rows, row)

@@ -6,7 +6,7 @@ hub read it at the version that it then deleted. The hub guesses nothing about o
 
 from typing import TYPE_CHECKING
 
-from hedwig.hub.admin.server import ConflictError
+from hedwig.hub.admin.http.errors import ConflictError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version

@@ -1,14 +1,14 @@
 """The views of topics and subscriptions at the admin endpoint."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.errors import ClientNotSubscribedError
 from hedwig.hub.admin.name_page import NamePage, page_token
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.topics.topic import OwnedTopic
-from hedwig.model import LedgerRange, SubscriberId
+from hedwig.model import LedgerRange, SubscriberId, Topic
 from hedwig.names import bytes_fields, name_fields, show_name
 
 if TYPE_CHECKING:
@@ -21,13 +21,14 @@ _SLICE: Final = 5000
 _RANGES_MAX: Final = 1000
 
 
-async def topic_page(hub: "Hub", limit: int, start_after: bytes) -> Mapping[str, Any]:
-    """Return a page of the owned topics, sorted by name."""
+async def topic_page(hub: "Hub", limit: int, start_after: bytes, sees: Callable[[Topic], bool]) -> Mapping[str, Any]:
+    """Return a page of those owned topics that somebody `sees`, sorted by name."""
     page: NamePage[OwnedTopic] = NamePage(limit, start_after)
     for index, topic in enumerate(list(hub.topics)):
         if index % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
-        page.offer(topic.name, topic)
+        if page.takes(topic.name) and sees(topic.name):
+            page.offer(topic.name, topic)
     rows = page.rows()
     return {
         "topics": [_summary(topic) for _, topic in rows],

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from hedwig.access import Action
 from hedwig.errors import (
     BadVersionError,
     ClientNotSubscribedError,
     NoRecordError,
     TopicBusyError,
 )
-from hedwig.hub.admin.message_page import message_page
-from hedwig.hub.admin.moves import Moves
-from hedwig.hub.admin.parameters import (
+from hedwig.hub.admin.http.errors import BadRequestError, ConflictError, NotFoundError
+from hedwig.hub.admin.http.operators import operator_of
+from hedwig.hub.admin.http.parameters import (
     HUB,
     PAGE,
     SUBSCRIBER,
@@ -29,13 +30,16 @@ from hedwig.hub.admin.parameters import (
     topic_of,
     version_of,
 )
-from hedwig.hub.admin.server import BadRequestError, ConflictError, NotFoundError, Route, json_response
+from hedwig.hub.admin.http.route import Route, Scope, topic_in
+from hedwig.hub.admin.http.server import json_response
+from hedwig.hub.admin.message_page import message_page
+from hedwig.hub.admin.moves import Moves
 from hedwig.hub.admin.topic_deletion import delete_topic
 from hedwig.hub.admin.topic_view import lag_of, lag_page, topic_page, topic_view
 from hedwig.hub.subscriptions.operator_actions import Edge, OperatorActions
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import Topic
-from hedwig.names import as_topic, name_fields, parse_name, show_name
+from hedwig.names import name_fields, show_name
 
 if TYPE_CHECKING:
     from hedwig.hub.hub import Hub
@@ -54,27 +58,29 @@ class TopicRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
+        of_topic, operate = Scope.TOPIC, Action.OPERATE
+        of_subscriber = TOPIC | SUBSCRIBER
         return [
-            ("GET", "/topics", self._topics, PAGE),
-            ("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"})),
-            ("GET", "/lag", self._lag, PAGE | TOPIC | SUBSCRIBER),
-            ("GET", "/messages", self._messages, TOPIC | {"from", "limit"}),
-            ("GET", "/claim", self._would_claim, frozenset()),
-            ("POST", "/claim", self._claim, TOPIC | {"version"}),
-            ("POST", "/release", self._release, TOPIC | HUB | {"version"}),
-            ("POST", "/delete-topic", self._delete, TOPIC | {"version"}),
-            ("POST", "/seek", self._seek, TOPIC | SUBSCRIBER | {"to", "force", "version"}),
-            ("POST", "/unsubscribe", self._unsubscribe, TOPIC | SUBSCRIBER | {"force", "version"}),
+            Route("GET", "/topics", self._topics, PAGE, scope=Scope.OPERATORS),
+            Route("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"}), scope=of_topic),
+            Route("GET", "/lag", self._lag, PAGE | of_subscriber, scope=of_topic),
+            Route("GET", "/messages", self._messages, TOPIC | {"from", "limit"}, Action.READ, of_topic),
+            Route("GET", "/claim", self._would_claim, scope=Scope.OPERATORS),
+            Route("POST", "/claim", self._claim, TOPIC | {"version"}, operate, of_topic),
+            Route("POST", "/release", self._release, TOPIC | HUB | {"version"}, operate, of_topic),
+            Route("POST", "/delete-topic", self._delete, TOPIC | {"version"}, operate, of_topic),
+            Route("POST", "/seek", self._seek, of_subscriber | {"to", "force", "version"}, operate, of_topic),
+            Route("POST", "/unsubscribe", self._unsubscribe, of_subscriber | {"force", "version"}, operate, of_topic),
         ]
 
     # ------------------------------------------------------------------------------------------------- looking
 
     async def _topics(self, request: web.Request) -> web.Response:
         limit, start_after = page_of(request)
-        return json_response(await topic_page(self._hub, limit, start_after))
+        return json_response(await topic_page(self._hub, limit, start_after, operator_of(request).sees))
 
     async def _topic(self, request: web.Request) -> web.Response:
-        topic = self._owned(as_topic(parse_name(request.match_info["name"])))
+        topic = self._owned(topic_in(request))
         return json_response(topic_view(self._hub, topic, limit_of(request)))
 
     async def _lag(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from hedwig.errors import (
 from hedwig.hub.access.caller import Caller
 from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
 from hedwig.hub.connections.fair_reading import FairReading
-from hedwig.hub.connections.slots import address_of
+from hedwig.hub.connections.slots import address_of, peer_of
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.connections.unsent import Unsent
 from hedwig.hub.options.options import HubOptions
@@ -264,7 +264,7 @@ class Channel(asyncio.Protocol):
     def accepted(self, connection: socket.socket) -> bool:
         """Record a connection before its TLS handshake; return whether it may stay."""
         try:
-            self.peer = _peer_of(connection.getpeername())
+            self.peer = peer_of(connection.getpeername())
         except OSError:
             return False  # The connection is over already.
         self._connection = connection
@@ -283,7 +283,7 @@ class Channel(asyncio.Protocol):
         if self._connection is not None:
             self._connection = None
         else:
-            self.peer = _peer_of(transport.get_extra_info("peername"))
+            self.peer = peer_of(transport.get_extra_info("peername"))
             self.is_closed = not self._owner.admit(self)
         if self.is_closed:
             self._transport.abort()
@@ -750,10 +750,6 @@ class Channel(asyncio.Protocol):
             cursor = next(iter(self._waiting))
             del self._waiting[cursor]
             cursor.go_on()
-
-
-def _peer_of(name: object) -> str:
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
 
 
 def _probe(connection: socket.socket) -> None:

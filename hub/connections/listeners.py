@@ -47,9 +47,9 @@ class Listeners:
         self._options = options
         self._make = make
         self._backlog = backlog
-        has_tls = options.tls_port >= 0 or any(each.tls for each in options.listeners.values())
+        has_tls = options.tls_port >= 0 or options.has_admin_tls or any(each.tls for each in options.listeners.values())
         self.files = TlsFiles(options, clock) if has_tls else None
-        """The files of TLS; None if no listener speaks it."""
+        """The files of TLS; None if neither a listener nor the admin endpoint speaks it."""
         self._bound: list[_Bound] = []
         self._secure: list[TlsListener] = []
         self.port: int | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["Guest", "Slots", "address_of"]
+__all__ = ["Guest", "Slots", "address_of", "peer_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -117,3 +117,8 @@ def address_of(peer: str) -> str | bytes:
         return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:_NETWORK_BYTES]
     except OSError:
         return host
+
+
+def peer_of(name: object) -> str:
+    """Return the name of a socket's other end as host:port."""
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)

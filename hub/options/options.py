@@ -14,7 +14,7 @@ from hedwig.access.mechanisms import Mechanism
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
-from hedwig.hub.options.access_options import AccessOptions
+from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import check_ranges, option
 from hedwig.hub.options.listener_options import ListenerOptions, check_listener_names
@@ -55,6 +55,16 @@ class HubOptions:
     tls_key: str = option("", "PEM file with the private key; empty: it is in the certificate's file")
     admin_host: str = option("127.0.0.1", "address of the admin endpoint")
     admin_port: int = option(4081, "port of the admin endpoint; -1: none; 0: any free one")
+    admin_tls: str = option(
+        "",
+        "`on`: the admin endpoint speaks HTTPS, with `tls_certificate`; `off`: HTTP; empty: `off`, which only an "
+        "endpoint on a loopback address may leave unsaid",
+    )
+    admin_token_file: str = option(
+        "",
+        "file with the token whose holders may do everything at the admin endpoint; empty: `admin-token` in the data "
+        "directory, which the hub makes, and none if access.mode is `open`",
+    )
     admin_hosts: tuple[str, ...] = option(
         (), "further names by which browsers and programs may ask the admin endpoint, as they stand in the Host header"
     )
@@ -209,6 +219,7 @@ class HubOptions:
                     "to rules, or to open if everybody may do everything"
                 )
         self._check_listeners()
+        self._check_admin()
         for name in self.admin_hosts:
             if not _HOST_NAME.fullmatch(name):
                 raise ConfigurationError(
@@ -228,8 +239,8 @@ class HubOptions:
             raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
         if self.port < 0 and self.tls_port < 0:
             raise ConfigurationError("port is -1, so tls_port must be set: owner records name one of them")
-        asks = self.tls_port >= 0 or any(each.client_certificates for each in self.listeners.values())
-        if self.access.client_ca and not asks:
+        asks = any(each.client_certificates for each in self.listeners.values())
+        if self.access.client_ca and not (asks or self.tls_port >= 0 or self.has_admin_tls):
             raise ConfigurationError("access.client_ca is set, so tls_port must be: only TLS has client certificates")
         if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
             raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
@@ -246,6 +257,25 @@ class HubOptions:
         if self.bookkeeper.zookeeper and not self.is_clustered:
             raise ConfigurationError(
                 "bookkeeper.zookeeper is set, and cluster.zookeeper is not: a standalone hub keeps its messages itself"
+            )
+
+    def _check_admin(self) -> None:
+        if self.admin_tls not in ("", "on", "off"):
+            raise ConfigurationError(f"admin_tls is {self.admin_tls!r}; it must be on or off")
+        if self.has_admin_tls and not self.tls_certificate:
+            raise ConfigurationError("admin_tls is on, so tls_certificate must name a PEM file")
+        if self.admin_port < 0 or _is_loopback(self.admin_host):
+            return
+        others = f"admin_host is {self.admin_host}, so others can reach the admin endpoint"
+        if not self.admin_tls:
+            raise ConfigurationError(
+                f"{others}, and others can read what operators send. Set admin_tls to on, or to off if only trusted "
+                "programs are in that network"
+            )
+        if not self.are_operators_asked:
+            raise ConfigurationError(
+                f"{others}, and with access.mode={self.access.mode} it asks nobody. Name a file with a token in "
+                "admin_token_file"
             )
 
     def _check_ports(self) -> None:
@@ -300,9 +330,19 @@ class HubOptions:
         return bool(self.bookkeeper.compat) and self.metadata.startswith("zookeeper:")
 
     @property
-    def advertised_admin_host(self) -> str:
-        """The address of the admin endpoint that the hub announces to other programs."""
-        return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
+    def has_admin_tls(self) -> bool:
+        """Whether there is an admin endpoint, and it speaks HTTPS."""
+        return self.admin_port >= 0 and self.admin_tls == "on"
+
+    @property
+    def are_operators_asked(self) -> bool:
+        """Whether the admin endpoint refuses those who do not say who they are, or may not."""
+        return self.access.mode in ("", AccessMode.RULES) or bool(self.admin_token_file)
+
+    def admin_address(self, port: int) -> str:
+        """Return the address of the admin endpoint that the hub announces, with https:// if it speaks TLS."""
+        host = self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
+        return f"{'https://' if self.has_admin_tls else ''}{host}:{port}"
 
     @property
     def admin_names(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.operations.checks.store_checks import StoreHub
 from hedwig.operations.checks.verdicts import CheckResult, CheckStatus
-from hedwig.operations.deployment.admin_endpoint import AdminClient, RefusedError
+from hedwig.operations.deployment.admin_endpoint import RefusedError
 from hedwig.operations.deployment.bookies import count_bookies
 from hedwig.operations.deployment.cluster import read_cluster
 from hedwig.operations.deployment.deployment import Deployment
@@ -109,9 +109,9 @@ def _ask(deployment: Deployment, address: str | None, admin: str) -> tuple[Check
     """Return whether the hub at `address` is ready, in words, and its options; WARN if the hub says that it is not."""
     within_s = min(_SLOWEST_S, deployment.timeout_s)
     name = admin if address is None else _host_and_port(address)
-    endpoint = AdminClient(deployment.command, name, admin, within_s)
+    endpoint = deployment.admin_client(name, admin, within_s)
     try:
-        health = endpoint.get("/health")
+        health = endpoint.health()
         if address is not None and health.get("address") != address:
             other = f"what answers at {admin} is hub {health.get('address')}"
             return CheckStatus.UNKNOWN, f"{name}: {other}; name a way to the right one with --admin HOST:PORT", None

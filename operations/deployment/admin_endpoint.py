@@ -1,15 +1,17 @@
-"""The admin endpoint of a hub, for commands: HTTP and JSON, with one connection for each request."""
+"""The admin endpoint of a hub, for commands: HTTP or HTTPS, and JSON, with one connection for each request."""
 
 import base64
 import json
+import ssl
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, RemoteDisconnected
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from hedwig.errors import OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
+from hedwig.operations.deployment.admin_access import AdminAccess
 from hedwig.reasons import reason_of
 
 __all__ = ["AdminClient", "EndpointError", "RefusedError", "named", "topic_path"]
@@ -17,6 +19,8 @@ __all__ = ["AdminClient", "EndpointError", "RefusedError", "named", "topic_path"
 _OK: Final = 200
 _FOR_CLIENTS: Final = b"Hedwig hub's port for its clients"
 """What a hub answers to an HTTP request at its port for clients."""
+_UNAUTHORIZED: Final = 401
+_HTTPS: Final = "https://"
 _CODES: Final = {
     404: ExitCode.NOT_FOUND,
     409: ExitCode.VERSION_CONFLICT,
@@ -47,15 +51,28 @@ class RefusedError(EndpointError):
 
 
 class AdminClient:
-    """Sends requests to the hub `hub` at `address`, host:port. Calls block for at most `timeout_s`.
+    """Sends requests to the hub `hub` at `address`, host:port or https://host:port, each within `timeout_s`.
 
     Raises, in all: RefusedError - the hub refuses; EndpointError - it does not answer; the text says what to do.
+        ConfigurationError - a file of `access` cannot be used.
     """
 
-    def __init__(self, command: str, hub: str, address: str, timeout_s: float) -> None:
+    def __init__(self, command: str, hub: str, address: str, timeout_s: float, access: AdminAccess) -> None:
         self._what = f"{command} failed on hub {hub}"
         self.address = address
         self._timeout_s = timeout_s
+        self._access = access
+        self._has_tls = address.startswith(_HTTPS)
+        self._at = address.removeprefix(_HTTPS)
+
+    def health(self) -> dict[str, Any]:
+        """Return which hub this is, and how it is. Raises also if it tells that nobody who does not say who he is."""
+        health = self.get("/health")
+        if isinstance(health, dict) and "status" in health and "address" not in health:
+            self.get("/access")  # The hub says why not.
+        if not isinstance(health, dict) or "address" not in health:
+            raise self._is_none()
+        return health
 
     def get(self, path: str) -> Any:
         """Return what is at `path`."""
@@ -66,9 +83,12 @@ class AdminClient:
         return self._ask("POST", path)
 
     def _ask(self, method: str, path: str) -> Any:
-        connection = HTTPConnection(self.address, timeout=self._timeout_s)
+        connection = self._connection()
+        host = urlsplit(f"//{self._at}").hostname or ""
+        may_send = self._access.may_send(host, has_tls=self._has_tls)
+        shown = self._access.header(host) if may_send else None
         try:
-            status, body = self._exchange(connection, method, path)
+            status, body = self._exchange(connection, method, path, {"Authorization": shown} if shown else {})
         finally:
             connection.close()
         try:
@@ -78,16 +98,32 @@ class AdminClient:
         if status != _OK:
             fields = answer if isinstance(answer, dict) else {}
             said = str(fields.get("error") or body.decode(errors="replace"))
+            if status == _UNAUTHORIZED:
+                said = f"{said}. {_advice(may_send=may_send, has_shown=shown is not None)}"
             raise RefusedError(f"{self._what}: its admin endpoint answers {status}: {said}", status, said, fields)
         return answer
 
-    def _exchange(self, connection: HTTPConnection, method: str, path: str) -> tuple[int, bytes]:
+    def _connection(self) -> HTTPConnection:
+        if self._has_tls:
+            return HTTPSConnection(self._at, timeout=self._timeout_s, context=self._access.tls())
+        return HTTPConnection(self._at, timeout=self._timeout_s)
+
+    def _exchange(
+        self, connection: HTTPConnection, method: str, path: str, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         try:
             connection.connect()
+        except ssl.SSLCertVerificationError as exc:
+            raise EndpointError(
+                f"{self._what}: the certificate of its admin endpoint at {self.address} does not count: "
+                f"{exc.verify_message}. Name its authority with --tls-ca FILE",
+                ExitCode.FAILED,
+                f"the certificate of its admin endpoint {self.address} does not count",
+            ) from exc
         except OSError as exc:
             raise self._is_out_of_reach(reason_of(exc)) from exc
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers=dict(headers))
             response = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as exc:
@@ -151,6 +187,20 @@ class AdminClient:
             ExitCode.FAILED,
             f"what answers at {self.address} is no admin endpoint",
         )
+
+
+def _advice(*, may_send: bool, has_shown: bool) -> str:
+    if not may_send:
+        return (
+            "It speaks no TLS, so what it asks for was not sent. Let hubs speak it (admin_tls), or give --plain-token "
+            "if nobody else reads on that network"
+        )
+    if has_shown:
+        return "Give what counts there, with --admin-token-file FILE, or --user and --password-file"
+    return (
+        "A hub keeps its token in the file admin-token in its data directory, or where its option admin_token_file "
+        "says: give --admin-token-file FILE"
+    )
 
 
 def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **parameters: Any) -> str:

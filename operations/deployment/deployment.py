@@ -4,15 +4,17 @@ Every command loads this module, even for completion in a shell. So it loads no 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError, OperationError
+from hedwig.operations.deployment.admin_access import AdminAccess
 from hedwig.private_files import close_to_others, make_directory, user_data_directory
 
 if TYPE_CHECKING:
     from hedwig.metadata import StoreOptions
+    from hedwig.operations.deployment.admin_endpoint import AdminClient
 
 __all__ = ["Deployment", "embedded_url", "without_making"]
 
@@ -31,7 +33,8 @@ class Deployment:
         cluster: where the hubs are registered, their option cluster.zookeeper; None if that is where the metadata are.
         data: data directory of a standalone hub, which has its ledgers.
         bookkeeper: URL of the bookies that have the ledgers of a cluster. Only one of `data` and `bookkeeper` is given.
-        admin: host:port, in place of the admin endpoint that a hub announces.
+        admin: host:port or https://host:port, in place of the admin endpoint that a hub announces.
+        access: what to show at admin endpoints.
     """
 
     command: str
@@ -41,6 +44,19 @@ class Deployment:
     data: str | None = None
     bookkeeper: str | None = None
     admin: str | None = None
+    access: AdminAccess = field(default_factory=AdminAccess)
+
+    def admin_client(self, hub: str, address: str, within_s: float | None = None) -> "AdminClient":
+        """Return the admin endpoint of a hub at an address; a request may take `timeout_s`, or `within_s` if given."""
+        from hedwig.operations.deployment.admin_endpoint import AdminClient
+
+        access = self.access
+        if access.data is None and self.metadata is not None and self.metadata.startswith("sqlite:"):
+            from hedwig.metadata.contract.url import MetadataUrl
+
+            # A hub keeps its store in its data directory, and its token too.
+            access = replace(access, data=str(MetadataUrl.parse(self.metadata).file.parent))
+        return AdminClient(self.command, hub, address, self.timeout_s if within_s is None else within_s, access)
 
     @property
     def is_embedded(self) -> bool:

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from hedwig.operations.deployment.admin_endpoint import AdminClient, EndpointError, RefusedError
+from hedwig.operations.deployment.admin_endpoint import EndpointError, RefusedError
+from hedwig.operations.deployment.deployment import Deployment
 
 __all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 
@@ -93,16 +94,15 @@ class HubSurvey:
 
     def __init__(
         self,
-        command: str,
-        timeout_s: float,
+        deployment: Deployment,
         find: Callable[[], Awaitable[Sequence[WatchedHub]]],
         *,
         topics_max: int = 0,
     ) -> None:
         """Prepare a survey. With `topics_max` it also reads the busiest topics."""
-        self._command = command
+        self._deployment = deployment
         self._topics_max = topics_max
-        self._timeout_s = min(timeout_s, _PATIENCE_S)
+        self._timeout_s = min(deployment.timeout_s, _PATIENCE_S)
         self._find = find
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="hub-survey")
         self._hubs: Sequence[WatchedHub] | None = None
@@ -154,7 +154,7 @@ class HubSurvey:
         return self._hubs or ()
 
     def _ask(self, name: str, admin: str) -> _Answer:
-        endpoint = AdminClient(self._command, name, admin, self._timeout_s)
+        endpoint = self._deployment.admin_client(name, admin, self._timeout_s)
         load = endpoint.get("/load?lag=on")
         at = time.monotonic()
         try:

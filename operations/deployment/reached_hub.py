@@ -125,13 +125,8 @@ async def _registered(deployment: Deployment) -> HubInfo | None:
 
 
 def _asked(deployment: Deployment, name: str, address: str) -> tuple[AdminClient, dict[str, Any]]:
-    endpoint = AdminClient(deployment.command, name, address, deployment.timeout_s)
-    health = endpoint.get("/health")
-    if not isinstance(health, dict) or "address" not in health:
-        raise OperationError(
-            f"{deployment.command} failed on hub {name}: what answers at {address} is no admin endpoint"
-        )
-    return endpoint, health
+    endpoint = deployment.admin_client(name, address)
+    return endpoint, endpoint.health()
 
 
 def _is_called(info: HubInfo, name: str) -> bool:

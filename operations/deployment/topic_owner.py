@@ -5,9 +5,8 @@ whether it is alive. A standalone hub is asked at its admin endpoint. If that do
 for clients shows whether anything listens there.
 """
 
-import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
+from hedwig.operations.deployment.admin_access import is_loopback
 from hedwig.operations.deployment.admin_endpoint import AdminClient, EndpointError
 from hedwig.operations.deployment.cluster import read_cluster
 from hedwig.operations.deployment.deployment import Deployment
@@ -156,7 +156,7 @@ class OwnerFinder:
 
     def endpoint_of(self, hub: HubInfo, address: str) -> AdminClient:
         """Return the admin endpoint, at `address`, of a hub that announces it or that the user named."""
-        return AdminClient(self._deployment.command, hub.name, address, self._deployment.timeout_s)
+        return self._deployment.admin_client(hub.name, address)
 
     def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> _Look:
         is_standalone = standalone is not None and standalone.address == owner.address
@@ -191,13 +191,12 @@ class OwnerFinder:
         """Return why what answers at `address` is not this very start of the hub; None if it is."""
         within_s = min(_PROBE_S, self._deployment.timeout_s)
         try:
-            health = AdminClient(self._deployment.command, owner.name, address, within_s).get("/health")
+            health = self._deployment.admin_client(owner.name, address, within_s).health()
         except EndpointError as exc:
             return exc.why
-        answer = health if isinstance(health, Mapping) else {}
-        if answer.get("address") == owner.address and answer.get("epoch") == owner.epoch:
+        if health.get("address") == owner.address and health.get("epoch") == owner.epoch:
             return None
-        return f"what answers at {address} is {_described(answer)}"
+        return f"what answers at {address} is hub {health['address']} of epoch {health.get('epoch')}"
 
     def _probe(self, owner: HubInfo) -> _Look:
         """Ask the standalone hub."""
@@ -208,7 +207,7 @@ class OwnerFinder:
         within_s = min(_PROBE_S, self._deployment.timeout_s)
         if is_refused(owner.host, owner.port, within_s):
             # A firewall refuses too. And over a network, a loopback address in the store may mean another machine.
-            is_for_good = _is_here(owner.host) and (self._is_file or not _is_loopback(owner.host))
+            is_for_good = _is_here(owner.host) and (self._is_file or not is_loopback(owner.host))
             return _Look(OwnerState.GONE, "nothing listens at its address", None, is_for_good)
         return _Look(
             OwnerState.UNKNOWN,
@@ -220,13 +219,6 @@ def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
     for outcome in outcomes:
         outcome.check()
     return [outcome.record for outcome in outcomes]
-
-
-def _described(health: Mapping[str, Any]) -> str:
-    """Return in words which hub gave this answer."""
-    if "address" not in health:
-        return "no admin endpoint"
-    return f"hub {health['address']} of epoch {health.get('epoch')}"
 
 
 def is_refused(host: str, port: int, within_s: float) -> bool:
@@ -249,11 +241,3 @@ def _is_here(host: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    """Say whether an address means a different machine on each machine that reads it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from hedwig.errors import ConfigurationError, InvalidArgumentError, OperationError, ServiceDownError
 from hedwig.model import HubInfo
-from hedwig.operations.deployment.admin_endpoint import AdminClient
 from hedwig.operations.deployment.cluster import cluster_session, unavailable
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.hub_survey import WatchedHub
@@ -75,7 +74,7 @@ def _named(deployment: Deployment, admin: str) -> WatchedHub:
     """Return the hub at the given admin endpoint, by its address for clients. That is not known until it answers."""
     within_s = min(deployment.timeout_s, _NAME_S)
     try:
-        address = AdminClient(deployment.command, admin, admin, within_s).get("/health")["address"]
+        address = deployment.admin_client(admin, admin, within_s).health()["address"]
         return WatchedHub(HubInfo.at(address).name, admin)
     except (OperationError, InvalidArgumentError, KeyError, TypeError, ValueError):
         return WatchedHub(admin, admin)  # The survey reports a hub that does not answer, or is no hub, as any other.

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from hedwig.errors import OperationError, ServiceDownError
 from hedwig.metadata import MetadataStore, StandaloneHub
@@ -30,6 +29,7 @@ class MigrationHubs:
     """The running hubs of one store: those registered in the cluster of `deployment`, and those at `admins`."""
 
     def __init__(self, deployment: Deployment, store: MetadataStore, admins: tuple[str, ...]) -> None:
+        self._deployment = deployment
         self._command = deployment.command
         self._store = store
         self._cluster = deployment.cluster
@@ -123,8 +123,8 @@ class MigrationHubs:
         return running
 
     async def _ask(self, name: str, admin: str) -> _Hub:
-        endpoint = AdminClient(self._command, name, admin, self._timeout_s)
-        health: dict[str, Any] = await asyncio.to_thread(endpoint.get, "/health")
+        endpoint = self._deployment.admin_client(name, admin)
+        health = await asyncio.to_thread(endpoint.health)
         return _Hub(str(health.get("address")), int(health.get("epoch", 0)), endpoint)
 
     async def _check_down(self, standalone: StandaloneHub, info: HubInfo) -> None:

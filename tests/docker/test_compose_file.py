@@ -47,7 +47,7 @@ def _options(name: str, environment: Mapping[str, str] | None = None) -> Configu
 def test_there_is_all_that_a_cluster_needs() -> None:
     assert set(SERVICES) == {
         *("zookeeper", "hbase-master", "hbase-region", "bookie1", "bookie2", "bookie3", *HUBS),
-        *("bookkeeper-format", "metadata-format"),
+        *("bookkeeper-format", "metadata-format", "admin-token"),
     }
 
 
@@ -81,9 +81,10 @@ def test_volumes_are_named_and_each_belongs_to_one_service() -> None:
         for volume in service.get("volumes", ()):
             used.setdefault(volume.partition(":")[0], []).append(name)
     assert set(used) == set(COMPOSE["volumes"])
-    # Without HDFS all servers of HBase must share a directory.
+    # Without HDFS all servers of HBase must share a directory. Hubs share the token of their admin endpoints.
     assert {volume: names for volume, names in used.items() if len(names) > 1} == {
-        "hbase": ["hbase-master", "hbase-region"]
+        "hbase": ["hbase-master", "hbase-region"],
+        "secrets": ["metadata-format", "admin-token", *HUBS],
     }
 
 
@@ -127,7 +128,7 @@ def test_hub_is_reached_at_the_address_that_redirects_name(
     assert options.advertised_host == (advertised or own)
     # The port inside and outside is the same, because a redirect names one address for both.
     assert service["ports"] == [f"{published}:{options.port}:{options.port}"]
-    assert options.admin_host == options.advertised_admin_host == own
+    assert options.admin_host == own
 
 
 def test_hubs_differ_in_address_and_port_and_in_nothing_else() -> None:
@@ -142,6 +143,28 @@ def test_addresses_of_hubs_are_given_to_nobody_else() -> None:
     assert pool == {"subnet": "10.213.93.0/24", "ip_range": "10.213.93.128/25"}
     hosts = [int(SERVICES[name]["networks"]["default"]["ipv4_address"].rpartition(".")[2]) for name in HUBS]
     assert all(1 < host < 128 for host in hosts)
+
+
+@pytest.mark.parametrize("name", HUBS)
+def test_admin_endpoint_asks_for_the_token_that_a_service_has_made(name: str) -> None:
+    options = _options(name).options
+    made = SERVICES["admin-token"]["command"]
+    assert options.are_operators_asked
+    assert (
+        options.admin_token_file
+        == made[made.index("token") + 1]
+        == SERVICES[name]["environment"]["HEDWIG_ADMIN_TOKEN_FILE"]
+    )
+    (volume,) = SERVICES[name]["volumes"]
+    assert options.admin_token_file.startswith(volume.partition(":")[2] + "/")
+    assert volume.partition(":")[2] in (DOCKER / "hub" / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("name", [*HUBS, "metadata-format", "admin-token"])
+def test_a_hub_can_do_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert (service["cap_drop"], service["read_only"]) == (["ALL"], True)
+    assert service["security_opt"] == ["no-new-privileges:true"]
 
 
 @pytest.mark.parametrize("name", HUBS)

@@ -11,6 +11,7 @@ import pytest
 from hedwig.hub import process
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from tests.hub.ledgers.support.faulty_disk import FaultyDisk
@@ -33,6 +34,7 @@ def hub_options(tmp_path: Path) -> HubOptions:
         port=0,
         admin_port=-1,
         retention_interval_s=3600.0,
+        access=AccessOptions(mode="open"),
         repeat_window_s=0.0,  # What is consumed goes at once. Tests of repeats start hubs with a window.
         ledgers=ledgers,
     )

@@ -95,7 +95,10 @@ class HubProcess:
     def start(self) -> None:
         """Start the hub, and wait until it serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        given = [word for setting in self._settings for word in ("--set", setting)]
+        settings = self._settings
+        if not any(setting.startswith("access.mode=") for setting in settings):
+            settings = ("access.mode=open", *settings)
+        given = [word for setting in settings for word in ("--set", setting)]
         data = str(self._directory / "data")
         ports = ("--port", "0", "--admin-port", str(self._admin_port))
         command = [sys.executable, "-m", "hedwig.hub.main", "--data", data, *ports, *given]

@@ -11,6 +11,8 @@ from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
 from hedwig.cli.arguments.selection import Selection, cut, list_options
 from hedwig.cli.commands.access.file import export_rules, import_rules
+from hedwig.cli.commands.access.status import status
+from hedwig.cli.commands.access.token import token
 from hedwig.cli.commands.access.user import user
 from hedwig.cli.output.formats import Row
 from hedwig.cli.program import AdminGroup
@@ -273,7 +275,7 @@ def check(
     with_store(settings.deployment, ask)
 
 
-for command in (export_rules, import_rules, user):
+for command in (export_rules, import_rules, status, token, user):
     access.add_command(command)
 
 

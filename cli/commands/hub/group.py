@@ -2,14 +2,13 @@
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hedwig.cli.arguments.selection import NAME, Selection, cut, list_options
-from hedwig.cli.output.formats import Output
+from hedwig.cli.commands.hub.asking import write_answers
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.hub_names import complete_hub
@@ -19,7 +18,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.human_units import counted
 from hedwig.operations.deployment.cluster import pick_hub, read_cluster
 from hedwig.operations.deployment.deployment import Deployment
-from hedwig.operations.deployment.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
+from hedwig.operations.deployment.reached_hub import ReachedHub, hubs_of_cluster, reach_hub
 
 if TYPE_CHECKING:
     from hedwig.hub.liveness import LiveHub
@@ -123,34 +122,13 @@ def show_load(settings: Settings, hub: str | None, deployment: Deployment) -> No
         output.end()
         return
     if hub is not None:
-        _write_loads(deployment, output, (pick_hub(deployment, live, hub),))
-        return
-    if "admin" in settings.flags:
+        live = (pick_hub(deployment, live, hub),)
+    elif "admin" in settings.flags:
         raise click.UsageError("--admin goes with HUB")
-    _write_loads(replace(deployment, admin=None), output, live)
-
-
-def _write_loads(deployment: Deployment, output: Output, hubs: "Sequence[LiveHub]") -> None:
-    """Write the load of each hub. Raises OperationError after all were asked, if one did not answer."""
-    errors: list[OperationError] = []
+    else:
+        deployment = replace(deployment, admin=None)
     output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
-    for each in hubs:
-        load: dict[str, Any] | None = None
-        try:
-            load = reach_live_hub(deployment, each).endpoint.get("/load")
-        except OperationError as exc:
-            errors.append(exc)
-        output.page([_load_fields(_name(each), load)])
-    output.end()
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        for error in errors:
-            click.echo(f"error: {error}", err=True)
-        raise OperationError(
-            f"{deployment.command}: {len(errors)} of {len(hubs)} hubs did not answer, each is named above",
-            errors[0].code,
-        )
+    write_answers(deployment, output, live, "/load", _load_fields)
 
 
 @hub.command("drain", example="hedwig-admin hub drain 127.0.0.1:4080 --wait")

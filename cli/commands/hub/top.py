@@ -91,7 +91,7 @@ def top(
 
     async def run() -> None:
         async with watched_hubs(deployment) as find:
-            survey = HubSurvey(settings.command, settings.deployment.timeout_s, find, topics_max=topics)
+            survey = HubSurvey(deployment, find, topics_max=topics)
             try:
                 if is_drawn:
                     await _draw(survey, order, every, count)

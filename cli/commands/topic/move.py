@@ -109,8 +109,8 @@ def _find_target(deployment: Deployment, name: str, admin: str | None) -> _Targe
         raise OperationError(
             f"{failed}: it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
         )
-    endpoint = AdminClient(deployment.command, hub, address, deployment.timeout_s)
-    health = endpoint.get("/health")
+    endpoint = deployment.admin_client(hub, address)
+    health = endpoint.health()
     if health.get("address") != live.info.address:
         raise OperationError(
             f"{failed}: hub {health.get('address')} answers at {endpoint.address}; give the address of the right one "
@@ -130,7 +130,7 @@ def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str
     """Say what a move would do, as far as that is known."""
     is_there = target.owns(owner)
     if is_to_be_asked(settings.command, owner) and not is_there:
-        owner.asked(settings.command).get("/health")
+        owner.asked(settings.command).health()
     version = None if owner.record is None else str(owner.record.version)
     return {"result": "unchanged" if is_there else "would move", "version": version}
 

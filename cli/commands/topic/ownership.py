@@ -77,7 +77,7 @@ def release_topic(
     if not dry_run:
         result = str(release(settings.deployment, owner))
     elif is_to_be_asked(settings.command, owner):
-        owner.asked(settings.command).get("/health")
+        owner.asked(settings.command).health()
         result = "would release"
     else:
         result = str(without_owner(owner))

@@ -6,11 +6,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final, Protocol, Self, cast
 
-from hedwig.hub.connections.channel import Channel
-
-__all__ = ["TlsListener"]
+__all__ = ["Accepted", "TlsListener"]
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +21,29 @@ _REST_S: Final = 1.0
 _FOR_EVER_S: Final = 365 * 86_400.0
 
 
+class Accepted(Protocol):
+    """The protocol of a connection, an asyncio.BaseProtocol that hears of its connection at the accept."""
+
+    peer: str
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the connection was ever ready for requests."""
+        ...
+
+    def accepted(self, connection: socket.socket) -> bool:
+        """Record the connection before its TLS handshake; return whether it may stay."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        ...
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection. It is called once for each that may stay."""
+        ...
+
+
 class TlsListener:
     """Listens as an asyncio.Server does, but reports each connection at its accept.
 
@@ -33,7 +54,7 @@ class TlsListener:
     def __init__(
         self,
         sockets: list[socket.socket],
-        factory: Callable[[], Channel],
+        factory: Callable[[], Accepted],
         context: ssl.SSLContext,
         *,
         backlog: int,
@@ -49,14 +70,14 @@ class TlsListener:
         self._backlog = backlog
         self._handshake_s = handshake_s
         self._loop = asyncio.get_running_loop()
-        self._handshakes: dict[asyncio.Task[None], Channel] = {}
+        self._handshakes: dict[asyncio.Task[None], Accepted] = {}
 
     @classmethod
     async def bind(
         cls,
         host: str,
         port: int,
-        factory: Callable[[], Channel],
+        factory: Callable[[], Accepted],
         context: ssl.SSLContext,
         *,
         backlog: int,
@@ -132,11 +153,11 @@ class TlsListener:
         if listener in self.sockets:
             self._loop.add_reader(listener, self._accept, listener)
 
-    async def _shake_hands(self, channel: Channel, connection: socket.socket) -> None:
+    async def _shake_hands(self, channel: Accepted, connection: socket.socket) -> None:
         error: Exception | None = None
         try:
             await self._loop.connect_accepted_socket(
-                lambda: channel,
+                lambda: cast("asyncio.BaseProtocol", channel),
                 connection,
                 ssl=self.context,
                 ssl_handshake_timeout=self._handshake_s or _FOR_EVER_S,
@@ -147,7 +168,7 @@ class TlsListener:
             if not channel.is_made:
                 self._give_up(channel, error)
 
-    def _give_up(self, channel: Channel, error: Exception | None) -> None:
+    def _give_up(self, channel: Accepted, error: Exception | None) -> None:
         if isinstance(error, ConnectionAbortedError):
             self.failed += 1
             _log.warning("%s: closing the connection: no TLS handshake within %g s", channel.peer, self._handshake_s)

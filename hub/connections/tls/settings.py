@@ -37,11 +37,19 @@ class TlsSettings:
             TlsVersion.FOR_ORIGINALS, ClientCertificates.OPTIONAL if has_authorities else ClientCertificates.NONE
         )
 
+    @classmethod
+    def of_the_admin_endpoint(cls, options: HubOptions) -> "TlsSettings":
+        """Return those of the admin endpoint, whose clients may show certificates if the hub knows authorities."""
+        has_authorities = bool(options.access.client_ca)
+        return cls(TlsVersion.NEWEST, ClientCertificates.OPTIONAL if has_authorities else ClientCertificates.NONE)
+
 
 def check_tls(options: HubOptions) -> None:
     """Raise ConfigurationError if a listener could not use the files that the options name."""
     if options.tls_port >= 0:
         tls_context(options, TlsSettings.of_the_hub(options))
+    if options.has_admin_tls:
+        tls_context(options, TlsSettings.of_the_admin_endpoint(options))
     for each in options.listeners.values():
         if each.tls:
             tls_context(options, TlsSettings(each.tls, each.client_certificates))

@@ -28,6 +28,8 @@ SERVED_BY_HUBS: Final = ("publish", "subscribe", "consume", "unsubscribe", "hub"
 """Their examples run in test_hub_commands, which has a hub, in test_hubs_of_a_cluster, and in test_top."""
 _SERVED_BY_A_CLUSTER: Final = {("topic", "move"), ("ledger", "delete-orphans")}
 """Their examples run in test_topics_of_a_cluster, and in test_check_of_ledgers."""
+_SERVED_BY_A_HUB: Final = {("access", "status")}
+"""Its example runs in test_admin_access, which has a hub."""
 _JUDGES_THE_MACHINE: Final = {("check", "perf")}
 """Its exit code says how fast the disk is; its example runs in test_checks."""
 
@@ -35,7 +37,7 @@ ON_THE_STORE: Final = {
     path: command
     for path, command in EVERY_COMMAND.items()
     if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS}
-    and path not in _SERVED_BY_A_CLUSTER | _JUDGES_THE_MACHINE
+    and path not in _SERVED_BY_A_CLUSTER | _SERVED_BY_A_HUB | _JUDGES_THE_MACHINE
 }
 
 

@@ -24,7 +24,9 @@ _LOOPBACK: Final = "127.0.0.94"
 _LOAD: Final = (
     "import os, urllib.request;"
     "where = os.environ['HEDWIG_HUB_ADMIN_HOST'] + ':' + os.environ['HEDWIG_HUB_ADMIN_PORT'];"
-    "print(urllib.request.urlopen(f'http://{where}/load', timeout=30).read().decode())"
+    "token = open(os.environ['HEDWIG_ADMIN_TOKEN_FILE']).read().strip();"
+    "asked = urllib.request.Request(f'http://{where}/load', headers={'Authorization': f'Bearer {token}'});"
+    "print(urllib.request.urlopen(asked, timeout=30).read().decode())"
 )
 
 

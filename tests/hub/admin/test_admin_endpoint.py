@@ -19,10 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ServiceDownError, UncertainStateError
+from hedwig.hub.admin.http.operators import Operators
+from hedwig.hub.admin.http.route import Route
+from hedwig.hub.admin.http.server import AdminServer
 from hedwig.hub.admin.name_page import NamePage, page_token, start_of
-from hedwig.hub.admin.server import AdminServer
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.keys import keys
 from hedwig.hub.options.options import HubOptions
@@ -78,8 +81,9 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def started(*, origins: dict[str, str] | None = None, **options: Any) -> RunHub:
-            ports: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"} | options
-            hub = await stack.enter_async_context(await start_hub(Configuration(HubOptions(**ports), origins or {})))
+            given: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"}
+            made = HubOptions(**given | {"access": AccessOptions(mode="open")} | options)
+            hub = await stack.enter_async_context(await start_hub(Configuration(made, origins or {})))
             address = HubAddress("127.0.0.1", hub.port)
             return RunHub(hub, await stack.enter_async_context(HedwigClient(ClientOptions(hub=address))))
 
@@ -503,8 +507,9 @@ async def test_only_what_changes_something_may_have_been_done(method: str, statu
     async def in_doubt(_request: web.Request) -> web.StreamResponse:
         raise UncertainStateError("sent, and not answered")
 
-    routes = [(method, "/never", never, frozenset[str]()), (method, "/in-doubt", in_doubt, frozenset[str]())]
-    server = AdminServer(routes, deadline_s=0.1)
+    routes = [Route(method, "/never", never), Route(method, "/in-doubt", in_doubt)]
+    everybody = Operators(HubOptions(access=AccessOptions(mode="open")), None, None, None, None)
+    server = AdminServer(routes, 0.1, everybody)
     try:
         admin = AdminClient(f"127.0.0.1:{await server.listen('127.0.0.1', 0)}")
         await server.serve()

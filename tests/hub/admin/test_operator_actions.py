@@ -12,6 +12,7 @@ import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Message, Subscription
 from hedwig.errors import SubscriptionClosedError
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
@@ -39,8 +40,9 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def started(**options: Any) -> RunHub:
-            given: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"} | options
-            hub = await stack.enter_async_context(await start_hub(Configuration(HubOptions(**given))))
+            given: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"}
+            made = HubOptions(**given | {"access": AccessOptions(mode="open")} | options)
+            hub = await stack.enter_async_context(await start_hub(Configuration(made)))
             address = HubAddress("127.0.0.1", hub.port)
             return RunHub(hub, await stack.enter_async_context(HedwigClient(ClientOptions(hub=address))))
 

@@ -2,10 +2,11 @@
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from typing import Any, Final
 
 __all__ = ["AdminAnswer", "AdminClient"]
@@ -16,11 +17,12 @@ _PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class AdminAnswer:
-    """An answer: its status, and its body as text."""
+    """An answer: its status, its body as text, and how a client may say who it is."""
 
     status: int
     text: str
     content_type: str
+    ways: str | None = None
 
     @property
     def json(self) -> Any:
@@ -28,18 +30,28 @@ class AdminAnswer:
 
 
 class AdminClient:
-    """A client of the admin endpoint at `address`, host:port. It blocks."""
+    """A client of the admin endpoint at `address`, host:port. It blocks. With `tls`, it speaks HTTPS."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         self._address = address
+        self._tls = tls
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> AdminAnswer:
         """Send a request on a connection of its own."""
-        connection = HTTPConnection(self._address, timeout=_TIMEOUT_S)
+        connection = (
+            HTTPConnection(self._address, timeout=_TIMEOUT_S)
+            if self._tls is None
+            else HTTPSConnection(self._address, timeout=_TIMEOUT_S, context=self._tls)
+        )
         try:
             connection.request(method, path, body=body or None, headers=dict(headers or {}))
             response = connection.getresponse()
-            return AdminAnswer(response.status, response.read().decode(), response.headers.get_content_type())
+            return AdminAnswer(
+                response.status,
+                response.read().decode(),
+                response.headers.get_content_type(),
+                response.headers.get("WWW-Authenticate"),
+            )
         finally:
             connection.close()
 

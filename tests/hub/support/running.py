@@ -34,6 +34,8 @@ class HubNotServingError(RuntimeError):
 class RunningHub:
     """A standalone hub on loopback with its data in `directory`/data; `settings` are texts like `topic_idle_s=600`.
 
+    Unless they say otherwise, everybody may do everything there (access.mode).
+
     `start`, `stop` and `kill` block. If others need the event loop meanwhile, call them with asyncio.to_thread. As a
     context manager, it starts the hub, and kills it at the end if it still runs.
     """
@@ -98,8 +100,9 @@ class RunningHub:
             ports = (f"port={port}", f"admin_port={choose_port((port,), random.Random())}")
         else:
             ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
+        defaults = (*ports, "access.mode=open")
         given = {setting.partition("=")[0] for setting in self.settings}
-        for setting in (*(port for port in ports if port.partition("=")[0] not in given), *self.settings):
+        for setting in (*(each for each in defaults if each.partition("=")[0] not in given), *self.settings):
             command += ["--set", setting]
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEDWIG_")}
         with self._log_file.open("ab") as log:

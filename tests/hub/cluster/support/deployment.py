@@ -20,6 +20,7 @@ from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.shared.options import SharedLogOptions
 from hedwig.hub.ledgers.shared.store import SharedLedgerStore
 from hedwig.hub.liveness import ClusterLiveness
+from hedwig.hub.options.access_options import AccessOptions
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
@@ -94,6 +95,7 @@ class Deployment:
             "metadata": self.subject.url,
             "port": 0,
             "admin_port": -1,
+            "access": AccessOptions(mode="open"),
             "retention_interval_s": 3600.0,
             "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
             "bookkeeper": self.on_bookies(),

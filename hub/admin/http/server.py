@@ -3,18 +3,24 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
-from hedwig.hub.admin.callers import Callers
-from hedwig.hub.admin.connection import AdminConnection
-from hedwig.hub.connections.listening import serve
+from hedwig.hub.admin.http.callers import Callers
+from hedwig.hub.admin.http.connection import AdminConnection
+from hedwig.hub.admin.http.errors import BadRequestError, ConflictError, NotFoundError
+from hedwig.hub.admin.http.operators import Operators
+from hedwig.hub.admin.http.route import Handler, Route
+from hedwig.hub.connections.listening import Listener, serve
+from hedwig.hub.connections.tls.files import TlsFiles
+from hedwig.hub.connections.tls.listener import TlsListener
+from hedwig.hub.connections.tls.settings import TlsSettings
 
-__all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
+__all__ = ["AdminServer", "json_response"]
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
@@ -32,49 +38,29 @@ _IDLE_S: Final = 30.0
 _LINGER_S: Final = 1.0
 """How long the server drops the rest of a refused request, so that the client can read the answer."""
 _END_S: Final = 2.0
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Route = tuple[str, str, Handler, frozenset[str]]
-"""Method, path, handler, and the parameters that it knows."""
-
-
-class BadRequestError(Exception):
-    """A malformed request; the text says what to send instead."""
-
-
-class NotFoundError(Exception):
-    """The target of a request does not exist here; the text says what to do, and `facts` are for programs."""
-
-    def __init__(self, text: str, **facts: Any) -> None:
-        super().__init__(text)
-        self.facts = facts
-
-
-class ConflictError(Exception):
-    """A request that conflicts with the present state; the text says how, and `facts` give the state to programs."""
-
-    def __init__(self, text: str, **facts: Any) -> None:
-        super().__init__(text)
-        self.facts = facts
+_HANDSHAKE_S: Final = 10.0
 
 
 class AdminServer:
     """Answers the requests of operators and their programs: at most 16 at once, each within a deadline."""
 
-    def __init__(self, routes: Sequence[Route], deadline_s: float, names: Iterable[str] = ()) -> None:
-        """Prepare to answer under `names`, besides localhost and addresses."""
+    def __init__(
+        self, routes: Sequence[Route], deadline_s: float, operators: Operators, names: Iterable[str] = ()
+    ) -> None:
+        """Prepare to answer under `names`, besides localhost and addresses, those that `operators` admits."""
         self._deadline_s = deadline_s
+        self._operators = operators
         self._callers = Callers(names)
         self._running = 0
         self._connections: dict[AdminConnection, None] = {}
         """The open connections, the oldest first."""
-        self._parameters: dict[tuple[str, str], frozenset[str]] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
         application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
-        for method, path, handler, known in routes:
-            resource = application.router.add_route(method, path, handler).resource
+        for route in routes:
+            resource = application.router.add_route(route.method, route.path, route.handler).resource
             assert resource is not None, "a route that was added has its resource"
-            self._parameters[method, resource.canonical] = known
-        self._paths = ", ".join(dict.fromkeys(path for _, path in self._parameters))
+            self._routes[route.method, resource.canonical] = route
+        self._paths = ", ".join(dict.fromkeys(path for _, path in self._routes))
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -85,17 +71,32 @@ class AdminServer:
             max_line_size=_LINE_BYTES_MAX,
             shutdown_timeout=_END_S,
         )
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._address = "", 0
 
-    async def listen(self, host: str, port: int) -> int:
-        """Bind the address, and return the port. Raises: ConfigurationError - the address cannot be used."""
+    async def listen(self, host: str, port: int, files: TlsFiles | None = None, tls: TlsSettings | None = None) -> int:
+        """Bind the address, and return the port. With `tls`, it speaks TLS with the certificate in `files`.
+
+        Raises: ConfigurationError - the address cannot be used.
+        """
         await self._runner.setup()
-        loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(
-                self._connection, host, port, reuse_address=True, start_serving=False
-            )
+            if tls is not None:
+                assert files is not None, "the hub has a certificate"
+                secure = await TlsListener.bind(
+                    host,
+                    port,
+                    self._connection,
+                    files.context(tls),
+                    backlog=_CONNECTIONS_MAX,
+                    handshake_s=_HANDSHAKE_S,
+                )
+                files.follow(secure, tls)
+                self._listener = secure
+            else:
+                self._listener = await asyncio.get_running_loop().create_server(
+                    self._connection, host, port, reuse_address=True, start_serving=False
+                )
         except OSError as exc:
             await self._runner.cleanup()
             raise ConfigurationError(
@@ -117,7 +118,7 @@ class AdminServer:
             self._listener.close()
         await self._runner.cleanup()
 
-    def _connection(self) -> asyncio.Protocol:
+    def _connection(self) -> AdminConnection:
         server = self._runner.server
         assert server is not None, "the runner is set up before it listens"
         return AdminConnection(server(), self._opened, self._lost)
@@ -127,7 +128,7 @@ class AdminServer:
             # Close the oldest one. Clients that keep idle connections must not lock operators out.
             oldest = next(iter(self._connections))
             self._lost(oldest)
-            oldest.cut()
+            oldest.abort()
         self._connections[connection] = None
 
     def _lost(self, connection: AdminConnection) -> None:
@@ -140,19 +141,38 @@ class AdminServer:
             await _receive(request)
         except web.HTTPException as exc:
             return _error(exc.status, exc.reason)
-        if request.transport is not None:
-            cast("AdminConnection", request.transport.get_protocol()).received()
+        if request.transport is None:
+            return _error(400, "the connection is over")
+        connection = cast("AdminConnection", request.transport.get_protocol())
+        connection.received()
         if self._running >= _REQUESTS_MAX:
             return _error(503, f"{_REQUESTS_MAX} requests are being answered; try again")
         self._running += 1
         try:
+            answer = await self._handled(request, connection, handler)
+        finally:
+            self._running -= 1
+        self._operators.done(request, answer.status)
+        return answer
+
+    async def _handled(self, request: web.Request, connection: AdminConnection, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        route = self._routes.get((request.method, resource.canonical)) if resource is not None else None
+        try:
             async with asyncio.timeout(self._deadline_s):
-                self._check_parameters(request)
+                await self._operators.admit(request, connection, route)
+                if route is not None:  # Else the router reports what is wrong.
+                    _check_parameters(request, route.parameters)
                 return await handler(request)
         except web.HTTPNotFound:
             return _error(404, f"there is nothing at {request.path}; there is: {self._paths}")
         except web.HTTPMethodNotAllowed as exc:
             return _error(405, f"{request.path} takes {', '.join(sorted(exc.allowed_methods))}, not {request.method}")
+        except web.HTTPUnauthorized as exc:
+            answer = _error(exc.status, exc.reason)
+            if (ways := exc.headers.get("WWW-Authenticate")) is not None:
+                answer.headers["WWW-Authenticate"] = ways
+            return answer
         except web.HTTPException as exc:
             return _error(exc.status, exc.reason)
         except (BadRequestError, InvalidArgumentError) as exc:
@@ -171,20 +191,15 @@ class AdminServer:
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             return _error(500, "the hub failed to answer; its log says why")
-        finally:
-            self._running -= 1
 
-    def _check_parameters(self, request: web.Request) -> None:
-        resource = request.match_info.route.resource
-        known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
-        if known is None:
-            return  # The router reports what is wrong.
-        for name in request.query:
-            if name not in known:
-                choice = f"it has {', '.join(sorted(known))}" if known else "it has none"
-                raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
-            if len(request.query.getall(name)) > 1:
-                raise BadRequestError(f"the parameter {name!r} is given twice")
+
+def _check_parameters(request: web.Request, known: frozenset[str]) -> None:
+    for name in request.query:
+        if name not in known:
+            choice = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
+        if len(request.query.getall(name)) > 1:
+            raise BadRequestError(f"the parameter {name!r} is given twice")
 
 
 def _is_up_to_the_client(record: logging.LogRecord) -> bool:

@@ -5,8 +5,8 @@ from typing import Final
 
 from aiohttp import web
 
+from hedwig.hub.admin.http.errors import BadRequestError
 from hedwig.hub.admin.name_page import start_of
-from hedwig.hub.admin.server import BadRequestError
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, parse_name
 from hedwig.versions import Version
