@@ -137,6 +137,7 @@ __all__ = [
     "NotResponsibleForTopicError",
     "OperationError",
     "ProtocolError",
+    "QuotaExceededError",
     "RecordTooLargeError",
     "RemoteProtocolError",
     "ServiceDownError",
@@ -303,6 +304,14 @@ class ServiceDownError(ServiceError):
     """The hub could not serve the request."""
 
     status = StatusCode.SERVICE_DOWN
+
+
+class QuotaExceededError(ServiceDownError):
+    """The user does more than a limit allows. `retry_after_s` is when to try again; None if the hub did not say."""
+
+    def __init__(self, text: str, retry_after_s: float | None = None, code: StatusCode | None = None) -> None:
+        super().__init__(text, code)
+        self.retry_after_s = retry_after_s
 
 
 class UncertainAnswerError(ServiceError):

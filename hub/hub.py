@@ -307,6 +307,7 @@ class Hub:
             "late_frames": self.frames.late,
             "displaced_frames": self.frames.displaced,
             "unpermitted_requests": self.access.refused if self.access is not None else 0,
+            "publishes_over_limits": self.access.over_limits if self.access is not None else 0,
             "logins": logins.done if logins is not None else 0,
             "failed_logins": logins.failed if logins is not None else 0,
         }

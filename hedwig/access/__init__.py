@@ -2,6 +2,7 @@
 
 from hedwig.access.actions import Action
 from hedwig.access.certificate_names import CertificateNames
+from hedwig.access.limits import Limit, parse_rule
 from hedwig.access.patterns import Pattern
 from hedwig.access.principals import EVERYBODY, Principal
 from hedwig.access.rights import Rights, RuleBook, TopicRights
@@ -11,10 +12,12 @@ __all__ = [
     "EVERYBODY",
     "Action",
     "CertificateNames",
+    "Limit",
     "Pattern",
     "Principal",
     "Rights",
     "Rule",
     "RuleBook",
     "TopicRights",
+    "parse_rule",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from hedwig.access.actions import SUBSCRIBERS, Action
+from hedwig.access.limits import Limit
 from hedwig.access.patterns import Pattern
 from hedwig.access.principals import Principal
 from hedwig.access.rules import Rule
@@ -23,16 +24,21 @@ class TopicRights:
     Actions are plain numbers here: a question comes with each publish, and an `IntFlag` costs three times the rest.
     """
 
-    __slots__ = ("_allowed", "_allowed_as", "_denied", "_denied_as", "_user")
+    __slots__ = ("_allowed", "_allowed_as", "_denied", "_denied_as", "_user", "limits")
 
     def __init__(self, user: str = "") -> None:
         self._user = user
         self._allowed = self._denied = 0
         self._allowed_as: tuple[tuple[int, Pattern], ...] = ()
         self._denied_as: tuple[tuple[int, Pattern], ...] = ()
+        self.limits: tuple[Limit, ...] = ()
+        """How much of it the principal may do."""
 
-    def add_rule(self, rule: Rule) -> None:
-        """Let a rule count that is about this principal and this topic."""
+    def add_rule(self, rule: Rule | Limit) -> None:
+        """Let a rule or a limit count that is about this principal and this topic."""
+        if isinstance(rule, Limit):
+            self.limits += (rule,)
+            return
         actions = int(rule.actions)
         if rule.subscribers is not None:
             found = (actions & _SUBSCRIBERS, rule.subscribers)
@@ -52,6 +58,7 @@ class TopicRights:
         self._denied |= rights._denied
         self._allowed_as += rights._allowed_as
         self._denied_as += rights._denied_as
+        self.limits += rights.limits
 
     def may(self, action: int) -> bool:
         """Return whether an action is allowed that is not one of SUBSCRIBERS."""
@@ -75,7 +82,7 @@ class _Table:
 
     __slots__ = ("_exact", "_lengths", "_prefixes")
 
-    def __init__(self, rules: Iterable[tuple[bytes, Rule]]) -> None:
+    def __init__(self, rules: Iterable[tuple[bytes, Rule | Limit]]) -> None:
         self._exact: dict[bytes, TopicRights] = {}
         self._prefixes: dict[bytes, TopicRights] = {}
         for name, rule in rules:
@@ -100,7 +107,7 @@ class _Part:
 
     __slots__ = ("of_user", "rules", "table")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule | Limit]) -> None:
         self.rules = rules
         self.table = _Table((rule.topics.of(""), rule) for rule in rules if not rule.topics.names_user)
         self.of_user = [rule for rule in rules if rule.topics.names_user]
@@ -125,9 +132,9 @@ class Rights:
 
 
 class RuleBook:
-    """All rules, as they are at one moment."""
+    """All rules and limits, as they are at one moment."""
 
-    def __init__(self, rules: Mapping[str, Sequence[Rule]], like: "RuleBook | None" = None) -> None:
+    def __init__(self, rules: Mapping[str, Sequence[Rule | Limit]], like: "RuleBook | None" = None) -> None:
         """`rules`: by whom they are for. `like`: other rules; of what is the same there, nothing is made anew."""
         self._rules = rules
         self._parts: dict[str, _Part] = {}
@@ -136,9 +143,9 @@ class RuleBook:
             self._parts[who] = part if part is not None and part.rules is of_one else _Part(of_one)
 
     @classmethod
-    def of(cls, rules: Iterable[Rule]) -> Self:
+    def of(cls, rules: Iterable[Rule | Limit]) -> Self:
         """Make a book of rules in any order."""
-        found: dict[str, list[Rule]] = {}
+        found: dict[str, list[Rule | Limit]] = {}
         for rule in rules:
             found.setdefault(rule.who, []).append(rule)
         return cls(found)
@@ -160,7 +167,7 @@ class RuleBook:
             rule
             for who in principal.known_as
             for rule in self._rules.get(who, ())
-            if rule.concerns(principal, action, topic, subscriber)
+            if isinstance(rule, Rule) and rule.concerns(principal, action, topic, subscriber)
         ]
         for rule in found:
             if not rule.allows:

@@ -43,6 +43,7 @@ class RefusalKind(enum.IntEnum):
 
     NOT_PERMITTED = 1
     NOT_AUTHENTICATED = 2
+    QUOTA_EXCEEDED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class Answer:
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
     `promises` is set in the answer to a Ping, `authentication` in that to an Authenticate. `place` is set while a
     SUBSCRIBE waits: its place in the line, from 1 on. Another answer with the same `txn_id` follows. `refusal` says
-    more than the status MALFORMED_REQUEST.
+    more than the status. `retry_after_ms` goes with QUOTA_EXCEEDED.
     """
 
     txn_id: int
@@ -89,6 +90,7 @@ class Answer:
     promises: Promises | None = None
     place: int | None = None
     refusal: RefusalKind | None = None
+    retry_after_ms: int | None = None
     authentication: Authentication | None = None
 
 
@@ -152,6 +154,7 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
         promises=_decode_promises(response.promises) if response.HasField("promises") else None,
         place=response.place if response.HasField("place") else None,
         refusal=RefusalKind(response.refusal) if response.HasField("refusal") else None,
+        retry_after_ms=response.retryAfter if response.HasField("retryAfter") else None,
         authentication=_decode_step(response.authentication) if response.HasField("authentication") else None,
     )
 
@@ -204,6 +207,8 @@ def _encode_answer(answer: Answer) -> pb.PubSubResponse:
         message.place = answer.place
     if answer.refusal is not None:
         message.refusal = _REFUSALS[answer.refusal]
+    if answer.retry_after_ms is not None:
+        message.retryAfter = answer.retry_after_ms
     if answer.authentication is not None:
         message.authentication.mechanisms.extend(answer.authentication.mechanisms)
         message.authentication.data = answer.authentication.data
@@ -320,4 +325,5 @@ _EVENTS: Final = {
 _REFUSALS: Final = {
     RefusalKind.NOT_PERMITTED: pb.NOT_PERMITTED,
     RefusalKind.NOT_AUTHENTICATED: pb.NOT_AUTHENTICATED,
+    RefusalKind.QUOTA_EXCEEDED: pb.QUOTA_EXCEEDED,
 }

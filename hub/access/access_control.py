@@ -7,9 +7,10 @@ from weakref import WeakValueDictionary
 
 from hedwig.access import Action, CertificateNames, Principal, RuleBook, TopicRights
 from hedwig.clock import Clock
-from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, ServiceDownError
+from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, QuotaExceededError, ServiceDownError
 from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.caller import Caller
+from hedwig.hub.access.quotas import Quotas
 from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 from hedwig.names import show_name
@@ -81,6 +82,9 @@ class AccessControl:
         """When the store has answered last, on the monotonic clock."""
         self.refused = 0
         """How many requests the rules have refused, or would have."""
+        self.over_limits = 0
+        """How many messages were over a limit."""
+        self._quotas = Quotas(clock)
 
     @property
     def book(self) -> RuleBook:
@@ -100,6 +104,7 @@ class AccessControl:
             "rules": sum(len(kept.value) for kept in self._rules.values()),
             "age_s": None if age_s is None else round(age_s, 3),
             "refused": self.refused,
+            "over_limits": self.over_limits,
         }
         if self.logins is not None:
             known |= {"users": self.logins.users, "logins": self.logins.done, "failed_logins": self.logins.failed}
@@ -161,12 +166,18 @@ class AccessControl:
     # ------------------------------------------------------------------------------------------------- questions
 
     def check(self, asking: _Asking, request: Request) -> None:
-        """Raise NotPermittedError unless the rules allow a request; ServiceDownError if they are not known."""
+        """Raise NotPermittedError unless the rules allow a request; ServiceDownError if they are not known.
+
+        Raise QuotaExceededError if a limit does not allow it now.
+        """
         action, topic = request.action, request.topic
         match action:
-            case Publish():
-                if not self._rights(asking, topic).may(_PUBLISH):
+            case Publish(message=message):
+                rights = self._rights(asking, topic)
+                if not rights.may(_PUBLISH):
                     self._refuse(asking, "publish", topic)
+                elif rights.limits:
+                    self._count(asking, rights, topic, len(message.body))
             case Subscribe(subscriber=subscriber) | Consume(subscriber=subscriber) | CloseSubscription(subscriber):
                 self.check_subscriber(asking, topic, subscriber)
             case Unsubscribe(subscriber):
@@ -226,6 +237,19 @@ class AccessControl:
             raise ServiceDownError(f"{why}; try again")
         caller = asking.caller
         return _NONE if caller is None else caller.rights(topic, self._book)
+
+    def _count(self, asking: _Asking, rights: TopicRights, topic: bytes, size: int) -> None:
+        """Raise QuotaExceededError if a message is more than its publisher may publish now."""
+        caller = asking.caller
+        assert caller is not None, "nobody has no rights"
+        try:
+            self._quotas.take(rights.limits, caller.principal, size)
+        except QuotaExceededError:
+            self.over_limits += 1
+            if self.audit is not None:
+                self.audit.refused(asking.peer, str(caller.principal), "publish over a limit", topic)
+            if self._options.mode == AccessMode.RULES:
+                raise
 
     def _refuse(self, asking: _Asking, what: str, topic: bytes, subscriber: bytes | None = None) -> None:
         self.refused += 1

@@ -14,6 +14,7 @@ from hedwig.errors import (
     NotAuthenticatedError,
     NotPermittedError,
     NotResponsibleForTopicError,
+    QuotaExceededError,
     RemoteProtocolError,
 )
 from hedwig.hub.access.caller import Caller
@@ -64,7 +65,9 @@ _TO_HTTP: Final = (
 _REFUSALS: Final[Mapping[type[HedwigError], RefusalKind]] = {
     NotPermittedError: RefusalKind.NOT_PERMITTED,
     NotAuthenticatedError: RefusalKind.NOT_AUTHENTICATED,
+    QuotaExceededError: RefusalKind.QUOTA_EXCEEDED,
 }
+_RETRY_MS_MAX: Final = (1 << 32) - 1
 _FRAME_BYTES_MAX: Final = 1 << 30
 """The hub has no limit of its own on frames that it sends: a stored message was within the limits on arrival."""
 
@@ -618,7 +621,10 @@ class Channel(asyncio.Protocol):
         status = error.status if error.happened == "no" else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
         refusal = _REFUSALS.get(type(error))
-        answer = Answer(txn_id=txn_id, status=status, text=text, refusal=refusal)
+        retry_ms = None
+        if isinstance(error, QuotaExceededError) and error.retry_after_s is not None:
+            retry_ms = min(math.ceil(1000 * error.retry_after_s), _RETRY_MS_MAX)
+        answer = Answer(txn_id=txn_id, status=status, text=text, refusal=refusal, retry_after_ms=retry_ms)
         self._end(size, encode_response(answer), is_refusal=True)
 
     # ------------------------------------------------------------------------------------------------- sending

@@ -11,7 +11,7 @@ from hedwig.hub.options.configuration import DEFAULT, Configuration
 from hedwig.hub.options.field import explain
 from hedwig.hub.options.keys import FILTERS, LISTENERS, OptionKey, find_key, keys, of_listeners, variable
 from hedwig.hub.options.options import HubOptions
-from hedwig.hub.options.quantities import show_size
+from hedwig.quantities import show_size
 
 __all__ = ["effective", "example"]
 

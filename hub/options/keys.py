@@ -19,7 +19,7 @@ from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.options.field import explain
 from hedwig.hub.options.listener_options import ListenerOptions
 from hedwig.hub.options.options import HubOptions
-from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
+from hedwig.quantities import duration_s, show_duration, show_size, size_bytes
 
 __all__ = [
     "FILTERS",

@@ -2,29 +2,29 @@
 
 from typing import Any, ClassVar, TypeAlias
 
-from hedwig.access import Rule
+from hedwig.access import Limit, Rule, parse_rule
 from hedwig.errors import InvalidArgumentError
 from hedwig.metadata.access.records import AccessRecords, Kept
 
 __all__ = ["KeptRules", "RuleRecords"]
 
-KeptRules: TypeAlias = Kept[tuple[Rule, ...]]
-"""The rules of one user or group, or of everybody."""
+KeptRules: TypeAlias = Kept[tuple[Rule | Limit, ...]]
+"""The rules and limits of one user or group, or of everybody."""
 
 
-class RuleRecords(AccessRecords[tuple[Rule, ...]]):
-    """The rules of a deployment."""
+class RuleRecords(AccessRecords[tuple[Rule | Limit, ...]]):
+    """The rules and limits of a deployment."""
 
     kind = "rules"
     empty: ClassVar[Any] = ()
     advice = "Use fewer rules, on longer parts of names or for groups"
 
     @classmethod
-    def to_plain(cls, who: str, value: tuple[Rule, ...]) -> list[str]:
+    def to_plain(cls, who: str, value: tuple[Rule | Limit, ...]) -> list[str]:
         if any(rule.who != who for rule in value):
             raise InvalidArgumentError(f"only rules of {who} can be among those of {who}")
         return [str(rule) for rule in value]
 
     @classmethod
-    def from_plain(cls, plain: Any) -> tuple[Rule, ...]:
-        return tuple(Rule.parse(text) for text in plain)
+    def from_plain(cls, plain: Any) -> tuple[Rule | Limit, ...]:
+        return tuple(parse_rule(text) for text in plain)

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from random import Random
+from typing import Any
 
 import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HedwigClient, HubAddress
+from hedwig.client.connections.routes import Routes
 from hedwig.errors import (
     ClientClosedError,
     LocalProtocolError,
@@ -19,7 +21,7 @@ from hedwig.errors import (
 )
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
-from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Publish, Request
+from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Publish, RefusalKind, Request
 from tests.client.support.wire import Wire
 
 ANN = SubscriberId(b"ann")
@@ -36,8 +38,12 @@ async def client(wire: Wire) -> AsyncIterator[HedwigClient]:
 class Refusing:
     """Answers publishes in place of the hub, while `status` is set; counts those that it has refused."""
 
-    def __init__(self, wire: Wire, status: StatusCode) -> None:
+    def __init__(self, wire: Wire, status: StatusCode, retry_after_ms: int | None = None) -> None:
+        """With `retry_after_ms`, the publishes are over a limit of the user."""
         self.status: StatusCode | None = status
+        self._more: dict[str, Any] = {}
+        if retry_after_ms is not None:
+            self._more = {"refusal": RefusalKind.QUOTA_EXCEEDED, "retry_after_ms": retry_after_ms}
         self.times = 0
         self.topics: set[Topic] = set()
         """Which topics it refuses; all if empty."""
@@ -48,7 +54,7 @@ class Refusing:
         if self.status is None or not is_meant:
             return None
         self.times += 1
-        return Answer(txn_id=request.txn_id, status=self.status)
+        return Answer(txn_id=request.txn_id, status=self.status, **self._more)
 
 
 def bodies(count: int) -> list[bytes]:
@@ -87,13 +93,15 @@ async def test_a_refusal_that_passes_is_none_for_the_caller(
         assert (await publishing).local == 1
 
 
-@pytest.mark.parametrize("status", PASSING)
+@pytest.mark.parametrize(
+    ("status", "retry_after_ms"), [*((status, None) for status in PASSING), (StatusCode.SERVICE_DOWN, 20)]
+)
 async def test_messages_keep_their_order_through_refusals(
-    wire: Wire, client: HedwigClient, topic: Topic, status: StatusCode
+    wire: Wire, client: HedwigClient, topic: Topic, status: StatusCode, retry_after_ms: int | None
 ) -> None:
     """Some are refused in flight, some are published meanwhile, and some after the first was stored."""
     await (await client.subscribe(topic, ANN)).close()
-    refusing = Refusing(wire, status)
+    refusing = Refusing(wire, status, retry_after_ms)
     given = bodies(60)
     running = [asyncio.create_task(client.publish(topic, body)) for body in given[:20]]
     await refused(wire, refusing, 21)
@@ -106,6 +114,22 @@ async def test_messages_keep_their_order_through_refusals(
         positions = [(await each).local for each in running]
     assert positions == list(range(1, 61))
     assert await stored(client, topic, until=given[-1]) == given
+
+
+async def test_over_a_limit_the_client_waits_for_as_long_as_the_hub_says_and_asks_no_other(
+    wire: Wire, client: HedwigClient, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    avoided: list[Topic] = []
+    monkeypatch.setattr(Routes, "avoid", lambda _, topic, __: avoided.append(topic))
+    refusing = Refusing(wire, StatusCode.SERVICE_DOWN, 400)
+    began = asyncio.get_running_loop().time()
+    publishing = asyncio.create_task(client.publish(topic, b"body"))
+    await refused(wire, refusing, 3)
+    assert asyncio.get_running_loop().time() - began >= 2 * 0.4
+    refusing.status = None
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await publishing).local == 1
+    assert avoided == []
 
 
 async def test_while_a_topic_is_refused_one_message_tries_and_the_others_wait(

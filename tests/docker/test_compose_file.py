@@ -13,8 +13,8 @@ import pytest
 
 from hedwig.hub.options.configuration import Configuration, from_environment
 from hedwig.hub.options.keys import keys, variable
-from hedwig.hub.options.quantities import duration_s
 from hedwig.metadata import MetadataUrl
+from hedwig.quantities import duration_s
 from tests.docker.support.compose_file import DOCKER, is_one_shot, read_compose_file
 from tests.support.checkout import CHECKOUT
 

@@ -215,7 +215,8 @@ SHAPES = [
     Shape(
         pb.PubSubResponse,
         "q protocolVersion 1, q statusCode 2, q txnId 3, o statusMsg 4, o message 5, o topic 6, o subscriberId 7, "
-        "o responseBody 8, o authentication 1000, o promises 1001, o place 1002, o refusal 1003",
+        "o responseBody 8, o authentication 1000, o promises 1001, o place 1002, o refusal 1003, "
+        "o retryAfter 1004",
     ),
     Shape(pb.Authentication, "r mechanisms 1, o data 2, o expiresIn 3"),
     Shape(pb.Promises, "o refusalsAreDefinite 1, o storesOnce 2"),
@@ -279,7 +280,7 @@ def test_every_message_is_held_to_its_shape() -> None:
         ),
         (pb.SubscribeRequest.CreateOrAttach.items(), {"CREATE": 0, "ATTACH": 1, "CREATE_OR_ATTACH": 2}),
         (pb.SubscriptionEvent.items(), {"TOPIC_MOVED": 1, "SUBSCRIPTION_FORCED_CLOSED": 2}),
-        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1, "NOT_AUTHENTICATED": 2}),
+        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1, "NOT_AUTHENTICATED": 2, "QUOTA_EXCEEDED": 3}),
         (
             pb.StatusCode.items(),
             {

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import click
 
-from hedwig.access import Rule
+from hedwig.access import Limit, Rule, parse_rule
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.program import AdminCommand
@@ -22,7 +22,7 @@ from hedwig.operations.deployment.store import with_store, with_store_to_write
 __all__ = ["export_rules", "import_rules"]
 
 _COLUMNS: Final = ("change", "rule")
-_Wanted: TypeAlias = Mapping[str, tuple[Rule, ...]]
+_Wanted: TypeAlias = Mapping[str, tuple[Rule | Limit, ...]]
 
 
 @click.command("export", cls=AdminCommand, example="hedwig-admin access export")
@@ -82,12 +82,12 @@ def _rules_of(settings: Settings, file: Path) -> _Wanted:
             text = opened.read().decode()
     except UnicodeDecodeError as exc:
         raise OperationError(f"{settings.command}: {file} is no text in UTF-8: {exc}", ExitCode.USAGE) from exc
-    found: dict[str, dict[Rule, None]] = defaultdict(dict)
+    found: dict[str, dict[Rule | Limit, None]] = defaultdict(dict)
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            rule = Rule.parse(line)
+            rule = parse_rule(line)
         except InvalidArgumentError as exc:
             raise OperationError(
                 f"{settings.command}: line {number} of {file}: {exc}; nothing was changed", ExitCode.USAGE
@@ -96,9 +96,9 @@ def _rules_of(settings: Settings, file: Path) -> _Wanted:
     return {who: tuple(rules) for who, rules in found.items()}
 
 
-def _changes(present: Mapping[str, KeptRules], wanted: _Wanted) -> Sequence[tuple[str, Rule]]:
+def _changes(present: Mapping[str, KeptRules], wanted: _Wanted) -> Sequence[tuple[str, Rule | Limit]]:
     """Return what an import changes, in the order of whom the rules are for."""
-    changes: list[tuple[str, Rule]] = []
+    changes: list[tuple[str, Rule | Limit]] = []
     for who in sorted(present.keys() | wanted.keys()):
         before, after = present[who].value if who in present else (), wanted.get(who, ())
         changes += [("removed", rule) for rule in before if rule not in after]

@@ -1,11 +1,11 @@
 """The commands `hedwig-admin access …`: the rules on who may do what."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
-from hedwig.access import Action, Pattern, Principal, Rule, RuleBook
+from hedwig.access import Action, Limit, Pattern, Principal, Rule, RuleBook, parse_rule
 from hedwig.access.actions import SUBSCRIBERS
 from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
@@ -26,6 +26,8 @@ from hedwig.names import name_fields
 from hedwig.operations.deployment.store import with_store, with_store_to_write
 
 __all__ = ["access"]
+
+Rules: TypeAlias = tuple[Rule | Limit, ...]
 
 _COLUMNS: Final = ("effect", "who", "actions", "topics", "as", "version")
 
@@ -70,7 +72,7 @@ _PATTERN: Final = CheckedName("pattern", Pattern.parse)
 
 @click.group(cls=AdminGroup, example="hedwig-admin access list")
 def access() -> None:
-    """Show and change the rules on who may do what.
+    """Show and change the rules on who may do what, and how much.
 
     A rule is for user:NAME, group:NAME, or * for everybody. It names topics by a PATTERN: a name, or the beginning of
     names and a *. {user} in it is the name of whoever asks. A rule that denies wins, and what no rule allows is denied.
@@ -143,15 +145,43 @@ def _add(
         raise click.UsageError(str(exc)) from exc
     done = "would add" if dry_run else "added"
 
-    def added(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def added(rules: Rules) -> Rules:
         return rules if rule in rules else (*rules, rule)
 
     _change(settings, rule, added, {True: done, False: "present"}, expected_version, dry_run=dry_run)
 
 
+@access.command("limit", example="hedwig-admin access limit group:shop publishes_per_s=1000 'orders/*'")
+@click.argument("who", type=_WHO)
+@click.argument("limits")
+@click.argument("topics", type=_PATTERN, metavar="PATTERN")
+@_change_options
+@pass_settings
+def limit(
+    settings: Settings, /, who: str, limits: str, topics: Pattern, expected_version: int | None, dry_run: bool
+) -> None:
+    """Limit how much WHO may publish to topics, at each hub.
+
+    LIMITS are publishes_per_s=N and publish_bytes_per_s=SIZE, with a comma between. A limit of a group is for all its
+    users together, one of * is for each user by itself, and so is one whose PATTERN has {user}. A limit for the same
+    WHO and PATTERN is replaced.
+    """
+    made = _parsed(f"limit {who} {limits} {topics}")
+    assert isinstance(made, Limit), "the text of a limit"
+
+    def limited(rules: Rules) -> Rules:
+        return (*(each for each in rules if not isinstance(each, Limit) or each.topics != topics), made)
+
+    done = "would set" if dry_run else "set"
+    _change(settings, made, limited, {True: done, False: "present"}, expected_version, dry_run=dry_run)
+
+
 @access.command("revoke", example="hedwig-admin access revoke allow group:shop publish,create 'orders/*' --if-exists")
-@click.argument("effect", type=click.Choice(["allow", "deny"]))
-@_rule_arguments
+@click.argument("effect", type=click.Choice(["allow", "deny", "limit"]))
+@click.argument("who", type=_WHO)
+@click.argument("actions", metavar="ACTIONS|LIMITS")
+@click.argument("topics", type=_PATTERN, metavar="PATTERN")
+@click.option("--as", "subscribers", type=_PATTERN, metavar="PATTERN", help="Only as these subscribers.")
 @click.option("--if-exists", is_flag=True, help="Do not fail if there is no such rule.")
 @_change_options
 @pass_settings
@@ -160,20 +190,17 @@ def revoke(
     /,
     effect: str,
     who: str,
-    actions: Action,
+    actions: str,
     topics: Pattern,
     subscribers: Pattern | None,
     if_exists: bool,
     expected_version: int | None,
     dry_run: bool,
 ) -> None:
-    """Remove a rule, named by its words as `access list` shows them."""
-    try:
-        rule = Rule(effect == "allow", who, actions, topics, subscribers)
-    except InvalidArgumentError as exc:
-        raise click.UsageError(str(exc)) from exc
+    """Remove a rule or a limit, named by its words as `access list` shows them."""
+    rule = _parsed(f"{effect} {who} {actions} {topics}" + (f" as {subscribers}" if subscribers is not None else ""))
 
-    def removed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def removed(rules: Rules) -> Rules:
         if rule not in rules and not if_exists:
             raise OperationError(
                 f"there is no rule {str(rule)!r}; hedwig-admin access list {who} shows those that there are",
@@ -185,10 +212,17 @@ def revoke(
     _change(settings, rule, removed, {True: done, False: "absent"}, expected_version, dry_run=dry_run)
 
 
+def _parsed(text: str) -> Rule | Limit:
+    try:
+        return parse_rule(text)
+    except InvalidArgumentError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
 def _change(
     settings: Settings,
-    rule: Rule,
-    function: Callable[[tuple[Rule, ...]], tuple[Rule, ...]],
+    rule: Rule | Limit,
+    function: Callable[[Rules], Rules],
     results: dict[bool, str],
     expected: int | None,
     *,
@@ -201,7 +235,7 @@ def _change(
         records = RuleRecords(store.named_records)
         is_changed = False
 
-        def changed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        def changed(rules: Rules) -> Rules:
             nonlocal is_changed
             wanted = function(rules)
             is_changed = wanted != rules
@@ -279,12 +313,13 @@ for command in (export_rules, import_rules, status, token, user):
     access.add_command(command)
 
 
-def _fields(rule: Rule, version: int) -> Row:
+def _fields(rule: Rule | Limit, version: int) -> Row:
+    subscribers = None if isinstance(rule, Limit) else rule.subscribers
     return {
-        "effect": "allow" if rule.allows else "deny",
+        "effect": "limit" if isinstance(rule, Limit) else "allow" if rule.allows else "deny",
         "who": rule.who,
-        "actions": rule.actions.spelled,
+        "actions": rule.spelled if isinstance(rule, Limit) else rule.actions.spelled,
         "topics": str(rule.topics),
-        "as": None if rule.subscribers is None else str(rule.subscribers),
+        "as": None if subscribers is None else str(subscribers),
         "version": version,
     }

@@ -18,6 +18,7 @@ from hedwig.errors import (
     NotAuthenticatedError,
     NotPermittedError,
     NotResponsibleForTopicError,
+    QuotaExceededError,
     ServiceDownError,
     ServiceError,
     TopicBusyError,
@@ -155,4 +156,8 @@ def error_of(answer: Answer) -> ServiceError:
         error = NotPermittedError
     elif answer.refusal is RefusalKind.NOT_AUTHENTICATED:
         error = NotAuthenticatedError
-    return error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)
+    text = f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}"
+    if answer.refusal is RefusalKind.QUOTA_EXCEEDED:
+        retry_ms = answer.retry_after_ms
+        return QuotaExceededError(text, None if retry_ms is None else retry_ms / 1000, answer.status)
+    return error(text, answer.status)

@@ -68,6 +68,7 @@ class Line:
     __slots__ = (
         "answered",
         "awaits",
+        "burst",
         "channel",
         "head",
         "hops",
@@ -106,6 +107,8 @@ class Line:
         self.may_hop = True
         """Whether the next attempt asks another hub, and so needs no pause."""
         self.pause_s = 0.0
+        self.burst = 0
+        """How many are sent at a time after one was over a limit of the user; 0: all."""
         self.awaits: asyncio.TimerHandle | asyncio.Task[Channel] | None = None
         """What the next attempt waits for."""
 

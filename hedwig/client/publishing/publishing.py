@@ -27,6 +27,7 @@ from hedwig.errors import (
     HubNotTrustedError,
     InvalidArgumentError,
     NotAuthenticatedError,
+    QuotaExceededError,
     RemoteProtocolError,
     ServiceDownError,
     ServiceError,
@@ -322,7 +323,9 @@ class Publishing:
             self._fail(pending, refusal)
             return
         line.refusal, line.may_hop = refusal, answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
-        if line.may_hop:
+        if isinstance(refusal, QuotaExceededError):
+            line.burst = 1  # Another hub would not help.
+        elif line.may_hop:
             try:
                 self._routes.follow(topic, answer)
             except ServiceError as exc:
@@ -394,7 +397,9 @@ class Publishing:
             kind = (
                 type(why) if why.happened == "no" else ServiceDownError
             )  # Nothing is in doubt of a message that only waits.
-            self._fail(pending, kind(f"not published within {timeout_s:g} s: {why.text}", why.code))
+            error = kind(f"not published within {timeout_s:g} s: {why.text}")
+            error.code = why.code
+            self._fail(pending, error)
         self._go_on_or_forget(line)
 
     # ------------------------------------------------------------------------------------------- a line that is held
@@ -424,6 +429,8 @@ class Publishing:
         line.pause_s = min(max(2 * line.pause_s, self._options.reconnect_pause_s), longest_s)
         self._activity.late_topics.begin(line, line.refusal)
         pause_s = line.pause_s * self._options.random.uniform(0.5, 1.0)
+        if isinstance(line.refusal, QuotaExceededError) and line.refusal.retry_after_s is not None:
+            pause_s = max(pause_s, line.refusal.retry_after_s)
         line.awaits = asyncio.get_running_loop().call_later(pause_s, self._attempt, line)
 
     def _attempt(self, line: Line) -> None:
@@ -459,12 +466,18 @@ class Publishing:
         self._go_on_or_forget(line)
 
     def _release(self, line: Line) -> None:
-        """Send all messages that wait, since the hub has stored one, or has refused none yet."""
+        """Send the messages that wait, since the hub has stored one, or has refused none yet.
+
+        After one was over a limit, a few are sent first, and twice as many each time.
+        """
         self._activity.late_topics.end(line)
         line.is_held, line.refusal, line.tried, line.hops, line.pause_s = False, None, (), 0, 0.0
         waiting, line.waiting = line.waiting, {}
-        for number, pending in sorted(waiting.items()):
-            if line.is_held:
+        most = line.burst or len(waiting)
+        line.burst = 2 * most if len(waiting) > most else 0
+        for index, (number, pending) in enumerate(sorted(waiting.items())):
+            if line.is_held or index >= most:
+                line.is_held = True
                 line.waiting[number] = pending
             else:
                 self._send(line, pending)

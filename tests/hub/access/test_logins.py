@@ -34,6 +34,7 @@ from hedwig.status import StatusCode
 from hedwig.wire import PING_TOPIC, Authenticate, RefusalKind
 from tests.faults.support.waiting import until
 from tests.hub.conftest import StartHub
+from tests.hub.support.spoiling import spoiled
 from tests.hub.support.tls_client import Authority, trusting
 from tests.hub.support.wire_client import WireClient
 
@@ -438,28 +439,14 @@ def test_steps_at_random_are_refused(count: int) -> None:
         hub = exchange(user, source.choice((None, b"binding")))
         try:
             true = ScramClient(["SCRAM-SHA-256"], "ann", ANN).get_client_first().encode()
-            answer = hub.first(_spoiled(source, true, parts))
+            answer = hub.first(spoiled(source, true, parts))
             taken += 1
             nonce = answer.split(b",")[0]
-            hub.last(_spoiled(source, b"c=biws," + nonce + b",p=" + b"A" * 43 + b"=", parts))
+            hub.last(spoiled(source, b"c=biws," + nonce + b",p=" + b"A" * 43 + b"=", parts))
         except (InvalidArgumentError, WrongPasswordError):
             continue
         pytest.fail(f"a login succeeded: seed 26, {answer!r}")
     assert taken > count / 20, "some first steps are true enough to be answered"
-
-
-def _spoiled(source: random.Random, step: bytes, parts: list[bytes]) -> bytes:
-    data = bytearray(step)
-    for _ in range(source.randrange(3)):
-        at = source.randrange(len(data) + 1)
-        match source.randrange(3):
-            case 0:
-                data[at : at + source.randrange(4)] = source.choice(parts)
-            case 1:
-                del data[at : at + 1 + source.randrange(8)]
-            case _:
-                data[at:at] = source.randbytes(source.randrange(4))
-    return bytes(data)
 
 
 async def test_many_log_in_at_once(start: Start) -> None:

@@ -2,20 +2,18 @@
 
 import base64
 import json
+import random
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from jwt.algorithms import HMACAlgorithm, OKPAlgorithm
 
-from hedwig.access import Rule
+from hedwig.access import Principal, Rule
 from hedwig.access.oauthbearer import step_with, token_in
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, TokenCredentials
 from hedwig.errors import (
@@ -24,6 +22,7 @@ from hedwig.errors import (
     InvalidArgumentError,
     NotAuthenticatedError,
     NotPermittedError,
+    ServiceDownError,
 )
 from hedwig.hub.hub import Hub
 from hedwig.hub.options.access_options import AccessOptions
@@ -32,37 +31,10 @@ from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.wire import PING_TOPIC, Authenticate, Request
 from tests.faults.support.waiting import until
 from tests.hub.conftest import StartHub
+from tests.hub.support.issuer import Issuer
+from tests.hub.support.spoiling import spoiled
 from tests.hub.support.tls_client import make_certificate, trusting
 from tests.hub.support.wire_client import WireClient
-
-
-@dataclass
-class Issuer:
-    """An issuer of tokens, whose keys are in a file."""
-
-    file: Path
-
-    def __post_init__(self) -> None:
-        self.keys: dict[str, Ed25519PrivateKey] = {}
-        self.add("one")
-
-    def add(self, name: str) -> None:
-        """Sign with another key from now on, and publish all."""
-        self.keys[name] = Ed25519PrivateKey.generate()
-        self.name = name
-        self.file.write_text(self.published())
-
-    def published(self) -> str:
-        keys: list[Any] = [
-            {**OKPAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name} for name, key in self.keys.items()
-        ]
-        return json.dumps({"keys": [*keys, json.loads(HMACAlgorithm.to_jwk(b"a secret of 32 bytes, as it has to"))]})
-
-    def token(self, **claims: object) -> str:
-        """Return a token for ann of the group shop, which ends in ten minutes; None leaves a claim out."""
-        given = {"sub": "ann", "groups": ["shop"], "aud": "hedwig", "iss": "us", "exp": time.time() + 600, **claims}
-        wanted = {name: value for name, value in given.items() if value is not None}
-        return jwt.encode(wanted, self.keys[self.name], "EdDSA", {"kid": self.name})
 
 
 @pytest.fixture
@@ -293,3 +265,23 @@ def test_a_step_without_a_token_makes_no_sense(step: bytes) -> None:
         step_with("two\x01words")
     assert token_in(step_with("a.b-c_d")) == "a.b-c_d"
     assert token_in(b"n,a=ann,\x01host=h\x01port=1\x01auth=Bearer a.b\x01\x01") == "a.b"
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(1_000_000, marks=[pytest.mark.full, pytest.mark.timeout(3600)])])
+async def test_tokens_at_random_are_for_nobody_else(hub: Hub, issuer: Issuer, count: int) -> None:
+    """Of random changes to a true step, none is taken for another user, and none raises anything else."""
+    assert hub.access is not None
+    assert hub.access.logins is not None
+    tokens = hub.access.logins.tokens
+    assert tokens is not None
+    source, true, taken = random.Random(26), step_with(issuer.token()), 0
+    parts = [b".", b"..", b"=", b"n,,", b"\x01", b"auth=Bearer ", b"e30", b"eyJhbGciOiJub25lIn0", b"\xff", b"AAAA", b""]
+    for _ in range(count):
+        step = spoiled(source, true, parts)
+        try:
+            principal, _ = tokens.principal(token_in(step))
+        except (InvalidArgumentError, NotAuthenticatedError, ServiceDownError):
+            continue
+        assert principal == Principal("ann", frozenset({"shop"})), step
+        taken += 1
+    assert taken > count / 20, "some steps are true"

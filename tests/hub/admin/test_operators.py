@@ -27,9 +27,9 @@ from hedwig.hub.options.options import HubOptions
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.metadata.access.user_records import UserRecords
 from hedwig.private_files import ADMIN_TOKEN
-from tests.hub.access.test_tokens import Issuer
 from tests.hub.conftest import StartHub
 from tests.hub.support.admin_client import AdminAnswer, AdminClient
+from tests.hub.support.issuer import Issuer
 from tests.hub.support.tls_client import Authority
 
 PASSWORD = "correct horse"

@@ -23,8 +23,8 @@ from hedwig.hub.options.file import effective, example
 from hedwig.hub.options.keys import keys, of_listeners, variable
 from hedwig.hub.options.listener_options import ListenerOptions
 from hedwig.hub.options.options import HubOptions
-from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
 from hedwig.hub.process import start_hub
+from hedwig.quantities import duration_s, show_duration, show_size, size_bytes
 from tests.support.checkout import CHECKOUT
 
 EXAMPLE = CHECKOUT / "hub" / "hub.toml.example"

@@ -38,6 +38,32 @@ def test_rules_are_added_listed_and_removed(admin: Admin) -> None:
     assert admin.done("access", "revoke", "allow", *SHOP, "--if-exists", "-o", "json").json["result"] == "absent"
 
 
+def test_a_limit_is_set_replaced_listed_and_removed(admin: Admin) -> None:
+    limit = ("access", "limit", "group:shop")
+    assert admin.done(*limit, "publishes_per_s=10", "orders/*", "-o", "json").json["result"] == "set"
+    assert admin.done(*limit, "publishes_per_s=10", "orders/*", "-o", "json").json["result"] == "present"
+    admin.done(*limit, "publishes_per_s=1", "*")
+    dry = admin.done(*limit, "publish_bytes_per_s=20MiB", "orders/*", "--dry-run", "-o", "json").json
+    assert dry["result"] == "would set"
+    replaced = admin.done(*limit, "publish_bytes_per_s=20MiB", "orders/*", "-o", "json").json
+    assert replaced == {
+        "effect": "limit",
+        "who": "group:shop",
+        "actions": "publish_bytes_per_s=20MiB",
+        "topics": "orders/*",
+        "as": None,
+        "version": 3,
+        "result": "set",
+    }
+    text = admin.done("access", "export").out
+    assert text == "limit group:shop publishes_per_s=1 *\nlimit group:shop publish_bytes_per_s=20MiB orders/*\n"
+    revoke = ("access", "revoke", "limit", "group:shop")
+    assert admin.run(*revoke, "publishes_per_s=10", "orders/*").code == ExitCode.NOT_FOUND
+    assert admin.done(*revoke, "publishes_per_s=1", "*", "-o", "json").json["result"] == "removed"
+    assert admin.done("access", "import", "-", "--yes", text=text).code == 0
+    assert admin.done("access", "export").out == text
+
+
 def test_a_long_list_goes_on_where_it_was_cut(admin: Admin) -> None:
     for number in range(3):
         admin.done("access", "allow", "group:shop", "publish", f"orders/{number}")
@@ -114,6 +140,9 @@ def test_a_file_with_a_line_that_is_no_rule_changes_nothing(admin: Admin) -> Non
         (("allow", "user:ann", "publish", "a*b"), "stands at the end only"),
         (("allow", "user:ann", "subscribe", "t"), "says as whom"),
         (("deny", "user:ann", "publish", "t", "--as", "x"), "only rules on subscribe and unsubscribe"),
+        (("limit", "user:ann", "publishes_per_s=0", "t"), "is above 0"),
+        (("limit", "user:ann", "topics_max=5", "t"), "publishes_per_s=N or publish_bytes_per_s=SIZE"),
+        (("revoke", "limit", "user:ann", "publish", "t"), "publishes_per_s=N or publish_bytes_per_s=SIZE"),
         (("check", "ann", "publish", "t", "--as", "x"), "give --as SUBSCRIBER with"),
         (("check", "ann", "subscribe", "t"), "give --as SUBSCRIBER with"),
         (("check", "ann", "publish,create", "t"), "name one action"),

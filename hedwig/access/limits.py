@@ -1,0 +1,88 @@
+"""Limits: how much somebody may do, beside the rules on what.
+
+    limit user:meter    publishes_per_s=50                            meters/*
+    limit group:shop    publishes_per_s=1000,publish_bytes_per_s=20MiB  orders/*
+    limit *             publishes_per_s=10                            home/{user}/*
+
+A limit of a group is for all its users together. A limit of `*` is for each user by itself. Each hub counts by itself.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hedwig.access.patterns import Pattern
+from hedwig.access.principals import EVERYBODY, Principal, check_who
+from hedwig.access.rules import Rule
+from hedwig.errors import InvalidArgumentError
+from hedwig.quantities import show_size, size_bytes
+
+__all__ = ["Limit", "parse_rule"]
+
+_FORM: Final = "a limit is: limit user:NAME|group:NAME|* NAME=VALUE,… PATTERN"
+_PUBLISHES: Final = "publishes_per_s"
+_BYTES: Final = "publish_bytes_per_s"
+_MOST: Final = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit. Raises InvalidArgumentError - it cannot be one, and why."""
+
+    who: str
+    """user:NAME, group:NAME, or * for each user."""
+    topics: Pattern
+    publishes_per_s: float | None = None
+    publish_bytes_per_s: int | None = None
+    """Of the bodies of messages."""
+
+    def __post_init__(self) -> None:
+        check_who(self.who)
+        values = [each for each in (self.publishes_per_s, self.publish_bytes_per_s) if each is not None]
+        if not values:
+            raise InvalidArgumentError(f"a limit names {_PUBLISHES} or {_BYTES}")
+        if not all(0 < value <= _MOST for value in values):
+            raise InvalidArgumentError(
+                f"a limit is above 0 and at most {_MOST:g}; if nothing is to pass, use a rule that denies"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of a limit. Raises InvalidArgumentError - it is none, and why."""
+        words = text.split()
+        if len(words) != 4 or words[0] != "limit":
+            raise InvalidArgumentError(f"{_FORM}; this is none: {text!r}")
+        given: dict[str, str] = {}
+        for each in words[2].split(","):
+            name, equals, value = each.partition("=")
+            if not equals or name not in (_PUBLISHES, _BYTES) or name in given:
+                raise InvalidArgumentError(f"a limit names {_PUBLISHES}=N or {_BYTES}=SIZE, each once, not {each!r}")
+            given[name] = value
+        try:
+            publishes = float(given[_PUBLISHES]) if _PUBLISHES in given else None
+            size = size_bytes(given[_BYTES]) if _BYTES in given else None
+        except ValueError as exc:
+            raise InvalidArgumentError(f"{text!r} is no limit: {exc}") from exc
+        return cls(words[1], Pattern.parse(words[3]), publishes, size)
+
+    def counted_for(self, principal: Principal) -> str:
+        """Return whose count a request of a principal is part of."""
+        return str(principal) if self.who == EVERYBODY or self.topics.names_user else self.who
+
+    @property
+    def spelled(self) -> str:
+        """Return the values as `parse` reads them."""
+        values = []
+        if self.publishes_per_s is not None:
+            rate = self.publishes_per_s
+            values.append(f"{_PUBLISHES}={int(rate) if rate == int(rate) else rate!r}")
+        if self.publish_bytes_per_s is not None:
+            values.append(f"{_BYTES}={show_size(self.publish_bytes_per_s).replace(' ', '')}")
+        return ",".join(values)
+
+    def __str__(self) -> str:
+        return f"limit {self.who} {self.spelled} {self.topics}"
+
+
+def parse_rule(text: str) -> Rule | Limit:
+    """Read the text of a rule or a limit. Raises InvalidArgumentError - it is neither, and why."""
+    return Limit.parse(text) if text.split()[:1] == ["limit"] else Rule.parse(text)

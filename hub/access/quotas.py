@@ -1,0 +1,92 @@
+"""Quotas: counts how much the users of this hub do, and refuses what is beyond their limits.
+
+Each limit has a bucket of tokens that fills with its rate, and holds what comes in a second. A message takes one token,
+or one for each byte. A message that is larger than the bucket needs a full one, and what it takes too much is owed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hedwig.access import Limit, Principal
+from hedwig.clock import Clock
+from hedwig.errors import QuotaExceededError
+
+__all__ = ["Quotas"]
+
+_BURST_S: Final = 1.0
+"""How many seconds of its rate a bucket holds."""
+_BUCKETS_MAX: Final = 20_000
+"""Beyond, full buckets are forgotten: they are as new ones."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The tokens of one kind of one limit."""
+
+    rate: float
+    at: float
+    level: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level = self._most
+
+    @property
+    def _most(self) -> float:
+        return max(1.0, self.rate * _BURST_S)
+
+    def fill(self, now: float) -> None:
+        """Add what has come since the last call."""
+        self.level = min(self._most, self.level + (now - self.at) * self.rate)
+        self.at = now
+
+    def wait_s(self, cost: float) -> float:
+        """Return 0 if the cost can be paid now, else when to come again."""
+        return max(0.0, min(cost, self._most) - self.level) / self.rate
+
+    @property
+    def is_full(self) -> bool:
+        return self.level >= self._most
+
+
+class Quotas:
+    """The counts of this hub."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[tuple[Limit, str], tuple[_Bucket | None, _Bucket | None]] = {}
+
+    def take(self, limits: tuple[Limit, ...], principal: Principal, size: int) -> None:
+        """Count a message of a size. Raises: QuotaExceededError - a limit does not allow it now; nothing is counted."""
+        now = self._clock.monotonic()
+        paid: list[tuple[_Bucket, float]] = []
+        for limit in limits:
+            messages, volume = self._of(limit, principal, now)
+            for bucket, cost in ((messages, 1.0), (volume, float(size))):
+                if bucket is None:
+                    continue
+                bucket.fill(now)
+                if wait_s := bucket.wait_s(cost):
+                    who = limit.counted_for(principal)
+                    raise QuotaExceededError(f"over the limit of {who}: {limit}", wait_s)
+                paid.append((bucket, cost))
+        for bucket, cost in paid:
+            bucket.level -= cost
+
+    def _of(self, limit: Limit, principal: Principal, now: float) -> tuple[_Bucket | None, _Bucket | None]:
+        key = limit, limit.counted_for(principal)
+        found = self._buckets.get(key)
+        if found is None:
+            if len(self._buckets) >= _BUCKETS_MAX:
+                self._forget_full(now)
+            rates = limit.publishes_per_s, limit.publish_bytes_per_s
+            messages, volume = (None if rate is None else _Bucket(rate, now) for rate in rates)
+            found = self._buckets[key] = messages, volume
+        return found
+
+    def _forget_full(self, now: float) -> None:
+        for key, buckets in list(self._buckets.items()):
+            for bucket in buckets:
+                if bucket is not None:
+                    bucket.fill(now)
+            if all(bucket is None or bucket.is_full for bucket in buckets):
+                del self._buckets[key]
