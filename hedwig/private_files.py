@@ -1,9 +1,7 @@
 """Files and directories that only their owner can read, for any umask, since they hold messages and metadata."""
 
 import os
-import secrets
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -54,6 +52,9 @@ def make_token(path: Path, *, replaces: bool = False) -> bool:
 
     Raises: OSError.
     """
+    import secrets  # Every command loads this module, even for completion in a shell.
+    import tempfile
+
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # Only its owner can read it.
     try:
         with os.fdopen(descriptor, "w") as file:

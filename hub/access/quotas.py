@@ -16,7 +16,7 @@ __all__ = ["Quotas"]
 _BURST_S: Final = 1.0
 """How many seconds of its rate a bucket holds."""
 _BUCKETS_MAX: Final = 20_000
-"""Beyond, full buckets are forgotten: they are as new ones."""
+"""Beyond, full buckets are forgotten: they are as new ones. The others are of those who published a moment ago."""
 
 
 @dataclass(slots=True)
@@ -54,6 +54,7 @@ class Quotas:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._buckets: dict[tuple[Limit, str], tuple[_Bucket | None, _Bucket | None]] = {}
+        self._forget_at = _BUCKETS_MAX
 
     def take(self, limits: tuple[Limit, ...], principal: Principal, size: int) -> None:
         """Count a message of a size. Raises: QuotaExceededError - a limit does not allow it now; nothing is counted."""
@@ -76,8 +77,9 @@ class Quotas:
         key = limit, limit.counted_for(principal)
         found = self._buckets.get(key)
         if found is None:
-            if len(self._buckets) >= _BUCKETS_MAX:
+            if len(self._buckets) >= self._forget_at:
                 self._forget_full(now)
+                self._forget_at = max(_BUCKETS_MAX, 2 * len(self._buckets))  # So that a look pays off.
             rates = limit.publishes_per_s, limit.publish_bytes_per_s
             messages, volume = (None if rate is None else _Bucket(rate, now) for rate in rates)
             found = self._buckets[key] = messages, volume

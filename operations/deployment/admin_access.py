@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import ConfigurationError
 from hedwig.private_files import ADMIN_TOKEN, user_data_directory
-from hedwig.reasons import reason_of
 
 if TYPE_CHECKING:
     import ssl
@@ -113,7 +112,7 @@ def _first_line(name: str) -> str:
         with Path(name).open("rb") as file:
             lines = file.read(_FILE_BYTES_MAX).decode().splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        why = reason_of(exc) if isinstance(exc, OSError) else "it is no text"
+        why = exc.strerror if isinstance(exc, OSError) else "it is no text"
         raise ConfigurationError(f"cannot read the secret in {name}: {why}") from exc
     if not lines or not lines[0].strip():
         raise ConfigurationError(f"cannot read the secret in {name}: its first line is empty")

@@ -44,7 +44,8 @@ def test_commands_and_their_verbs(admin: Admin) -> None:
 def test_formats_shells_and_settings(admin: Admin) -> None:
     assert _completed(admin, "topic", "list", "-o", "") == ["table", "json", "ndjson", "csv", "yaml"]
     assert _completed(admin, "completion", "") == ["bash", "zsh", "fish"]
-    assert _completed(admin, "config", "context", "save", "x", "--unset", "tls") == ["tls", "tls_ca", "tls_insecure"]
+    of_tls = ["tls", "tls_ca", "tls_insecure", "tls_certificate"]
+    assert _completed(admin, "config", "context", "save", "x", "--unset", "tls") == of_tls
 
 
 def test_topics_are_the_first_that_fit(admin: Admin) -> None:

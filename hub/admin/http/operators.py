@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from ssl import cert_time_to_seconds
 from typing import Final
 
@@ -35,6 +36,7 @@ _NOBODY: Final = "nobody"
 _HUB: Final = b""
 """The name of no topic, about which only rules on `*` say something."""
 _TEXT_CHARACTERS_MAX: Final = 256
+_PARAMETERS_MAX: Final = 16
 
 
 @dataclass(slots=True)
@@ -90,10 +92,10 @@ class Operators:
                 raise self._is_unknown()
             return
         topic: bytes = _HUB
-        if route.scope is Scope.TOPIC:
-            topic = topic_in(request)
-        elif route.scope is Scope.OPERATORS and operator.caller is not None:
+        if route.scope is Scope.OPERATORS and operator.caller is not None:
             return
+        if route.scope is Scope.TOPIC and (operator.caller is not None or not self._asks):
+            topic = topic_in(request)
         if self._access.check_operator(operator, route.action, topic) or not self._asks:
             return
         if operator.caller is None:
@@ -106,7 +108,7 @@ class Operators:
         operator = request.get(_KEY)
         if self._audit is None or operator is None or request.method in ("GET", "HEAD"):
             return
-        asked = {name: _cut(value) for name, value in request.query.items()}
+        asked = {_cut(name): _cut(value) for name, value in islice(request.query.items(), _PARAMETERS_MAX)}
         if "topic_base64" in asked:
             with suppress(InvalidArgumentError, BadRequestError):
                 asked["topic"] = _cut(show_name(topic_in(request)))

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import logging
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ class TokenFile:
                 make_token(path)
             self._seen = self._state()
             self._hash: bytes | None = _hash(_read(path))
+            if stat.S_IMODE(path.stat().st_mode) & stat.S_IRWXO:
+                _log.warning("any user of this machine can read the token of the admin endpoint in %s", path)
         except OSError as exc:
             raise ConfigurationError(f"cannot use the token of the admin endpoint in {path}: {exc.strerror}") from exc
 
