@@ -100,7 +100,8 @@ class RunningHub:
             ports = (f"port={port}", f"admin_port={choose_port((port,), random.Random())}")
         else:
             ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
-        defaults = (*ports, "access.mode=open")
+        # A hub of an earlier release, which has a path of its own, does not know the option, and asks nobody.
+        defaults = ports if "PYTHONPATH" in self._environment else (*ports, "access.mode=open")
         given = {setting.partition("=")[0] for setting in self.settings}
         for setting in (*(each for each in defaults if each.partition("=")[0] not in given), *self.settings):
             command += ["--set", setting]
