@@ -2,18 +2,19 @@
 
 import random
 import re
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from hedwig.cli.dev.ports import choose_port
+from hedwig.private_files import ADMIN_TOKEN
 from tests.cli.support.admin import Admin, wait_until
+from tests.hub.support.admin_client import AdminClient
 from tests.hub.support.running import RunningHub
 from tests.hub.support.tls_client import Authority, make_certificate
 from tests.java_client.conftest import Connect
-from tests.java_client.support.client import PATIENCE_S, JavaClient
+from tests.java_client.support.client import JavaClient
 from tests.java_client.support.driver import JavaClientDriver, JavaError, Value
 
 ANN = b"ann"
@@ -35,8 +36,9 @@ def rules(hub: RunningHub, tmp_path: Path) -> Admin:
 
 
 def metric(hub: RunningHub, name: str) -> float:
-    with urllib.request.urlopen(f"http://{hub.admin}/metrics", timeout=PATIENCE_S) as answer:
-        found = re.search(rf"^hedwig_hub_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+    shown = {"Authorization": f"Bearer {(hub.data / ADMIN_TOKEN).read_text().strip()}"}
+    metrics = AdminClient(hub.admin).ask("GET", "/metrics", shown).text
+    found = re.search(rf"^hedwig_hub_{name} (\S+)$", metrics, re.MULTILINE)
     assert found is not None
     return float(found[1])
 

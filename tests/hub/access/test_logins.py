@@ -26,6 +26,7 @@ from hedwig.errors import (
     NotPermittedError,
     SubscriptionClosedError,
 )
+from hedwig.hub.access.logins import Logins
 from hedwig.hub.hub import Hub
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata.access.rule_records import RuleRecords
@@ -195,10 +196,17 @@ async def test_a_login_that_was_begun_long_ago_is_begun_anew(start: Start) -> No
         assert await login(wire, "ann") is None
 
 
-async def test_a_hub_that_has_not_read_the_users_refuses_nobody_for_good(start: Start) -> None:
+async def test_a_hub_that_has_not_read_the_users_refuses_nobody_for_good(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing_new(_: Logins) -> bool:
+        return False
+
     hub = await start()
+    monkeypatch.setattr(Logins, "refresh", nothing_new)
     assert hub.access is not None
     assert hub.access.logins is not None
+    await hub.access.refresh()  # Behind one that is under way.
     hub.access.logins._is_read = False
     options = ClientOptions(
         hub=HubAddress("127.0.0.1", hub.port), credentials=PasswordCredentials("ann", ANN), answer_timeout_s=0.3
