@@ -132,6 +132,18 @@ async def test_over_a_limit_the_client_waits_for_as_long_as_the_hub_says_and_ask
     assert avoided == []
 
 
+async def test_a_limit_that_is_lifted_is_noticed_though_the_hub_has_said_to_wait_for_days(
+    wire: Wire, client: HedwigClient, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hedwig.client.publishing.publishing._RETRY_AFTER_MAX_S", 0.05)
+    refusing = Refusing(wire, StatusCode.SERVICE_DOWN, (1 << 32) - 1)
+    publishing = asyncio.create_task(client.publish(topic, b"body"))
+    await refused(wire, refusing, 2)
+    refusing.status = None
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await publishing).local == 1
+
+
 async def test_while_a_topic_is_refused_one_message_tries_and_the_others_wait(
     wire: Wire, client: HedwigClient, topic: Topic
 ) -> None:

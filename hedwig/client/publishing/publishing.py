@@ -43,6 +43,9 @@ _MESSAGE: Final = (bytes, Message)
 _PAUSE_MAX_S: Final = 1.0
 """The longest pause between two attempts. The first is `reconnect_pause_s`, and each further one twice as long."""
 
+_RETRY_AFTER_MAX_S: Final = 5.0
+"""For how long a message that is over a limit waits at most before it is tried again."""
+
 _ANSWERED_EVERY: Final = 32
 """One in N messages says which have been answered, so that hubs need not remember these."""
 
@@ -430,7 +433,8 @@ class Publishing:
         self._activity.late_topics.begin(line, line.refusal)
         pause_s = line.pause_s * self._options.random.uniform(0.5, 1.0)
         if isinstance(line.refusal, QuotaExceededError) and line.refusal.retry_after_s is not None:
-            pause_s = max(pause_s, line.refusal.retry_after_s)
+            # The limit may be lifted meanwhile, and what the hub says may be days.
+            pause_s = max(pause_s, min(line.refusal.retry_after_s, _RETRY_AFTER_MAX_S))
         line.awaits = asyncio.get_running_loop().call_later(pause_s, self._attempt, line)
 
     def _attempt(self, line: Line) -> None:
