@@ -27,9 +27,9 @@ CHUNK: Final = b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK)
 
 SHORT_DEADLINES: Final = """
 
-from hedwig.hub import admin_connection, admin_server
+from hedwig.hub.admin.http import connection, server
 
-admin_connection._TAKE_S = admin_server._IDLE_S = admin_server._BODY_S = 1.0
+connection._TAKE_S = server._IDLE_S = server._BODY_S = 1.0
 """
 
 

@@ -100,8 +100,9 @@ class RunningHub:
             ports = (f"port={port}", f"admin_port={choose_port((port,), random.Random())}")
         else:
             ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
-        # A hub of an earlier release, which has a path of its own, does not know the option, and asks nobody.
-        defaults = ports if "PYTHONPATH" in self._environment else (*ports, "access.mode=open")
+        # A hub of an earlier release, which has a path without this checkout, knows no such option, and asks nobody.
+        is_ours = str(CHECKOUT) in self._environment.get("PYTHONPATH", str(CHECKOUT)).split(os.pathsep)
+        defaults = (*ports, "access.mode=open") if is_ours else ports
         given = {setting.partition("=")[0] for setting in self.settings}
         for setting in (*(each for each in defaults if each.partition("=")[0] not in given), *self.settings):
             command += ["--set", setting]
