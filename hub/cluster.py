@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final
@@ -33,6 +34,7 @@ from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
+from hedwig.store_access import StoreAccess
 from hedwig.zookeeper import Bridge, BridgeOptions, exists
 
 __all__ = ["ClusterMembership"]
@@ -52,7 +54,9 @@ class ClusterMembership:
     """
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
+        """Prepare for it. Raises: ConfigurationError - the stores file cannot be used."""
         self._options = options
+        self._access = StoreAccess.read(options.stores_file)
         self._clock = clock
         self._random = Random()
         self._tasks = Tasks()
@@ -85,8 +89,10 @@ class ClusterMembership:
         else:
             hosts, _ = hosts_and_path("cluster.zookeeper", self._options.cluster.zookeeper)
             self._root = _LEDGERS_ROOT
-        timeout_s = self._options.operation_timeout_s
-        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=self._clock))
+        timeout_s, access = self._options.operation_timeout_s, self._access.zookeeper
+        # Bookies read and delete the nodes of ledgers, and have logins of their own.
+        open_nodes = replace(access, closes_nodes=False)
+        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, access=open_nodes, clock=self._clock))
         self._stack.push_async_callback(bridge.close)
         try:
             await bridge.connect()
@@ -148,6 +154,7 @@ class ClusterMembership:
                 # If a predecessor at this address was killed, maybe on another machine, its session must end first.
                 start_timeout_s=2 * max(self._options.operation_timeout_s, cluster.session_timeout_s),
                 placement=Placement(cluster.placement),
+                access=self._access.zookeeper,
                 clock=self._clock,
             ),
             admin=None if admin_port is None else self._options.admin_address(admin_port),
@@ -236,9 +243,8 @@ class ClusterMembership:
         assert self._session is not None, "it was opened"
         assert self.balance is not None, "it is joining"
         # Each incarnation gets its own stores, because its writers end with it.
-        bookies = await BookkeeperLedgerStore.open(
-            self._session, self._root, self._ledger_options(), self._clock, self._random
-        )
+        options = replace(self._ledger_options(), tls=self._access.bookkeeper)
+        bookies = await BookkeeperLedgerStore.open(self._session, self._root, options, self._clock, self._random)
         try:
             # Beside hubs of the original, their presence is no news.
             is_beside = self._options.is_beside_originals

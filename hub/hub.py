@@ -173,7 +173,12 @@ class Hub:
         self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
         stack.push_async_callback(self.shape.close)
         await self.shape.open()
-        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
+        store_options = StoreOptions(
+            operation_timeout_s=options.operation_timeout_s,
+            stores_file=options.stores_file,
+            gather=True,
+            gate=self._gate,
+        )
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         self.audit = open_audit(options.access, self.clock, stack)
         if options.access.are_rules_asked:

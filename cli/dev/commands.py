@@ -66,6 +66,9 @@ def _counted(option: str, what: str) -> Callable[[Callable[..., None]], Callable
     multiple=True,
     help=f"Heap limit in MiB, of all servers or of one kind ({', '.join(KINDS)}). May be given several times.",
 )
+@click.option(
+    "--secure", is_flag=True, help="Have them speak TLS only, and know clients by certificates: new servers only."
+)
 @_timeout_option
 @_directory_option
 @pass_settings
@@ -77,6 +80,7 @@ def up(
     bookies: int,
     zookeepers: int,
     heaps: tuple[str, ...],
+    secure: bool,
     timeout_s: float,
     directory: Path | None,
 ) -> None:
@@ -91,8 +95,11 @@ def up(
             regionservers=regionservers,
             bookies=bookies,
             zookeepers=zookeepers,
+            secure=secure,
             timeout_s=timeout_s,
         )
+        if servers.stores_file is not None:
+            _talk(f"programs reach them with --stores-file {servers.stores_file}")
         _write(settings, servers.status())
 
 

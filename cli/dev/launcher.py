@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from hedwig.cli.dev.certificates import STORES_FILE, make_certificates
 from hedwig.cli.dev.errors import DevError, UnknownServerError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone, wait_paused
 from hedwig.cli.dev.server_directory import ServerDirectory
 from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.servers.java import find_java, jvm_flags
+from hedwig.cli.dev.servers.server_kind import SECURE
 from hedwig.cli.dev.services import KINDS, SERVICES, planned_servers
 from hedwig.cli.dev.startup import Startup
 from hedwig.cli.dev.state import DirectorySettings, DirectoryState, ServerRecord
@@ -110,12 +112,15 @@ class DevServers:
         regionservers: int = 1,
         bookies: int = 1,
         zookeepers: int = 1,
+        secure: bool = False,
         timeout_s: float = 180.0,
     ) -> None:
         """Start the services `kinds` and what they require, except servers that run, and wait until all answer.
 
         A directory keeps the servers it has. More region servers and bookies can be added, but the first start fixes
-        the number of ZooKeeper servers. The time that Maven takes to fetch jars does not count towards `timeout_s`.
+        the number of ZooKeeper servers, and whether servers are `secure`: these speak TLS only, and know their clients
+        by certificates. Programs need `stores_file` then. The time that Maven takes to fetch jars does not count
+        towards `timeout_s`.
 
         Raises: DevError - unknown name, no JDK, no Maven, a server died or did not answer in time; what was started
             is not stopped.
@@ -132,6 +137,8 @@ class DevServers:
                 raise DevError(
                     f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down`"
                 )
+            if secure:
+                self._make_secure(state)
             plan = planned_servers(kinds, counts, state)
             for which in dict.fromkeys(state.settings.classpaths.get(kind.name, kind.classpath) for _, kind in plan):
                 self._jars(which)
@@ -141,6 +148,12 @@ class DevServers:
                     state = state.with_server(self._directory.new_record(name, kind, count, state))
             self._directory.write(state)
             self._startup().run([name for name, _ in plan], timeout_s)
+
+    @property
+    def stores_file(self) -> Path | None:
+        """Return the file with what programs show to secure servers; None if they are not secure."""
+        secure = self._directory.site(DirectoryState()).secure
+        return None if secure is None else secure / STORES_FILE
 
     def status(self) -> list[ServerStatus]:
         """Return every server of the directory. A server comes after those that it builds on."""
@@ -243,6 +256,14 @@ class DevServers:
         if which == "hbase" and self._directory.state().of_kind("hbase-master"):
             jars = f"{self._directory.site(DirectoryState()).configuration('hbase-master')}{os.pathsep}{jars}"
         return [find_java(), *jvm_flags(_TOOL_HEAP_MB), "-XX:-UsePerfData", "-cp", jars, main_class, *arguments]
+
+    def _make_secure(self, state: DirectoryState) -> None:
+        if state.servers and self.stores_file is None:
+            raise DevError(f"the servers in {self.directory} are not secure: run `hedwig-admin dev down`")
+        try:
+            make_certificates(self.directory / SECURE)
+        except OSError as exc:
+            raise DevError(f"cannot make certificates in {self.directory}: {exc.strerror}; give another --dir") from exc
 
     def _adopted_state(self) -> DirectoryState:
         state = self._directory.adopt(self._directory.state())

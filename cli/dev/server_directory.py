@@ -15,7 +15,7 @@ from hedwig.cli.dev.locks import locked
 from hedwig.cli.dev.log_files import last_lines
 from hedwig.cli.dev.ports import LOOPBACK, choose_port
 from hedwig.cli.dev.processes import ProcessIdentity, marked_processes, still_runs
-from hedwig.cli.dev.servers.server_kind import ServerKind, Site
+from hedwig.cli.dev.servers.server_kind import SECURE, ServerKind, Site
 from hedwig.cli.dev.state import DirectoryState, ServerRecord, read_state, write_state
 from hedwig.private_files import make_directory
 
@@ -23,7 +23,7 @@ __all__ = ["ServerDirectory"]
 
 _PLAIN_PATH = re.compile(r"[\w/.+@~=-]+", re.ASCII)
 _STATE, _LOCK, _HOSTS = "state.json", "lock", "hosts"
-_FOLDERS = ("conf", "data", "logs", "tmp")
+_FOLDERS = ("conf", "data", "logs", SECURE, "tmp")
 
 
 class ServerDirectory:

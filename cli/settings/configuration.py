@@ -94,6 +94,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     for setting in (
         Setting("metadata", _Kind.TEXT),
         Setting("cluster", _Kind.TEXT),
+        Setting("stores_file", _Kind.TEXT),
         Setting("hub", _Kind.TEXT, "127.0.0.1:4080"),
         Setting("tls", _Kind.SWITCH, False),
         Setting("tls_ca", _Kind.TEXT),

@@ -21,8 +21,9 @@ async def _live_hubs(settings: Settings) -> list[str]:
     # Completion must not load the ZooKeeper client before it needs it.
     from hedwig.operations.deployment.cluster import read_hubs_of
 
-    url = settings.deployment.cluster_url
-    return [f"{hub.info.host}:{hub.info.port}" for hub in await read_hubs_of(url, COMPLETION_TIMEOUT_S)]
+    deployment = settings.deployment
+    hubs = await read_hubs_of(deployment.cluster_url, COMPLETION_TIMEOUT_S, deployment.stores_file)
+    return [f"{hub.info.host}:{hub.info.port}" for hub in hubs]
 
 
 def _saved_hubs(settings: Settings) -> set[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from hedwig.cli.arguments.input_file import InputFile
 from hedwig.cli.output.format_names import FORMATS, make_output
 from hedwig.cli.output.formats import Output
 from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
@@ -78,6 +79,7 @@ class Settings:
             bookkeeper=bookkeeper,
             admin=self._text("admin") if admin else None,
             access=self.admin_access(),
+            stores_file=self._text("stores_file") or "",
         )
 
     def admin_access(self) -> AdminAccess:
@@ -194,6 +196,13 @@ def shared_options() -> list[click.Parameter]:
             "hbase://zookeeper:port/NAMESPACE, hbase+thrift://gateway:port/NAMESPACE."
             "  [env: HEDWIG_METADATA; default: a SQLite file in the user's data directory]",
             **kept_setting("metadata"),
+        ),
+        click.Option(
+            ["--stores-file"],
+            metavar="FILE",
+            type=InputFile(),
+            help="The file with the logins and certificates that stores ask for.  [env: HEDWIG_STORES_FILE]",
+            **kept_setting("stores_file"),
         ),
         click.Option(
             ["--context"],

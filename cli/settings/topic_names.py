@@ -32,6 +32,7 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
         operation_timeout_s=COMPLETION_TIMEOUT_S,
         page_rows=_COMPLETIONS_MAX,
         children_max=_CHILDREN_MAX,
+        stores_file=settings.deployment.stores_file,
         reads_only=True,
     )
     async with await open_metadata(without_making(settings.url_to_show), options) as store:

@@ -3,7 +3,9 @@
 from hedwig.extras import needed
 
 with needed("zookeeper", "hedwig.zookeeper needs"):
+    from hedwig.zookeeper.acl import acl_of, is_open_to_all
     from hedwig.zookeeper.bridge import Bridge, NewSession
+    from hedwig.zookeeper.closing import close_tree
     from hedwig.zookeeper.options import BridgeOptions
     from hedwig.zookeeper.requests import (
         ANY_VERSION,
@@ -14,7 +16,9 @@ with needed("zookeeper", "hedwig.zookeeper needs"):
         delete,
         exists,
         get,
+        get_acl,
         refusal_of,
+        set_acl,
         set_at,
         sync,
         transaction,
@@ -28,14 +32,19 @@ __all__ = [
     "NewSession",
     "Request",
     "TreeWatch",
+    "acl_of",
     "children",
+    "close_tree",
     "commit_nothing",
     "create",
     "delete",
     "exists",
     "get",
+    "get_acl",
+    "is_open_to_all",
     "leave_tree",
     "refusal_of",
+    "set_acl",
     "set_at",
     "sync",
     "transaction",

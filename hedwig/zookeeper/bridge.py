@@ -41,6 +41,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from hedwig.clock import Deadline
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper.acl import acl_of
 from hedwig.zookeeper.handler import PromptHandler
 from hedwig.zookeeper.options import BridgeOptions
 from hedwig.zookeeper.requests import Request
@@ -111,7 +112,9 @@ class Bridge:
         try:
             await self._wait_connected(Deadline.after(self._options.clock, timeout_s))
         except NotAppliedError as exc:
-            raise NotAppliedError(f"no ZooKeeper at {self._hosts} answered within {timeout_s:g} s") from exc
+            handler: PromptHandler = self._client.handler
+            why = f": {handler.failure}" if handler.failure else ""
+            raise NotAppliedError(f"no ZooKeeper at {self._hosts} answered within {timeout_s:g} s{why}") from exc
 
     @property
     def hosts(self) -> str:
@@ -267,12 +270,15 @@ class Bridge:
     def _start_client(self) -> KazooClient:
         # A client that replaces an ended one continues its session. Requests are settled only if their session goes on
         # or the server has expired it.
+        access = self._options.access
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._options.session_timeout_s,
             client_id=self._session,
-            handler=PromptHandler(max(_TCP_MIN_S, self._options.session_timeout_s * _TCP_SHARE)),
+            handler=PromptHandler(max(_TCP_MIN_S, self._options.session_timeout_s * _TCP_SHARE), access.tls),
             connection_retry=dict(_RECONNECT),
+            auth_data=[("digest", _Hidden(login)) for login in access.logins],
+            default_acl=acl_of(access),
         )
         hear_events(client, self._hear)
         client.add_listener(lambda state: self._listen(client, state))
@@ -377,6 +383,15 @@ class _Call:
                 self.answer.set_exception(lost)
                 return
         self.answer.set_result(self._results)
+
+
+class _Hidden(str):
+    """A secret whose repr hides it, since kazoo writes the repr of every request into its log at the level debug."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
 
 
 def _end_client(client: KazooClient) -> None:

@@ -9,6 +9,9 @@
 - Kazoo completes a request through a condition, a queue and another thread. `_Completion` runs its callback at once, in
   the connection thread. So a callback may only hand the result over and return.
 
+- Kazoo's TLS takes its files once, and does not check the server's name unless told. Here each connection takes the
+  files as they are then, and always checks it.
+
 All replaced parts belong to kazoo's documented handler interface (`kazoo.interfaces.IHandler`, `IAsyncResult`). The one
 exception is `pending` of a socket, by which kazoo asks a TLS socket whether data can be read without waiting.
 """
@@ -17,6 +20,7 @@ import contextlib
 import math
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -25,11 +29,16 @@ from typing import Any, Final
 
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 
+from hedwig.errors import ConfigurationError
+from hedwig.reasons import reason_of
+from hedwig.store_access import TlsFiles
+
 __all__ = ["PromptHandler"]
 
 _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _CHUNK_BYTES: Final = 64 * 1024
 _UNSENT_BYTES_MAX: Final = 256 * 1024
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _GREETING: Final = struct.Struct(">8xi")
 """Length, protocol version and session timeout (ms) of the answer to a connect request."""
 
@@ -39,11 +48,14 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
     name = "prompt_handler"
 
-    def __init__(self, tcp_timeout_s: float) -> None:
+    def __init__(self, tcp_timeout_s: float, tls: TlsFiles | None = None) -> None:
         """Create a handler that tries a server for `tcp_timeout_s` before the next. Kazoo would try a whole session."""
         super().__init__()
         self._tcp_timeout_s = tcp_timeout_s
+        self._tls = tls
         self._connected: _BufferedSocket | None = None
+        self.failure = ""
+        """Why the latest attempt to connect failed; empty if it did not."""
 
     @property
     def session_timeout_s(self) -> float:
@@ -64,7 +76,15 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
     def create_connection(self, *args: Any, **kwargs: Any) -> "_BufferedSocket":
         kwargs["timeout"] = min(kwargs["timeout"], self._tcp_timeout_s)
-        self._connected = _BufferedSocket(super().create_connection(*args, **kwargs))
+        try:
+            connection = super().create_connection(*args, **kwargs)
+            if self._tls is not None:
+                connection = _wrapped(connection, kwargs["hostname"], self._tls, kwargs["timeout"])
+        except OSError as exc:
+            self.failure = reason_of(exc)
+            raise
+        self.failure = ""
+        self._connected = _BufferedSocket(connection)
         return self._connected
 
     def select(
@@ -79,6 +99,19 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
                 return ready, roomy, []
             if not _wait([*readers, *writers], until):
                 return [], [], []
+
+
+def _wrapped(connection: socket.socket, host: str, tls: TlsFiles, timeout_s: float) -> ssl.SSLSocket:
+    """Return a connection after its TLS handshake. Raises OSError; then the connection is closed."""
+    try:
+        connection.settimeout(timeout_s)
+        return tls.context().wrap_socket(connection, server_hostname=host)
+    except ConfigurationError as exc:
+        connection.close()
+        raise OSError(str(exc)) from exc
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _wait(ends: Sequence[Any], until: float | None) -> bool:
@@ -134,8 +167,9 @@ class _BufferedSocket:
         """Read the available bytes. Raises OSError if the connection is lost."""
         if self._read_to == len(self._unread) and not self._ended:
             try:
+                # Over TLS it is longer than any record, so no decrypted byte stays where `poll` does not see it.
                 self._unread = self._socket.recv(_CHUNK_BYTES)
-            except BlockingIOError:
+            except _NOT_NOW:
                 return
             self._read_to = 0
             self._ended = not self._unread
@@ -158,14 +192,15 @@ class _BufferedSocket:
         if self._unsent:
             try:
                 del self._unsent[: self._socket.send(self._unsent)]
-            except BlockingIOError:
+            except _NOT_NOW:
                 return False
         return not self._unsent
 
     def shut_down(self) -> None:
         """Let both sides see the end of the stream. From any thread, also after `close`."""
         with self._closing, contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # That of a TLS socket would have the other thread read on without decrypting.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         # Not in the middle of a shutdown: by then another socket might have the same file descriptor.

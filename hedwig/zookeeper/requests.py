@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency, ZookeeperError
+from kazoo.security import ACL
 
 __all__ = [
     "ANY_VERSION",
@@ -18,7 +19,9 @@ __all__ = [
     "delete",
     "exists",
     "get",
+    "get_acl",
     "refusal_of",
+    "set_acl",
     "set_at",
     "sync",
     "transaction",
@@ -56,6 +59,16 @@ def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: b
     With `sequence`, ZooKeeper appends digits to the path, and the result is the whole path.
     """
     return lambda client: client.create_async(path, data, ephemeral=ephemeral, sequence=sequence)
+
+
+def get_acl(path: str) -> Request:
+    """Return (access control list, stat), NoNodeError, or NoAuthError if the list forbids it."""
+    return lambda client: client.get_acls_async(path)
+
+
+def set_acl(path: str, entries: Sequence[ACL]) -> Request:
+    """Return the stat, NoNodeError, or NoAuthError if the node's list does not let this session change it."""
+    return lambda client: client.set_acls_async(path, list(entries))
 
 
 def set_at(path: str, data: bytes, version: int) -> Request:

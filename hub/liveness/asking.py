@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kazoo.exceptions import ZookeeperError
+from kazoo.exceptions import NoAuthError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
@@ -27,6 +27,8 @@ async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request)
 
 def answer(what: str, result: Any, *expected: type[ZookeeperError]) -> Any:
     """Return a result, or an expected error. Raises: ServiceDownError - the result is any other error."""
+    if isinstance(result, NoAuthError):
+        raise ServiceDownError(f"cannot {what}: the node's access control list lets no login of the stores file do it")
     if isinstance(result, ZookeeperError) and not isinstance(result, expected):
         raise ServiceDownError(f"cannot {what}: ZooKeeper answers {type(result).__name__} {result}".rstrip())
     return result

@@ -99,6 +99,7 @@ class ClusterLiveness:
             BridgeOptions(
                 session_timeout_s=options.session_timeout_s,
                 connect_timeout_s=options.start_timeout_s,
+                access=options.access,
                 clock=options.clock,
             ),
             self._on_connected,
@@ -131,6 +132,8 @@ class ClusterLiveness:
             raise ServiceDownError(
                 f"cannot list the hubs under {self._paths.hosts} in time" if self._first.is_set() else self._why_not
             ) from None
+        with contextlib.suppress(ServiceDownError):
+            await self._registrar.say_if_open()
         assert self._registration is not None, "the first has been made"
         return self._registration
 

@@ -9,6 +9,7 @@ from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
 from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.hub.liveness.placement import Placement
+from hedwig.store_access import NO_ACCESS, ZooKeeperAccess
 
 __all__ = ["LivenessOptions"]
 
@@ -23,7 +24,7 @@ class LivenessOptions:
     share it. The hub proposes `session_timeout_s` to ZooKeeper, which may grant another within its own bounds. The
     topics of a killed hub wait that long. `operation_timeout_s` bounds each request, and `start_timeout_s` the first
     registration. The hub reads the loads of other hubs every `refresh_s`. `placement` says how it chooses a hub for a
-    topic without an owner. It keeps at most `verdicts_max` dead incarnations.
+    topic without an owner. It keeps at most `verdicts_max` dead incarnations. `access` is what it shows to ZooKeeper.
 
     `boot_time_s` is the clock by which this hub counts its own right to serve: seconds, also while the process or the
     machine sleeps.
@@ -37,6 +38,7 @@ class LivenessOptions:
     refresh_s: float = 5.0
     placement: Placement = Placement.BY_LOAD
     verdicts_max: int = 10_000
+    access: ZooKeeperAccess = NO_ACCESS
     clock: Clock = field(default_factory=SystemClock)
     boot_time_s: Callable[[], float] = boot_time_s
     random: Random = field(default_factory=Random)

@@ -13,6 +13,7 @@ node cannot believe that it is registered:
 Otherwise the hub waits until ZooKeeper deletes the node at the end of its session.
 """
 
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,11 +39,15 @@ from hedwig.zookeeper import (
     create,
     exists,
     get,
+    get_acl,
+    is_open_to_all,
     refusal_of,
     transaction,
 )
 
 __all__ = ["Enrolment", "Registrar"]
+
+_log = logging.getLogger(__name__)
 
 _TRIES: Final = 3
 _REMOVED_MEANWHILE: Final = (NoNodeError, NodeExistsError)
@@ -105,6 +110,20 @@ class Registrar:
 
         (results,) = await ask(self._bridge, deadline, what, transaction(fill))
         answer(what, refusal_of(results))
+
+    async def say_if_open(self) -> None:
+        """Log it if everybody may register a hub here, although this one has a login. Raises: ServiceDownError."""
+        if not self._options.access.logins:
+            return
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        path = self._paths.hosts
+        found = await read(self._bridge, deadline, f"read who may change {path}", get_acl(path), NoNodeError)
+        if not isinstance(found, NoNodeError) and is_open_to_all(found[0]):
+            _log.warning(
+                "whoever reaches ZooKeeper may register a hub in %s; close it with: hedwig-admin metadata format "
+                "--secure",
+                path,
+            )
 
     async def withdraw(self, made: Enrolment) -> None:
         """Delete the nodes of an incarnation that is over. Raises: ServiceDownError - they go with the session."""

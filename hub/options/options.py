@@ -43,6 +43,10 @@ class HubOptions:
         metadata={"what": "where the hub keeps its messages and, unless `metadata` says otherwise, its metadata"},
     )
     metadata: str = option("", "URL of the metadata store; empty: sqlite in the data directory")
+    stores_file: str = option(
+        "",
+        "file with the logins and certificates that ZooKeeper asks for, see docs/how-to/secure-stores.md; empty: none",
+    )
     region: str = option("standalone", "name of the region, written into every message")
 
     host: str = option("127.0.0.1", "address to listen on")

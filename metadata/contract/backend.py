@@ -35,6 +35,8 @@ class StoreOptions:
     HBase regions into which `format` splits each table. `children_max` is the most names that a store in ZooKeeper
     takes in one reply, unless its URL says otherwise.
 
+    `stores_file` is the path of the file with what to show to the store (hedwig.store_access); empty: nothing.
+
     With `gather`, single operations of concurrent callers travel together, unless the backend gathers them by itself.
     It is for a process with many callers, each with one operation at a time.
     """
@@ -44,6 +46,7 @@ class StoreOptions:
     page_rows: int = 1000
     regions: int = 16
     children_max: int = 1_000_000
+    stores_file: str = ""
     gather: bool = False
     makes: bool = True
     """Whether `open` creates a missing store, if that takes no further step: in SQLite."""

@@ -11,9 +11,9 @@ from hedwig.human_units import counted
 from hedwig.operations.checks.store_checks import StoreHub
 from hedwig.operations.checks.verdicts import CheckResult, CheckStatus
 from hedwig.operations.deployment.admin_endpoint import RefusedError
-from hedwig.operations.deployment.bookies import count_bookies
 from hedwig.operations.deployment.cluster import read_cluster
 from hedwig.operations.deployment.deployment import Deployment
+from hedwig.operations.deployment.ledgers import count_bookies
 from hedwig.operations.deployment.topic_owner import ADMIN_PORT, is_refused
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def _check_bookies(deployment: Deployment, options: Sequence[Mapping[str, Any]])
     needed = [each["bookkeeper.ensemble"]["value"] for each in options if "bookkeeper.ensemble" in each]
     ensemble = max((each for each in needed if isinstance(each, int)), default=_ENSEMBLE)
     try:
-        bookies = asyncio.run(count_bookies(str(url), min(_SLOWEST_S, deployment.timeout_s)))
+        counting = count_bookies(str(url), min(_SLOWEST_S, deployment.timeout_s), deployment.stores_file)
+        bookies = asyncio.run(counting)
     except ConfigurationError as exc:
         return CheckResult("bookies", CheckStatus.UNKNOWN, str(exc))
     except HedwigError as exc:

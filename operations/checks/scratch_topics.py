@@ -96,7 +96,8 @@ async def _remove_nodes(deployment: Deployment, store: MetadataStore, folder: st
     _, prefix = parse_cluster_url(store.url.text)
     topics = Paths(prefix).topics
     try:
-        async with cluster_session(store.url.text, deployment.timeout_s) as (bridge, _):
+        session = cluster_session(store.url.text, deployment.timeout_s, deployment.stores_file)
+        async with session as (bridge, _):
             await delete_tree(bridge, deployment.store_options(), f"{topics}/{folder}")
             # The last run also removes the node above all runs. While other runs exist, ZooKeeper keeps that node.
             deadline = Deadline.after(SystemClock(), deployment.timeout_s)

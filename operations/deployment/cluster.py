@@ -36,7 +36,7 @@ def read_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
     """
     url = deployment.cluster_url
     try:
-        return asyncio.run(read_hubs_of(url, deployment.timeout_s))
+        return asyncio.run(read_hubs_of(url, deployment.timeout_s, deployment.stores_file))
     except (NotAppliedError, ServiceDownError) as exc:
         raise unavailable(deployment.command, url, exc) from exc
 
@@ -51,7 +51,7 @@ def read_registered_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
         return hubs
     url = deployment.cluster_url
     try:
-        was_used = asyncio.run(_was_used(url, deployment.timeout_s))
+        was_used = asyncio.run(_was_used(url, deployment.timeout_s, deployment.stores_file))
     except (NotAppliedError, ServiceDownError) as exc:
         raise unavailable(deployment.command, url, exc) from exc
     if was_used:
@@ -62,9 +62,9 @@ def read_registered_cluster(deployment: Deployment) -> "tuple[LiveHub, ...]":
     )
 
 
-async def _was_used(url: str, timeout_s: float) -> bool:
+async def _was_used(url: str, timeout_s: float, stores_file: str) -> bool:
     """Say whether a hub was ever registered. The first one makes the parent node of all, which stays."""
-    async with cluster_session(url, timeout_s) as (bridge, prefix):
+    async with cluster_session(url, timeout_s, stores_file) as (bridge, prefix):
         from hedwig.hub.liveness.asking import read
         from hedwig.hub.liveness.paths import HubPaths
         from hedwig.zookeeper import exists
@@ -107,28 +107,31 @@ def pick_hub(deployment: Deployment, live: "Sequence[LiveHub]", name: str) -> "L
     )
 
 
-async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
+async def read_hubs_of(url: str, timeout_s: float, stores_file: str) -> "tuple[LiveHub, ...]":
     """Return the hubs that are alive in the cluster at `url`, sorted by address.
 
     Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; ConfigurationError - as `read_cluster`.
     """
-    async with cluster_session(url, timeout_s) as (bridge, prefix):
+    async with cluster_session(url, timeout_s, stores_file) as (bridge, prefix):
         from hedwig.hub.liveness import read_hubs
 
         return await read_hubs(bridge, prefix, timeout_s=timeout_s)
 
 
 @asynccontextmanager
-async def cluster_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[Bridge, str]]":
+async def cluster_session(url: str, timeout_s: float, stores_file: str) -> "AsyncGenerator[tuple[Bridge, str]]":
     """Open a session with the ZooKeeper of the cluster at `url`; yield it with the prefix of the hubs' nodes.
 
-    Raises: NotAppliedError - it does not answer; ConfigurationError - as `read_cluster`.
+    Raises: NotAppliedError - it does not answer; ConfigurationError - as `read_cluster`, or the stores file cannot be
+        used.
     """
     hosts, prefix = parse_cluster_url(url)
     with needed("zookeeper", "the hubs of a cluster are found with"):
         import hedwig.hub.liveness  # noqa: F401 (which lists the hubs, and needs as much as this does)
+        from hedwig.store_access import StoreAccess
         from hedwig.zookeeper import Bridge, BridgeOptions
-    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
+    access = StoreAccess.read(stores_file).zookeeper
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, access=access))
     try:
         await bridge.connect()
         yield bridge, prefix

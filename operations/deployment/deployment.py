@@ -35,6 +35,7 @@ class Deployment:
         bookkeeper: URL of the bookies that have the ledgers of a cluster. Only one of `data` and `bookkeeper` is given.
         admin: host:port or https://host:port, in place of the admin endpoint that a hub announces.
         access: what to show at admin endpoints.
+        stores_file: path of the file with what to show to stores (hedwig.store_access); empty: nothing.
     """
 
     command: str
@@ -45,6 +46,7 @@ class Deployment:
     bookkeeper: str | None = None
     admin: str | None = None
     access: AdminAccess = field(default_factory=AdminAccess)
+    stores_file: str = ""
 
     def admin_client(self, hub: str, address: str, within_s: float | None = None) -> "AdminClient":
         """Return the admin endpoint of a hub at an address; a request may take `timeout_s`, or `within_s` if given."""
@@ -124,7 +126,7 @@ class Deployment:
         """Return options to use the store."""
         from hedwig.metadata import StoreOptions
 
-        return StoreOptions(operation_timeout_s=self.timeout_s, **changes)
+        return StoreOptions(operation_timeout_s=self.timeout_s, stores_file=self.stores_file, **changes)
 
     def options_to_look(self, **changes: Any) -> "StoreOptions":
         """Return options to look at a store. A named store that does not exist is not made.

@@ -6,6 +6,7 @@ which hubs are alive.
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -45,15 +46,17 @@ async def open_hub_ledgers(deployment: Deployment, store: MetadataStore) -> "Asy
             ExitCode.USAGE,
         )
     try:
-        async with bookies_session(url, deployment.timeout_s) as (session, root):
+        async with bookies_session(url, deployment.timeout_s, deployment.stores_file) as (session, root):
             from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
             from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
             from hedwig.hub.ledgers.shared.options import SharedLogOptions
             from hedwig.hub.ledgers.shared.store import SharedLedgerStore
+            from hedwig.store_access import StoreAccess
 
             clock, records = SystemClock(), KeptLogRecords(store.named_records)
             metadata = await ZookeeperLedgerMetadata.open(session, root, clock, deployment.timeout_s)
             options = await _options_of_hubs(deployment, records, metadata)
+            options = replace(options, tls=StoreAccess.read(deployment.stores_file).bookkeeper)
             bookies = await BookkeeperLedgerStore.open(session, root, options, clock, Random())
             is_alive = _judging(HubVerdicts(deployment, store))
             ledgers = SharedLedgerStore.without_log(bookies, records, clock, SharedLogOptions(), is_alive=is_alive)

@@ -107,7 +107,8 @@ class HubVerdicts:
 
     async def _registered(self, cluster: str) -> set[tuple[str, int]]:
         try:
-            hubs = await read_hubs_of(cluster, self._deployment.timeout_s)
+            deployment = self._deployment
+            hubs = await read_hubs_of(cluster, deployment.timeout_s, deployment.stores_file)
         except (NotAppliedError, ServiceDownError) as exc:
             raise OperationError(
                 f"{self._deployment.command} failed on the cluster {cluster}: {exc}; see that ZooKeeper is up there",

@@ -4,13 +4,13 @@ Spark sends a location to its tasks, so it holds only names. A caller that opens
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from hedwig.clock import SystemClock
+from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError, OperationError
 from hedwig.exit_codes import ExitCode
 from hedwig.extras import needed
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
     from hedwig.hub.ledgers.inspection import LedgerInspector
     from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
+    from hedwig.metadata.logs.records import LogRecords
+    from hedwig.store_access import TlsFiles
 
 __all__ = [
     "LEDGERS",
+    "BookieCounts",
     "LedgerLocation",
     "LedgerOwner",
     "bookies_session",
+    "count_bookies",
     "ledger_name",
     "open_ledgers",
     "parse_bookies_url",
@@ -41,6 +45,7 @@ __all__ = [
 LEDGERS: Final = "ledgers"
 """The folder of ledgers in the data directory of a standalone hub."""
 _APPLICATION: Final = b"hedwig"
+_READ_ONLY: Final = "readonly"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +53,13 @@ class LedgerLocation:
     """Where ledgers are: the data `directory` of a standalone hub, or the bookies at `bookkeeper`, a ZooKeeper URL.
 
     `metadata`: URL of the store of the hubs, which has the records of their shared logs; None if it is not known.
-    `timeout_s`: how long ZooKeeper may take.
+    `timeout_s`: how long ZooKeeper may take. `stores_file`: what to show to stores.
     """
 
     directory: str | None = None
     bookkeeper: str | None = None
     metadata: str | None = None
+    stores_file: str = ""
     timeout_s: float
 
     @classmethod
@@ -65,6 +71,7 @@ class LedgerLocation:
             directory=deployment.data,
             bookkeeper=deployment.bookkeeper,
             metadata=deployment.metadata,
+            stores_file=deployment.stores_file,
             timeout_s=deployment.timeout_s,
         )
 
@@ -73,7 +80,12 @@ class LedgerLocation:
         """Return where ledgers are, as the user said, else where hubs keep them by default."""
         bookies = deployment.bookies_url
         if bookies is not None:
-            return cls(bookkeeper=bookies, metadata=deployment.metadata, timeout_s=deployment.timeout_s)
+            return cls(
+                bookkeeper=bookies,
+                metadata=deployment.metadata,
+                stores_file=deployment.stores_file,
+                timeout_s=deployment.timeout_s,
+            )
         directory = deployment.data or str(user_data_directory())
         return cls(directory=directory, timeout_s=deployment.timeout_s)
 
@@ -102,7 +114,7 @@ class LedgerLocation:
                 raise exc.__cause__ if isinstance(exc.__cause__, OSError) else exc from None
             yield census
             return
-        async with self._session() as (session, root), open_log_records(self.metadata, self.timeout_s) as records:
+        async with self._session() as (session, root), self._log_records() as records:
             from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
             from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
             from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
@@ -110,7 +122,7 @@ class LedgerLocation:
             from hedwig.hub.ledgers.shared.inspector import InspectedLedgers
 
             metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
-            inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
+            inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random(), self._tls())
             try:
                 below = BookkeeperLedgerCensus(metadata)
                 known = None if self.metadata is None else records
@@ -124,11 +136,11 @@ class LedgerLocation:
         if self.directory is not None:
             yield await self.local_inspector()
             return
-        async with self._session() as (session, root), open_log_records(self.metadata, self.timeout_s) as records:
+        async with self._session() as (session, root), self._log_records() as records:
             from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
             from hedwig.hub.ledgers.shared.inspector import SharedLedgerInspector
 
-            below = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
+            below = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random(), self._tls())
             try:
                 yield SharedLedgerInspector(below, records, SystemClock())
             finally:
@@ -150,10 +162,19 @@ class LedgerLocation:
             )
         return path
 
+    def _tls(self) -> "TlsFiles | None":
+        """Return what to show to bookies."""
+        from hedwig.store_access import StoreAccess
+
+        return StoreAccess.read(self.stores_file).bookkeeper
+
+    def _log_records(self) -> "AbstractAsyncContextManager[LogRecords]":
+        return open_log_records(self.metadata, self.timeout_s, self.stores_file)
+
     @asynccontextmanager
     async def _session(self) -> "AsyncGenerator[tuple[BridgedSession, str]]":
         assert self.bookkeeper is not None, "one of the two was given"
-        async with bookies_session(self.bookkeeper, self.timeout_s) as opened:
+        async with bookies_session(self.bookkeeper, self.timeout_s, self.stores_file) as opened:
             yield opened
 
 
@@ -218,7 +239,7 @@ async def open_ledgers(deployment: Deployment) -> "AsyncIterator[tuple[LedgerIns
 
 
 @asynccontextmanager
-async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[BridgedSession, str]]":
+async def bookies_session(url: str, timeout_s: float, stores_file: str) -> "AsyncGenerator[tuple[BridgedSession, str]]":
     """Open a session with the ZooKeeper in which bookies are registered; yield it with the path of their root.
 
     Raises: ConfigurationError - `url` is invalid, or an extra is missing; NotAppliedError - ZooKeeper does not answer.
@@ -227,13 +248,47 @@ async def bookies_session(url: str, timeout_s: float) -> "AsyncGenerator[tuple[B
     with needed("zookeeper,bookkeeper", "ledgers on bookies are found with"):
         import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
         from hedwig.hub.ledgers.bookkeeper.records.session import BridgedSession
+        from hedwig.store_access import StoreAccess
         from hedwig.zookeeper import Bridge, BridgeOptions
-    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=SystemClock()))
+    # Bookies, which have logins of their own, read and delete the nodes of ledgers.
+    access = replace(StoreAccess.read(stores_file).zookeeper, closes_nodes=False)
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, access=access, clock=SystemClock()))
     try:
         await bridge.connect()
         yield BridgedSession(bridge), root
     finally:
         await bridge.close()
+
+
+@dataclass(frozen=True, slots=True)
+class BookieCounts:
+    """How many bookies there are."""
+
+    writable: int
+    read_only: int
+
+
+async def count_bookies(url: str, timeout_s: float, stores_file: str) -> BookieCounts:
+    """Return how many bookies are registered at `url`, zookeeper://host:port/ledgers.
+
+    Raises: LedgerStoreUnavailableError - ZooKeeper does not answer, or no bookie was ever there; ConfigurationError -
+        it is no such URL, or an extra is missing.
+    """
+    try:
+        async with bookies_session(url, timeout_s, stores_file) as (session, root):
+            from kazoo.exceptions import ZookeeperError
+
+            from hedwig.zookeeper import children
+
+            paths = (f"{root}/available", f"{root}/available/{_READ_ONLY}")
+            deadline = Deadline.after(SystemClock(), timeout_s)
+            known, reading = await session.send(deadline, *(children(path) for path in paths))
+    except NotAppliedError as exc:
+        raise LedgerStoreUnavailableError(f"{exc}; see that ZooKeeper is up there") from exc
+    if isinstance(known, ZookeeperError):
+        raise LedgerStoreUnavailableError(f"no bookie was ever registered at {url}: {type(known).__name__}")
+    read_only = 0 if isinstance(reading, ZookeeperError) else len(reading)
+    return BookieCounts(len(frozenset(known) - {_READ_ONLY}), read_only)
 
 
 def parse_bookies_url(url: str) -> tuple[str, str]:

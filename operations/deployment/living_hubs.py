@@ -50,7 +50,7 @@ class LivingHubs:
             is_doubtful = owners and standalone is None and store.url.scheme != "sqlite"
             return cls(_sorted(names), _owned(owners) if is_doubtful else None)
         try:
-            hubs = await read_hubs_of(url, deployment.timeout_s)
+            hubs = await read_hubs_of(url, deployment.timeout_s, deployment.stores_file)
         except (NotAppliedError, ServiceDownError) as exc:
             return cls(_sorted(names), f"it is not known which hubs use it: the cluster {url} does not answer: {exc}")
         return cls(_sorted(names | {hub.info.name for hub in hubs}))

@@ -16,14 +16,14 @@ __all__ = ["open_log_records"]
 
 
 @asynccontextmanager
-async def open_log_records(url: str | None, timeout_s: float) -> "AsyncGenerator[LogRecords]":
+async def open_log_records(url: str | None, timeout_s: float, stores_file: str) -> "AsyncGenerator[LogRecords]":
     """Yield the records of the logs whose hubs use the store at `url`; None if the user did not name it.
 
     All calls also raise what `open_metadata` raises; ConfigurationError - the store was not named.
     """
     from hedwig.metadata.logs.records import KeptLogRecords
 
-    named = _RecordsWhenNeeded(url, timeout_s)
+    named = _RecordsWhenNeeded(url, timeout_s, stores_file)
     try:
         yield KeptLogRecords(named)
     finally:
@@ -33,9 +33,10 @@ async def open_log_records(url: str | None, timeout_s: float) -> "AsyncGenerator
 class _RecordsWhenNeeded:
     """The NamedRecords of a store that the first call opens, to read it."""
 
-    def __init__(self, url: str | None, timeout_s: float) -> None:
+    def __init__(self, url: str | None, timeout_s: float, stores_file: str) -> None:
         self._url = url
         self._timeout_s = timeout_s
+        self._stores_file = stores_file
         self._store: MetadataStore | None = None
         self._turn = asyncio.Lock()
 
@@ -66,6 +67,8 @@ class _RecordsWhenNeeded:
 
         async with self._turn:
             if self._store is None:
-                options = StoreOptions(operation_timeout_s=self._timeout_s, makes=False, reads_only=True)
+                options = StoreOptions(
+                    operation_timeout_s=self._timeout_s, stores_file=self._stores_file, makes=False, reads_only=True
+                )
                 self._store = await open_metadata(self._url, options)
             return self._store.named_records

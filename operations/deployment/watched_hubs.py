@@ -55,7 +55,8 @@ async def _cluster_hubs(deployment: Deployment, url: str) -> AsyncIterator[_Find
     timeout_s = deployment.timeout_s
     async with AsyncExitStack() as stack:
         try:
-            bridge, prefix = await stack.enter_async_context(cluster_session(url, timeout_s))
+            session = cluster_session(url, timeout_s, deployment.stores_file)
+            bridge, prefix = await stack.enter_async_context(session)
         except NotAppliedError as exc:
             raise unavailable(deployment.command, url, exc) from exc
         from hedwig.hub.liveness import read_hubs

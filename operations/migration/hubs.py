@@ -100,7 +100,7 @@ class MigrationHubs:
         if self._cluster is None:
             return []
         try:
-            hubs = await read_hubs_of(self._cluster, self._timeout_s)
+            hubs = await read_hubs_of(self._cluster, self._timeout_s, self._deployment.stores_file)
         except (NotAppliedError, ServiceDownError) as exc:
             raise unavailable(self._command, self._cluster, exc) from exc
         running = []

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,10 +20,14 @@ from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError, OperationError
 from hedwig.human_units import counted
 from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
+from hedwig.operations.deployment.closed_nodes import access_to_close, close_nodes
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.living_hubs import LivingHubs
 from hedwig.operations.deployment.store import with_store
 from hedwig.operations.progress import load_progress, working
+
+if TYPE_CHECKING:
+    from hedwig.store_access import ZooKeeperAccess
 
 __all__ = ["metadata"]
 
@@ -42,6 +46,11 @@ def metadata() -> None:
     help=f"HBase regions of each table.  [default: {StoreOptions().regions}]",
 )
 @click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Close the deployment's nodes in ZooKeeper, those of hubs too, to all but the logins of --stores-file.",
+)
 @click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which then lose messages.")
 @click.option("--yes", is_flag=True, help="Do not ask before --wipe.")
 @click.option("--dry-run", is_flag=True, help="With --wipe: say what would be deleted, and change nothing.")
@@ -52,6 +61,7 @@ def format_store(
     /,
     regions: int | None,
     wipe: bool,
+    secure: bool,
     force: bool,
     yes: bool,
     dry_run: bool,
@@ -61,10 +71,15 @@ def format_store(
 
     --wipe refuses while a hub that uses the store is alive. Such a hub continues from memory, and what it acknowledges
     then is lost.
+
+    --secure is safe while hubs run that have one of these logins. Others lose their nodes.
     """
     for name, is_given in (("--dry-run", dry_run), ("--force", force)):
         if is_given and not wipe:
             raise click.UsageError(f"{name} goes with --wipe: without it nothing is deleted")
+    if secure and dry_run:
+        raise click.UsageError("--dry-run goes with --wipe, and --secure changes nodes")
+    access = access_to_close(deployment) if secure else None
     output, url = settings.writer(), settings.deployment.url
     if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
         # This is no error, so that one command can lay out stores of all kinds, one after the other.
@@ -85,8 +100,13 @@ def format_store(
         settings.deployment.store_options() if regions is None else settings.deployment.store_options(regions=regions)
     )
     layout = asyncio.run(format_metadata(url, options, wipe=wipe))
-    row = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
-    output.record(row | {"store_id": layout.store_id or None} | ({"deleted": records} if wipe else {}))
+    row: dict[str, object] = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
+    row |= {"store_id": layout.store_id or None}
+    if wipe:
+        row |= {"deleted": records}
+    if access is not None:
+        row |= {"closed": asyncio.run(_close(deployment, access))}
+    output.record(row)
 
 
 @metadata.command(example="hedwig-admin metadata describe -o json")
@@ -151,6 +171,11 @@ def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
 
 for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
     metadata.add_command(command)
+
+
+async def _close(deployment: Deployment, access: "ZooKeeperAccess") -> int:
+    with load_progress("closing nodes to those without a login", None, noun="nodes") as progress:
+        return await close_nodes(deployment, access, lambda number: progress.advance(number, 0))
 
 
 def _to_wipe(deployment: Deployment) -> tuple[Mapping[str, int], LivingHubs]:

@@ -11,6 +11,7 @@ from hedwig.cli.dev.probes.asking import answer
 from hedwig.cli.dev.probes.sockets import PROBE_TIMEOUT_S, four_letter_word
 from hedwig.clock import Deadline, SystemClock
 from hedwig.extras import needed
+from hedwig.store_access import TlsFiles, ZooKeeperAccess
 
 if TYPE_CHECKING:
     from hedwig.zookeeper import Request
@@ -23,9 +24,9 @@ _SESSION = re.compile(r"\bsid=0x([0-9a-f]+)")
 _PURPOSE = "servers that register in ZooKeeper need"
 
 
-def check_serving(port: int) -> None:
+def check_serving(port: int, tls: TlsFiles | None = None) -> None:
     """Ask for the server's mode: it has one only while it serves, in a quorum only while that has a leader."""
-    if "Mode: " not in four_letter_word(port, "srvr"):
+    if "Mode: " not in four_letter_word(port, "srvr", tls):
         raise NotReadyError("it serves no requests yet")
 
 
@@ -37,63 +38,65 @@ def transactions_of(port: int) -> int:
     return int(zxid[1], 16)
 
 
-def children_of(port: int, path: str) -> list[str]:
+def children_of(port: int, path: str, tls: TlsFiles | None = None) -> list[str]:
     """Return the names of a node's children; none if there is no such node."""
-    check_serving(port)  # A session with a server that does not answer takes kazoo long to begin, and to end.
+    check_serving(port, tls)  # A session with a server that does not answer takes kazoo long to begin, and to end.
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NoNodeError
 
         from hedwig.zookeeper import children
 
-    (result,) = answer(_ask(port, children(path)))
+    (result,) = answer(_ask(port, tls, children(path)))
     if isinstance(result, Exception) and not isinstance(result, NoNodeError):
         raise NotReadyError(f"ZooKeeper refuses to list {path}: {type(result).__name__}")
     return result if isinstance(result, list) else []
 
 
-def registered_under(ports: Sequence[int], path: str) -> list[str]:
+def registered_under(ports: Sequence[int], path: str, tls: TlsFiles | None = None) -> list[str]:
     """Return the children of a node whose sessions are connected to the servers at `ports`.
 
     ZooKeeper keeps the node of a dead server, or of a session that it forgets, for some seconds more.
     """
-    names = children_of(ports[0], path)
+    names = children_of(ports[0], path, tls)
     if not names:
         return []
     from hedwig.zookeeper import exists
 
-    connected = _connected_sessions(ports)
-    nodes = answer(_ask(ports[0], *(exists(f"{path}/{name}") for name in names)))
+    connected = _connected_sessions(ports, tls)
+    nodes = answer(_ask(ports[0], tls, *(exists(f"{path}/{name}") for name in names)))
     owners = [getattr(node, "owner_session_id", None) for node in nodes]
     return [name for name, owner in zip(names, owners, strict=True) if owner in connected]
 
 
-def _connected_sessions(ports: Sequence[int]) -> set[int]:
+def _connected_sessions(ports: Sequence[int], tls: TlsFiles | None) -> set[int]:
     """Return the sessions with a connection. A server that does not answer has none."""
     found: set[int] = set()
     for port in ports:
         with suppress(OSError):
-            found |= {int(each, 16) for each in _SESSION.findall(four_letter_word(port, "cons"))}
+            found |= {int(each, 16) for each in _SESSION.findall(four_letter_word(port, "cons", tls))}
     return found
 
 
-def create_absent(port: int, nodes: Mapping[str, str]) -> None:
+def create_absent(port: int, nodes: Mapping[str, str], tls: TlsFiles | None = None) -> None:
     """Create the nodes that are absent, in this order, each with its content."""
-    check_serving(port)
+    check_serving(port, tls)
     with needed("zookeeper", _PURPOSE):
         from kazoo.exceptions import NodeExistsError
 
         from hedwig.zookeeper import create
 
-    results = answer(_ask(port, *(create(path, text.encode()) for path, text in nodes.items())))
+    results = answer(_ask(port, tls, *(create(path, text.encode()) for path, text in nodes.items())))
     for path, result in zip(nodes, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, NodeExistsError):
             raise NotReadyError(f"ZooKeeper refuses to create {path}: {type(result).__name__}")
 
 
-async def _ask(port: int, *requests: "Request") -> list[Any]:
+async def _ask(port: int, tls: TlsFiles | None, *requests: "Request") -> list[Any]:
     from hedwig.zookeeper import Bridge, BridgeOptions
 
-    options = BridgeOptions(session_timeout_s=_SESSION_TIMEOUT_S, connect_timeout_s=PROBE_TIMEOUT_S)
+    options = BridgeOptions(
+        session_timeout_s=_SESSION_TIMEOUT_S, connect_timeout_s=PROBE_TIMEOUT_S, access=ZooKeeperAccess(tls=tls)
+    )
     bridge = Bridge(f"{LOOPBACK}:{port}", options)
     try:
         await bridge.connect()

@@ -10,7 +10,9 @@ from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.sockets import is_answered
 from hedwig.cli.dev.probes.zookeeper import create_absent, registered_under
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
+from hedwig.cli.dev.servers.tls import bookie_tls, zookeeper_client_tls
 from hedwig.cli.dev.state import ServerRecord
+from hedwig.hub.ledgers.bookkeeper.wire.codec import encode_start_tls
 
 __all__ = ["BOOKKEEPER", "LEDGERS_ROOT", "BookieKind"]
 
@@ -61,7 +63,7 @@ class BookieKind:
         """Set the cluster up in ZooKeeper if no bookie has done so, and write bookie.conf."""
         nodes = dict.fromkeys((_PARENT, LEDGERS_ROOT, _AVAILABLE, f"{_AVAILABLE}/readonly"), "")
         nodes |= {f"{LEDGERS_ROOT}/INSTANCEID": str(uuid.uuid4()), f"{LEDGERS_ROOT}/LAYOUT": _LAYOUT}
-        create_absent(site.state.of_kind("zookeeper")[0].port, nodes)
+        create_absent(site.state.of_kind("zookeeper")[0].port, nodes, site.tls)
         directory, data = site.configuration(record.name), site.data(record.name)
         properties: dict[str, object] = {
             "bookiePort": record.port,
@@ -81,17 +83,18 @@ class BookieKind:
             "diskUsageThreshold": 0.99,
         }
         file = write_properties(
-            directory / "bookie.conf", properties | _JOURNAL | dict(site.state.settings.bookie_properties)
+            directory / "bookie.conf",
+            properties | _JOURNAL | dict(bookie_tls(site)) | dict(site.state.settings.bookie_properties),
         )
-        return Launch("org.apache.bookkeeper.server.Main", ["--conf", str(file)])
+        return Launch("org.apache.bookkeeper.server.Main", ["--conf", str(file)], zookeeper_client_tls(site))
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Check that the bookie answers, and is registered as available."""
-        if not is_answered(record.port, _ASK_FOR_SPACE, _HEADER + _DONE):
+        if not is_answered(record.port, _ASK_FOR_SPACE, _HEADER + _DONE, site.tls, encode_start_tls()):
             raise NotReadyError("it refuses to say how much space it has")
         # The node may still be that of a killed predecessor, or of a session that ended while ZooKeeper was away. The
         # bookie answers meanwhile, waits until that node is gone, and then makes its own.
-        if f"{LOOPBACK}:{record.port}" not in registered_under(site.ports("zookeeper"), _AVAILABLE):
+        if f"{LOOPBACK}:{record.port}" not in registered_under(site.ports("zookeeper"), _AVAILABLE, site.tls):
             raise NotReadyError(f"it is not registered under {_AVAILABLE}")
 
 

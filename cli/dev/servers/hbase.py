@@ -13,8 +13,10 @@ from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.hbase import ask_for_tables, live_servers, meta_port, own_name, read_meta
 from hedwig.cli.dev.servers.log4j import write_log4j
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
+from hedwig.cli.dev.servers.tls import hbase_tls, zookeeper_client_tls
 from hedwig.cli.dev.state import ServerRecord
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.store_access import TlsFiles
 
 __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
 
@@ -63,6 +65,7 @@ def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str
         "hbase.balancer.period": _NEVER_MS,
         "hbase.normalizer.period": _NEVER_MS,
     }
+    properties |= hbase_tls(site)
     properties |= own
     properties |= site.state.settings.hbase_properties
     directory = site.configuration(record.name)
@@ -94,11 +97,11 @@ class MasterKind:
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
         directory = write_hbase_configuration(site, record, {"hbase.master.port": record.port})
-        return Launch("org.apache.hadoop.hbase.master.HMaster", ["start"], class_directory=directory)
+        return Launch("org.apache.hadoop.hbase.master.HMaster", ["start"], zookeeper_client_tls(site), directory)
 
-    def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
+    def check(self, site: Site, record: ServerRecord) -> None:
         """Ask for the tables, which only an initialised master knows, and read hbase:meta where it says that it is."""
-        _check_meta(record.port)
+        _check_meta(record.port, site.tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class RegionServerKind:
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
         directory = write_hbase_configuration(site, record, {"hbase.regionserver.port": record.port})
-        return Launch("org.apache.hadoop.hbase.regionserver.HRegionServer", ["start"], class_directory=directory)
+        main_class = "org.apache.hadoop.hbase.regionserver.HRegionServer"
+        return Launch(main_class, ["start"], zookeeper_client_tls(site), directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Ask it for its name, find this very incarnation among the servers of the master, and read hbase:meta."""
@@ -128,22 +132,22 @@ class RegionServerKind:
         if not masters:
             raise NotReadyError("there is no master to register with")
         with _answers_of("it"):
-            name = own_name(record.port)
+            name = own_name(record.port, site.tls)
         with _answers_of("the master"):
-            registered = live_servers(masters[0].port)
+            registered = live_servers(masters[0].port, site.tls)
         if name not in registered:
             raise NotReadyError("it is not registered with the master yet")
-        _check_meta(masters[0].port)
+        _check_meta(masters[0].port, site.tls)
 
 
-def _check_meta(master_port: int) -> None:
+def _check_meta(master_port: int, tls: TlsFiles | None) -> None:
     with _answers_of("the master"):
-        ask_for_tables(master_port)
-        meta = meta_port(master_port)
+        ask_for_tables(master_port, tls)
+        meta = meta_port(master_port, tls)
     if meta is None:
         raise NotReadyError("hbase:meta is on no region server")
     with _answers_of("hbase:meta"):
-        read_meta(meta)
+        read_meta(meta, tls)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from hedwig.cli.dev.probes.sockets import check_listening
 from hedwig.cli.dev.probes.zookeeper import create_absent, registered_under
 from hedwig.cli.dev.servers.log4j import write_log4j
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
+from hedwig.cli.dev.servers.tls import refuse_tls
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["BOOKKEEPER43", "JAVA_HEDWIG", "Bookie43Kind", "JavaHedwigKind"]
@@ -40,6 +41,7 @@ class Bookie43Kind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make the znodes that bookies expect, and write bookie.conf."""
+        refuse_tls(site, "a bookie of 4.3")
         create_absent(site.state.of_kind("zookeeper")[0].port, {_LEDGERS: "", _AVAILABLE: ""})
         directory, data = site.configuration(record.name), site.data(record.name)
         write_log4j(directory)
@@ -88,6 +90,7 @@ class JavaHedwigKind:
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make its root znode, and write hub.conf with one copy of an entry for each bookie, but at most two."""
+        refuse_tls(site, "the original hub")
         create_absent(site.state.of_kind("zookeeper")[0].port, {_HEDWIG: ""})
         directory, bookies = site.configuration(record.name), len(site.state.of_kind(_BOOKIE))
         write_log4j(directory)

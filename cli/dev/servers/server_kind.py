@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from hedwig.cli.dev.certificates import AUTHORITY, CLIENT, STORES_FILE
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.state import DirectoryState, ServerRecord
+from hedwig.store_access import TlsFiles
 
 __all__ = [
+    "SECURE",
     "Launch",
     "PortKeeper",
     "ServerKind",
@@ -17,6 +20,10 @@ __all__ = [
     "Site",
     "write_properties",
 ]
+
+
+SECURE: Final = "secure"
+"""The folder of the certificates, and of the stores file."""
 
 
 class PortKeeper(StrEnum):
@@ -33,6 +40,17 @@ class Site:
 
     root: Path
     state: DirectoryState
+
+    @property
+    def secure(self) -> Path | None:
+        """Return the directory of the certificates; None if the servers speak no TLS."""
+        directory = self.root / SECURE
+        return directory if (directory / STORES_FILE).exists() else None
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """Return what a probe shows to the servers."""
+        return None if self.secure is None else TlsFiles(self.secure / AUTHORITY, self.secure / CLIENT)
 
     def data(self, name: str) -> Path:
         """Return the directory for the data of one server, or of several that share it."""

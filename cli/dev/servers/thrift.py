@@ -8,6 +8,7 @@ from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.thrift import check_client, read_tables_of_thrift1, thrift2_has_table
 from hedwig.cli.dev.servers.hbase import MASTER, REGION_SERVER, write_hbase_configuration
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
+from hedwig.cli.dev.servers.tls import zookeeper_client_tls
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["THRIFT1", "THRIFT2", "GatewayKind"]
@@ -36,7 +37,7 @@ class GatewayKind:
         check_client()
         directory = write_hbase_configuration(site, record, {})
         arguments = ["start", "-p", str(record.port), "--bind", LOOPBACK, "--infoport", "-1"]
-        return Launch(self.main_class, arguments, class_directory=directory)
+        return Launch(self.main_class, arguments, zookeeper_client_tls(site), directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
         """Make one real call, which the gateway can answer only through HBase."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.zookeeper import check_serving
 from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site, write_properties
+from hedwig.cli.dev.servers.tls import zookeeper_tls
 from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["ZOOKEEPER", "ZooKeeperKind"]
@@ -36,12 +37,11 @@ class ZooKeeperKind:
         properties: dict[str, object] = {
             "tickTime": _TICK_MS,
             "dataDir": data,
-            "clientPort": record.port,
-            "clientPortAddress": LOOPBACK,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
             "maxClientCnxns": 0,
         }
+        properties |= zookeeper_tls(site, record.port) or {"clientPort": record.port, "clientPortAddress": LOOPBACK}
         peers = site.state.of_kind(self.name)
         if len(peers) > 1:
             # In ticks: 10 s to join the leader, 5 s to lag behind it.
@@ -57,9 +57,9 @@ class ZooKeeperKind:
         ]
         return Launch("org.apache.zookeeper.server.quorum.QuorumPeerMain", [str(path)], logging)
 
-    def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
+    def check(self, site: Site, record: ServerRecord) -> None:
         """Ask for its mode."""
-        check_serving(record.port)
+        check_serving(record.port, site.tls)
 
 
 ZOOKEEPER = Service("zookeeper", (ZooKeeperKind(),))

@@ -18,6 +18,7 @@ from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind
 from hedwig.hub.ledgers.inspection import LedgerFacts
+from hedwig.store_access import TlsFiles
 
 __all__ = ["BookkeeperLedgerInspector"]
 
@@ -34,15 +35,15 @@ class BookkeeperLedgerInspector:
         self._registry = registry
 
     @classmethod
-    async def open(cls, session: Session, root: str, clock: Clock, random: Random) -> Self:
-        """Return an inspector of the ledgers below `root`. The caller closes the session.
+    async def open(cls, session: Session, root: str, clock: Clock, random: Random, tls: TlsFiles | None = None) -> Self:
+        """Return an inspector of the ledgers below `root`; bookies speak TLS if so. The caller closes the session.
 
         Raises: ConfigurationError - there is no BookKeeper below `root`, or one with a layout that is not known here;
             LedgerStoreUnavailableError - ZooKeeper does not answer.
         """
         metadata = await ZookeeperLedgerMetadata.open(session, root, clock)
         registry = await ZookeeperRegistry.open(session, root, clock)
-        links = BookieLinks(registry)
+        links = BookieLinks(registry, tls=tls)
         return cls(BookieCluster(links, registry, metadata, BookieClusterOptions(), random), links, registry)
 
     async def facts(self, ledger_id: int) -> LedgerFacts:

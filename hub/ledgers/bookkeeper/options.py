@@ -8,6 +8,7 @@ from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers.bookkeeper.cluster import BookieClusterOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.store_access import TlsFiles
 
 __all__ = ["BookkeeperOptions"]
 
@@ -21,7 +22,8 @@ class BookkeeperOptions:
     """How a store makes new ledgers, and its deadlines and bounds.
 
     `custom` goes into the metadata of each new ledger, to tell it from ledgers of other applications. Metadata of
-    format 2 is for readers of BookKeeper 4.3. They know no custom metadata, and no digests but CRC32 and HMAC.
+    format 2 is for readers of BookKeeper 4.3. They know no custom metadata, and no digests but CRC32 and HMAC. With
+    `tls`, connections to bookies speak TLS.
     """
 
     quorums: Quorums = field(default_factory=lambda: Quorums(ensemble=3, write=3, ack=2))
@@ -30,6 +32,7 @@ class BookkeeperOptions:
     metadata_format: int = 3
     custom: Mapping[str, bytes] = field(default_factory=dict)
     cluster: BookieClusterOptions = field(default_factory=BookieClusterOptions)
+    tls: TlsFiles | None = None
 
     @classmethod
     def for_hubs(

@@ -87,7 +87,7 @@ class BookkeeperLedgerStore:
         layout = LedgerLayout.FLAT if options.metadata_format == 2 else LedgerLayout.HIERARCHICAL
         metadata = await ZookeeperLedgerMetadata.open(session, root, clock, made_as=layout)
         registry = await ZookeeperRegistry.open(session, root, clock)
-        links = BookieLinks(registry)
+        links = BookieLinks(registry, tls=options.tls)
         store = cls(BookieCluster(links, registry, metadata, options.cluster, random), options)
         store._links, store._registry = links, registry
         return store

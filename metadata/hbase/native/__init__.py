@@ -12,6 +12,7 @@ from hedwig.metadata.hbase.native.cluster.links import Links, Route
 from hedwig.metadata.hbase.native.cluster.registry import Registry, RpcRegistry, ZooKeeperRegistry
 from hedwig.metadata.hbase.native.driver import NativeDriver
 from hedwig.metadata.hbase.native.wire.identity import USER, Identity
+from hedwig.store_access import StoreAccess
 
 __all__ = ["FACTORY", "NativeDriver", "connect"]
 
@@ -28,8 +29,8 @@ async def connect(
 ) -> NativeDriver:
     """Return a driver for the cluster that a URL names. `route` gives the address at which it reaches a server.
 
-    Raises: ConfigurationError - the URL cannot work, or the cluster is too old; MetadataUnavailableError - the cluster
-        does not answer within the operation timeout.
+    Raises: ConfigurationError - the URL or the stores file cannot work, or the cluster is too old;
+        MetadataUnavailableError - the cluster does not answer within the operation timeout.
     """
     registry = url.parameters.get("registry", "zookeeper")
     known = {"registry", "znode"} if registry == "zookeeper" else {"registry"}
@@ -42,17 +43,19 @@ async def connect(
     if not parent.startswith("/"):
         raise ConfigurationError(f"{url.text!r}: the parameter znode is a path in ZooKeeper, such as {_PARENT}")
 
+    access = StoreAccess.read(options.stores_file)
+
     def make_registry(links: Links) -> Registry:
         if registry == "rpc":
             return RpcRegistry(links, endpoints, options.clock)
-        return ZooKeeperRegistry(endpoints, parent, options.clock)
+        return ZooKeeperRegistry(endpoints, parent, options.clock, access.zookeeper)
 
     advice = f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
     driver = NativeDriver(
         make_registry,
         options,
         advice=advice,
-        identity=Identity.of(url),
+        identity=Identity.of(url, access.hbase),
         durability=durability,
         route=route,
         gathering=gathering,

@@ -8,6 +8,7 @@ from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.backend import HBaseFactory
 from hedwig.metadata.hbase.durability import DURABILITY, Durability
 from hedwig.metadata.hbase.thrift2.driver import Thrift2Driver
+from hedwig.store_access import StoreAccess
 
 __all__ = ["FACTORY", "Thrift2Driver"]
 
@@ -18,6 +19,11 @@ _CONNECTIONS_MAX: Final = 256
 
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Thrift2Driver:
     url.check_parameters(frozenset({"connections", "transport", DURABILITY}))
+    if StoreAccess.read(options.stores_file).hbase is not None:
+        raise ConfigurationError(
+            f"{url.text!r}: connections to a gateway have no TLS, and the stores file asks for it; use hbase://, or "
+            "leave [hbase] out"
+        )
     endpoints = url.endpoints(_PORT)
     if len(endpoints) != 1:
         raise ConfigurationError(f"{url.text!r} must name one gateway; put a balancer before several")

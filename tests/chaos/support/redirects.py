@@ -7,7 +7,8 @@ hubs might send it to and fro. It may only be sent to the owner, unless the hub 
 drained, which no hub is here).
 
 The look behind a redirect is not known, so any possible look will do. It did not begin after the answer. No other look
-at the same topic replaced it before the request was sent. It is not older than a look-up, and then memory, lasts.
+at the same topic replaced it before the request was sent. It is not older than a look-up, and then memory, lasts. A
+look-up lasts longer by as much as a hub waited for a processor.
 """
 
 import math
@@ -83,8 +84,14 @@ def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> li
     return glances
 
 
-def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], hubs: Iterable[str]) -> list[str]:
-    """Return the redirects that no correct hub can have given, in words; `hubs` are the addresses of all hubs."""
+def baseless_redirects(
+    attempts: Iterable[Attempt], glances: Iterable[Glance], hubs: Iterable[str], starved_s: float = 0.0
+) -> list[str]:
+    """Return the redirects that no correct hub can have given, in words; `hubs` are the addresses of all hubs.
+
+    `starved_s` is the longest that one of them waited for a processor.
+    """
+    lookup_s = _LOOKUP_S + starved_s
     seen: defaultdict[tuple[bytes, str], list[Glance]] = defaultdict(list)
     for glance in glances:
         seen[glance.topic, glance.hub].append(glance)
@@ -94,7 +101,7 @@ def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], h
         for attempt in attempts
         if attempt.came == _REDIRECTED
         and attempt.text
-        and (why := _what_is_wrong(attempt, seen[attempt.topic, attempt.hub], known))
+        and (why := _what_is_wrong(attempt, seen[attempt.topic, attempt.hub], known, lookup_s))
     ]
 
 
@@ -115,14 +122,14 @@ def _whom(attempt: Attempt) -> str:
     return f"a client that {'was sent' if attempt.should_claim else 'came'} to it"
 
 
-def _what_is_wrong(attempt: Attempt, glances: Sequence[Glance], known: set[str]) -> str:
+def _what_is_wrong(attempt: Attempt, glances: Sequence[Glance], known: set[str], lookup_s: float) -> str:
     """Return what is wrong with a redirect; an empty text if it can be right."""
     to = _spelt(attempt.text)
     if to == attempt.hub:
         return "which is itself"
     if to not in known:
         return "which is no hub"
-    if not any(_explains(glance, attempt, to, glances) for glance in _possible(attempt, glances)):
+    if not any(_explains(glance, attempt, to, glances, lookup_s) for glance in _possible(attempt, glances)):
         return "which it had not seen as the owner, and was not free to choose"
     return ""
 
@@ -137,18 +144,18 @@ def _possible(attempt: Attempt, glances: Sequence[Glance]) -> Iterator[Glance]:
                 yield glance
 
 
-def _explains(glance: Glance, attempt: Attempt, to: str, glances: Sequence[Glance]) -> bool:
+def _explains(glance: Glance, attempt: Attempt, to: str, glances: Sequence[Glance], lookup_s: float) -> bool:
     age_s = attempt.sent - glance.ended
     if glance.owner == to:
-        return age_s <= (_LOOKUP_S if attempt.should_claim else _LOOKUP_S + _KEPT_S)
+        return age_s <= (lookup_s if attempt.should_claim else lookup_s + _KEPT_S)
     # There was no owner, or one that may have been dead: the hub chose the other one.
-    may_choose = not attempt.should_claim or _had_given_up(glance, glances)
-    return age_s <= _LOOKUP_S and glance.lived <= attempt.ended and may_choose
+    may_choose = not attempt.should_claim or _had_given_up(glance, glances, lookup_s)
+    return age_s <= lookup_s and glance.lived <= attempt.ended and may_choose
 
 
-def _had_given_up(glance: Glance, glances: Sequence[Glance]) -> bool:
+def _had_given_up(glance: Glance, glances: Sequence[Glance], lookup_s: float) -> bool:
     """Say whether the hub may still have left the topic to others when it looked."""
-    return any(each.is_release and 0 <= glance.began - each.began <= _KEPT_S + _LOOKUP_S for each in glances)
+    return any(each.is_release and 0 <= glance.began - each.began <= _KEPT_S + lookup_s for each in glances)
 
 
 def _address(owner: Hashable) -> str:

@@ -27,10 +27,11 @@ def breaches(
     history: ChaosHistory, terms: Iterable[Term], glances: Iterable[Glance], addresses: Iterable[str]
 ) -> list[str]:
     """Return what clients saw that the hubs at these addresses must not do, in words; empty without breaches."""
+    starved_s = max((fault.starved_s for fault in history.faults), default=0.0)
     return [
         *violations(history, _PROMISE),
         *interleavings(history.acknowledgements(), terms),
-        *baseless_redirects(history.attempts, glances, addresses),
+        *baseless_redirects(history.attempts, glances, addresses, starved_s),
         *long_chains(history.attempts, REDIRECTS_MAX),
         *history.dropped,
     ]

@@ -3,6 +3,7 @@
 import ssl
 import subprocess
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -53,11 +54,18 @@ class Authority:
         context.load_cert_chain(self.sign(name, uri, days))
         return context
 
-    def sign(self, name: str, uri: str | None = None, days: float = 2.0) -> Path:
-        """Return a PEM file with a key, and a certificate of this authority that is valid for the next `days`."""
+    def sign(self, name: str, uri: str | None = None, days: float = 2.0, *, address: str | None = None) -> Path:
+        """Return a PEM file with a key, and a certificate of this authority that is valid for the next `days`.
+
+        It is for a server at an IP `address`, if there is one.
+        """
         key = generate_private_key(SECP256R1())
         made = self._certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
-        other = x509.DNSName("anywhere.example") if uri is None else x509.UniformResourceIdentifier(uri)
+        other: x509.GeneralName
+        if address is not None:
+            other = x509.IPAddress(ip_address(address))
+        else:
+            other = x509.DNSName("anywhere.example") if uri is None else x509.UniformResourceIdentifier(uri)
         signed = made.add_extension(x509.SubjectAlternativeName([other]), critical=False).sign(self._key, SHA256())
         self._serials[name] = signed.serial_number
         file = self._folder / f"{name}.pem"

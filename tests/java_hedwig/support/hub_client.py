@@ -76,10 +76,9 @@ class HubClient:
         return self._call(request).responseBody.subscribeResponse.preferences
 
     def deliveries(self, count: int) -> list[tuple[int, bytes]]:
-        """Return local id and body of the next `count` messages delivered on this connection."""
-        deadline = time.monotonic() + self._timeout_s
+        """Return local id and body of the next `count` messages delivered on this connection, each within the time."""
         while len(self._pushed) < count:
-            response = self._receive(deadline)
+            response = self._receive(time.monotonic() + self._timeout_s)
             if response.HasField("message"):
                 self._pushed.append(response)
         taken, self._pushed = self._pushed[:count], self._pushed[count:]

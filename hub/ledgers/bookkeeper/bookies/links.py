@@ -10,6 +10,7 @@ from hedwig.hub.ledgers.bookkeeper.bookies.connection import BOUNDS, BookieConne
 from hedwig.hub.ledgers.bookkeeper.wire.codec import encode_request
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, Done, Request
+from hedwig.store_access import TlsFiles
 
 __all__ = ["BookieLinks"]
 
@@ -19,10 +20,14 @@ _RECONNECT_PAUSE_S: Final = 0.2
 
 
 class BookieLinks:
-    """Bookies, each over one connection. For one event loop; close it at the end."""
+    """Bookies, each over one connection, with TLS if `tls` has files for it. For one event loop; close it at the end.
 
-    def __init__(self, addresses: Addresses, *, connect_timeout_s: float = 3.0) -> None:
+    `addresses` says where they listen.
+    """
+
+    def __init__(self, addresses: Addresses, *, tls: TlsFiles | None = None, connect_timeout_s: float = 3.0) -> None:
         self._addresses = addresses
+        self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, _Link] = {}
         self._closed = False
@@ -34,7 +39,7 @@ class BookieLinks:
             return
         link = self._links.get(bookie)
         if link is None:
-            link = self._links[bookie] = _Link(bookie, self._addresses, self._connect_timeout_s)
+            link = self._links[bookie] = _Link(bookie, self._addresses, self._tls, self._connect_timeout_s)
         link.send(request, timeout_s, done)
 
     async def aclose(self) -> None:
@@ -49,9 +54,10 @@ class BookieLinks:
 class _Link:
     """One bookie: its connection, or the requests that wait for one."""
 
-    def __init__(self, bookie: str, addresses: Addresses, connect_timeout_s: float) -> None:
+    def __init__(self, bookie: str, addresses: Addresses, tls: TlsFiles | None, connect_timeout_s: float) -> None:
         self._bookie = bookie
         self._addresses = addresses
+        self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._loop = asyncio.get_running_loop()
         self._connection: BookieConnection | None = None
@@ -90,7 +96,7 @@ class _Link:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 host, port = await self._addresses.resolve(self._bookie)
-                connection = await BookieConnection.open(self._bookie, host, port, self._ended)
+                connection = await BookieConnection.open(self._bookie, host, port, self._ended, self._tls)
             if connection.ended is not None:
                 raise ConnectionError(connection.ended)
         except Exception as exc:

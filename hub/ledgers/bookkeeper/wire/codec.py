@@ -18,7 +18,14 @@ from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, BookieAnswer, ReadEntry, ReadLac, Request, WriteLac
 from hedwig.wire.frames import LENGTH_BYTES, encode_frame
 
-__all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_parts", "encode_request"]
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "AnswerDecoder",
+    "encode_parts",
+    "encode_request",
+    "encode_start_tls",
+]
 
 FRAME_BYTES_MAX: Final = 5 << 20
 """A bookie's default. It closes a connection on which a larger frame arrives, without an answer."""
@@ -30,6 +37,7 @@ _VERSION: Final = 3
 _READ_ENTRY: Final = 1
 _WRITE_LAC: Final = 6
 _READ_LAC: Final = 7
+_START_TLS: Final = 9
 _URGENT: Final = 100
 _FENCE_LEDGER: Final = 1
 _ENTRY_PIGGYBACK: Final = 2
@@ -90,6 +98,14 @@ def _fill_read(message: pb.Request, request: ReadEntry) -> None:
         read.flag = _ENTRY_PIGGYBACK
         read.previousLAC = request.poll_after_lac
         read.timeOut = request.poll_ms
+
+
+def encode_start_tls() -> bytes:
+    """Return the frame, transaction 0, after whose answer both sides of a connection speak TLS."""
+    message = pb.Request()
+    message.header.version, message.header.operation, message.header.txnId = _VERSION, _START_TLS, 0
+    message.startTLSRequest.SetInParent()
+    return encode_frame(message.SerializeToString(), FRAME_BYTES_MAX)
 
 
 class AnswerDecoder:
@@ -169,6 +185,8 @@ def _answer(message: pb.Response) -> BookieAnswer:
         return BookieAnswer(outcome=_outcome(message, known), lac_body=known.lacBody, body=known.lastEntryBody)
     if message.HasField("writeLacResponse"):
         return BookieAnswer(outcome=_outcome(message, message.writeLacResponse))
+    if message.HasField("startTLSResponse") and message.HasField("status"):
+        return BookieAnswer(outcome=BookieOutcome.of_status(message.status))
     return BookieAnswer(outcome=_refusal(message))
 
 

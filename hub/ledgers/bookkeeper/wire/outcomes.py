@@ -14,7 +14,7 @@ class BookieOutcome(enum.Enum):
     NO_ENTRY = "the bookie has no such entry"
     BAD_REQUEST = "the bookie does not understand the request"
     FAILED = "the bookie's disk failed"
-    UNAUTHORIZED = "the master key is wrong"
+    UNAUTHORIZED = "the master key is wrong, or it was shown no certificate that it takes"
     BAD_PROTOCOL = "the bookie does not speak this version of the protocol"
     FENCED = "the ledger was taken over"
     READ_ONLY = "the bookie is read-only"

@@ -22,6 +22,7 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.store_access import NO_ACCESS, ZooKeeperAccess
 
 __all__ = ["Registry", "RpcRegistry", "ZooKeeperRegistry"]
 
@@ -91,8 +92,15 @@ class RpcRegistry:
 class ZooKeeperRegistry:
     """A Registry that reads the cluster's nodes in ZooKeeper, with a new session for each read."""
 
-    def __init__(self, endpoints: Sequence[tuple[str, int]], parent: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[tuple[str, int]],
+        parent: str,
+        clock: Clock,
+        access: ZooKeeperAccess = NO_ACCESS,
+    ) -> None:
         self._clock = clock
+        self._access = access
         self._servers = [Server(*endpoint) for endpoint in endpoints]
         self._parent = parent.rstrip("/")
 
@@ -116,7 +124,7 @@ class ZooKeeperRegistry:
         path = f"{self._parent}/{name}"
 
         async def read(server: Server, deadline: Deadline) -> bytes:
-            content = await read_node(server.host, server.port, path, deadline)
+            content = await read_node(server.host, server.port, path, deadline, self._access)
             if content is None:
                 raise NotAppliedError(f"ZooKeeper at {server} has no {path}; HBase is down, or uses another znode")
             return _protobuf(content, path)

@@ -19,6 +19,7 @@ from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.rpc import Bounds, Call, RpcConnection
+from hedwig.store_access import TlsFiles
 
 __all__ = ["BOUNDS", "Connection", "Done"]
 
@@ -65,13 +66,21 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         service: str,
         user: str,
         on_end: Callable[["Connection"], None],
+        tls: TlsFiles | None = None,
         *,
         in_blocks: bool = False,
     ) -> Self:
-        """Connect. Raises OSError - no server listens there."""
+        """Connect, over TLS if there are files for it.
+
+        Raises: OSError - no server listens there, or its certificate is not valid for its name; ConfigurationError - a
+            file cannot be used.
+        """
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: cls(server, service, user, on_end, in_blocks=in_blocks), server.host, server.port
+            lambda: cls(server, service, user, on_end, in_blocks=in_blocks),
+            server.host,
+            server.port,
+            ssl=None if tls is None else tls.context(),
         )
         return connection
 

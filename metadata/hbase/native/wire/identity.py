@@ -1,4 +1,4 @@
-"""The user name of this process. A cluster without authentication believes the name that a client gives.
+"""What this process shows to HBase. A cluster without authentication believes the user name that a client gives.
 
 HBase decides what that user may do, if it checks rights at all (`hbase.security.authorization`).
 """
@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
 from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.store_access import TlsFiles
 
 __all__ = ["USER", "Identity"]
 
@@ -24,13 +25,14 @@ _TABLES: Final = "RWC"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The name of the user, and the namespace in which the user needs rights."""
+    """The name of the user, and the namespace in which the user needs rights; with `tls`, connections speak TLS."""
 
     user: str
     namespace: str
+    tls: TlsFiles | None = None
 
     @classmethod
-    def of(cls, url: MetadataUrl) -> Self:
+    def of(cls, url: MetadataUrl, tls: TlsFiles | None = None) -> Self:
         """Return the user that the URL names, else HADOOP_USER_NAME, else the user of the system.
 
         HBase's own client reads the same variable.
@@ -45,7 +47,7 @@ class Identity:
         if not name:
             with suppress(KeyError, OSError):
                 name = getpass.getuser()
-        return cls(name or "hedwig", url.path.strip("/"))
+        return cls(name or "hedwig", url.path.strip("/"), tls)
 
     @property
     def advice_for_records(self) -> str:

@@ -1,0 +1,160 @@
+"""The stores file: with which logins and certificates programs of a deployment reach stores that ask for them.
+
+One file in TOML serves hubs, commands and Spark. Only its path is an option, so no secret stands in an option, an error
+or a pickled task. Paths in the file are relative to its directory:
+
+    [zookeeper]
+    logins = ["hedwig:PASSWORD"]      # digest; the first is for new nodes, and all are shown
+    new_nodes = "closed"              # "open" while some hubs have no login yet
+    tls_ca = "ca.pem"                 # then sessions speak TLS
+    tls_certificate = "hub.pem"       # with its key
+
+    [hbase]                           # the region servers and masters
+    tls_ca = "ca.pem"
+    tls_certificate = "hub.pem"
+
+    [bookkeeper]                      # the bookies
+    tls_ca = "ca.pem"
+    tls_certificate = "hub.pem"
+"""
+
+import ssl
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from hedwig.errors import ConfigurationError
+from hedwig.reasons import reason_of
+
+__all__ = ["NO_ACCESS", "StoreAccess", "TlsFiles", "ZooKeeperAccess"]
+
+_FILE_BYTES_MAX: Final = 1 << 16
+_CLOSED: Final = "closed"
+_OPEN: Final = "open"
+_TLS_KEYS: Final = frozenset({"tls_ca", "tls_certificate"})
+_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "zookeeper": _TLS_KEYS | {"logins", "new_nodes"},
+    "hbase": _TLS_KEYS,
+    "bookkeeper": _TLS_KEYS,
+}
+"""The keys of each table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the authorities that certify a store's servers, and the certificate, with its key, to show them."""
+
+    authorities: Path
+    certificate: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return settings that check the server's name too, from the files as they are now.
+
+        Raises: ConfigurationError - one of them cannot be used.
+        """
+        try:
+            context = ssl.create_default_context(cafile=str(self.authorities))
+        except OSError as exc:
+            raise ConfigurationError(f"cannot read authorities in {self.authorities}: {reason_of(exc)}") from exc
+        if self.certificate is not None:
+            try:
+                # Without a password, OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(self.certificate, password="")
+            except OSError as exc:
+                raise ConfigurationError(
+                    f"the file {self.certificate} needs a certificate, and its key without a password: {reason_of(exc)}"
+                ) from exc
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """What a session shows to ZooKeeper.
+
+    `logins` are texts USER:PASSWORD of the digest scheme. Nodes that the session makes are closed to others, if it has
+    a login and `closes_nodes`. Then each login may do everything with them.
+    """
+
+    logins: tuple[str, ...] = field(default=(), repr=False)
+    closes_nodes: bool = True
+    tls: TlsFiles | None = None
+
+
+NO_ACCESS: Final = ZooKeeperAccess()
+"""What a session shows without a stores file: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """The content of a stores file. Without one, nothing is shown, and nothing is encrypted."""
+
+    zookeeper: ZooKeeperAccess = NO_ACCESS
+    hbase: TlsFiles | None = None
+    bookkeeper: TlsFiles | None = None
+
+    @classmethod
+    def read(cls, path: str) -> "StoreAccess":
+        """Return the content of the file at `path`; that without a file if it is empty.
+
+        Raises: ConfigurationError - it cannot be read, or a file that it names cannot be used.
+        """
+        if not path:
+            return cls()
+        try:
+            with Path(path).open("rb") as file:
+                content = tomllib.loads(file.read(_FILE_BYTES_MAX).decode())
+        except OSError as exc:
+            raise ConfigurationError(f"cannot read the stores file {path}: {reason_of(exc)}") from exc
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            # What these say of the place may be the secret.
+            raise ConfigurationError(f"the stores file {path} is no TOML") from None
+        try:
+            return cls._of(content, Path(path).parent)
+        except ConfigurationError as exc:
+            raise ConfigurationError(f"the stores file {path}: {exc}") from exc
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], directory: Path) -> "StoreAccess":
+        for name, table in content.items():
+            if name not in _KEYS:
+                raise ConfigurationError(f"there is no table {name!r}; choose from {', '.join(_KEYS)}")
+            if not isinstance(table, dict):
+                raise ConfigurationError(f"{name} must be a table: [{name}]")
+            if unknown := sorted(set(table) - _KEYS[name]):
+                known = ", ".join(sorted(_KEYS[name]))
+                raise ConfigurationError(f"{name}.{unknown[0]} is unknown; choose from {known}")
+        tls = {name: _tls(name, content.get(name, {}), directory) for name in ("hbase", "bookkeeper")}
+        return cls(_zookeeper(content.get("zookeeper", {}), directory), **tls)
+
+
+def _zookeeper(table: Mapping[str, Any], directory: Path) -> ZooKeeperAccess:
+    logins = table.get("logins", [])
+    if not isinstance(logins, list) or not all(map(_is_login, logins)):
+        raise ConfigurationError('zookeeper.logins must be texts in ASCII: ["USER:PASSWORD"]')
+    new_nodes = table.get("new_nodes", _CLOSED)
+    if new_nodes not in (_CLOSED, _OPEN):
+        raise ConfigurationError(f"zookeeper.new_nodes must be {_CLOSED!r} or {_OPEN!r}")
+    return ZooKeeperAccess(tuple(logins), new_nodes == _CLOSED, _tls("zookeeper", table, directory))
+
+
+def _is_login(login: object) -> bool:
+    if not isinstance(login, str) or not (login.isascii() and login.isprintable()):
+        return False
+    user, _, password = login.partition(":")
+    return bool(user and password)
+
+
+def _tls(name: str, table: Mapping[str, Any], directory: Path) -> TlsFiles | None:
+    for key in _TLS_KEYS & set(table):
+        if not isinstance(table[key], str) or not table[key]:
+            raise ConfigurationError(f"{name}.{key} must be the path of a PEM file")
+    if "tls_ca" not in table:
+        if "tls_certificate" in table:
+            raise ConfigurationError(f"{name}.tls_certificate needs {name}.tls_ca, by which servers are known")
+        return None
+    certificate = table.get("tls_certificate")
+    files = TlsFiles(directory / table["tls_ca"], None if certificate is None else directory / certificate)
+    files.context()
+    return files
