@@ -4,7 +4,7 @@ One file in TOML serves hubs, commands and Spark. Only its path is an option, so
 or a pickled task. Paths in the file are relative to its directory:
 
     [zookeeper]
-    logins = ["hedwig:PASSWORD"]      # digest; the first is for new nodes, and all are shown
+    logins = ["hedwig:PASSWORD"]      # for the scheme digest; mostly one
     new_nodes = "closed"              # "open" while some hubs have no login yet
     tls_ca = "ca.pem"                 # then sessions speak TLS
     tls_certificate = "hub.pem"       # with its key
@@ -28,7 +28,10 @@ from typing import Any, Final
 from hedwig.errors import ConfigurationError
 from hedwig.reasons import reason_of
 
-__all__ = ["NO_ACCESS", "StoreAccess", "TlsFiles", "ZooKeeperAccess"]
+__all__ = ["NO_ACCESS", "STORES_FILE", "StoreAccess", "TlsFiles", "ZooKeeperAccess"]
+
+STORES_FILE: Final = "HEDWIG_STORES_FILE"
+"""The variable of the environment with the path of the file, for commands and tasks of Spark."""
 
 _FILE_BYTES_MAX: Final = 1 << 16
 _CLOSED: Final = "closed"

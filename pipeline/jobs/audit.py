@@ -73,14 +73,20 @@ def command(
     from hedwig.pipeline.snapshots.preflight import check_readable, check_source, is_store
     from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot
     from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
-    from hedwig.pipeline.source.shared_stores import session_url
+    from hedwig.pipeline.source.shared_stores import session_url, stores_file
     from hedwig.pipeline.source.store_tables import read_unreadable
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
     # SOURCE may be a folder, which is no URL: then nothing opens the store of the deployment.
     deployment = Deployment(
-        command="audit", timeout_s=timeout_s, metadata=source, cluster=cluster, data=data, bookkeeper=bookkeeper
+        command="audit",
+        timeout_s=timeout_s,
+        metadata=source,
+        cluster=cluster,
+        data=data,
+        bookkeeper=bookkeeper,
+        stores_file=stores_file(),
     )
     hubs = [named_hub(text) for text in named]
     check_libraries()

@@ -25,6 +25,7 @@ from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.columns import log_of
 from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.shared_stores import stores_file
 
 __all__ = ["LOGS_FILE", "LogsFile", "bringing_logs", "logs_named_in", "read_logs_named_in"]
 
@@ -82,7 +83,7 @@ def read_logs_named_in(url: str, frames: Mapping[Table, DataFrame], timeout_s: f
 
     Raises: MetadataError.
     """
-    options = StoreOptions(operation_timeout_s=timeout_s, reads_only=True)
+    options = StoreOptions(operation_timeout_s=timeout_s, stores_file=stores_file(), reads_only=True)
 
     async def read(numbers: set[int] | None) -> list[LogRecord] | None:
         async with await open_metadata(without_making(url), options) as store:
@@ -108,7 +109,8 @@ def bringing_logs(url: str, logs: Sequence[LogRecord], timeout_s: float) -> Iter
     ended = threading.Event()
 
     async def hold() -> None:
-        async with await open_metadata(url, StoreOptions(operation_timeout_s=timeout_s)) as store:
+        options = StoreOptions(operation_timeout_s=timeout_s, stores_file=stores_file())
+        async with await open_metadata(url, options) as store:
             watch = FreezeWatch(store.named_records, SystemClock())
             async with logs_brought(store, logs, watch.carry_out) as written:
                 begun.set_result(written)

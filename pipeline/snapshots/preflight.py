@@ -15,6 +15,7 @@ from hedwig.metadata.store import backend_schemes
 from hedwig.operations.deployment.deployment import without_making
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.tables import TIMEOUT_S
+from hedwig.pipeline.source.shared_stores import stores_file
 
 __all__ = ["check_folder", "check_reachable", "check_readable", "check_source", "is_store"]
 
@@ -79,7 +80,7 @@ def check_reachable(url: str, timeout_s: float = TIMEOUT_S) -> None:
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`.
     """
-    options = StoreOptions(operation_timeout_s=timeout_s)
+    options = StoreOptions(operation_timeout_s=timeout_s, stores_file=stores_file())
 
     async def look() -> None:
         if _is_made_later(url):

@@ -26,7 +26,7 @@ from hedwig.pipeline.collector import few_collections
 from hedwig.pipeline.frames.input_rows import InputRow, rows_of
 from hedwig.pipeline.frames.policies import Policy, WriteResult, condition, judge
 from hedwig.pipeline.frames.tables import TIMEOUT_S, Table
-from hedwig.pipeline.source.shared_stores import check_shared
+from hedwig.pipeline.source.shared_stores import check_shared, stores_file
 from hedwig.pipeline.source.statistics import PROBLEMS, Statistics
 from hedwig.versions import NEW
 
@@ -79,6 +79,7 @@ class ApplyConfig:
         return StoreOptions(
             in_flight_max=self.batch_rows * self.connections,
             operation_timeout_s=self.operation_timeout_s,
+            stores_file=stores_file(),
             makes=False,
         )
 

@@ -10,7 +10,7 @@ from hedwig.errors import ConfigurationError, InvalidArgumentError, NoMetadataEr
 from hedwig.metadata import KeyRange, StoreOptions, open_metadata, read_layout
 from hedwig.model import Topic
 from hedwig.pipeline.frames.tables import ROWS_PER_PARTITION, TIMEOUT_S, OnCorrupt, Table
-from hedwig.pipeline.source.shared_stores import check_shared
+from hedwig.pipeline.source.shared_stores import check_shared, stores_file
 
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
 
@@ -76,7 +76,12 @@ class ScanConfig:
     def store_options(self) -> StoreOptions:
         """Return how to open the store."""
         # A task that made a missing store would read nothing from it, without an error.
-        return StoreOptions(page_rows=self.fetch_rows, operation_timeout_s=self.operation_timeout_s, makes=False)
+        return StoreOptions(
+            page_rows=self.fetch_rows,
+            operation_timeout_s=self.operation_timeout_s,
+            stores_file=stores_file(),
+            makes=False,
+        )
 
 
 def plan(config: ScanConfig) -> list[KeyRange]:

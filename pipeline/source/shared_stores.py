@@ -1,16 +1,18 @@
 """Which stores tasks can share: each task opens the store for itself, on the machine where it runs."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from hedwig.errors import ConfigurationError
 from hedwig.metadata import MetadataUrl
+from hedwig.store_access import STORES_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_shared", "master_of", "session_url", "url_for_tasks"]
+__all__ = ["check_shared", "master_of", "session_url", "stores_file", "url_for_tasks"]
 
 _RELATIVE: Final = "/./"
 
@@ -22,6 +24,15 @@ def check_shared(url: str) -> None:
         raise ConfigurationError(
             f"{url!r} is a store in memory, of which every task would have its own; write sqlite:///path/to/file"
         )
+
+
+def stores_file() -> str:
+    """Return the path of the stores file that the environment of this process names; empty: none.
+
+    The driver and each task have an environment of their own, and may have the file in another place.
+    """
+    path = os.environ.get(STORES_FILE, "")
+    return str(Path(path).absolute()) if path else ""
 
 
 def url_for_tasks(url: str, *, master: str | None, directory: str | Path) -> str:

@@ -65,6 +65,7 @@ def test_every_setting_can_be_saved_and_given_by_the_environment(admin: Admin, k
     value = {
         "metadata": "sqlite:///somewhere",
         "cluster": "zookeeper://z:2181/hedwig/eu",
+        "stores_file": str(tmp_path / "ca.pem"),
         "hub": "h:4080:4443",
         "tls": "true",
         "tls_ca": str(tmp_path / "ca.pem"),

@@ -1,0 +1,88 @@
+"""Prove that a stores file is read whole or refused with a reason, which never has a secret in it."""
+
+import pickle
+import traceback
+from pathlib import Path
+
+import pytest
+
+from hedwig.errors import ConfigurationError
+from hedwig.store_access import NO_ACCESS, StoreAccess
+from tests.hub.support.tls_client import Authority
+
+_SECRET = "a-canary-of-a-password"
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "authority")
+
+
+def _write(directory: Path, text: str) -> str:
+    path = directory / "stores.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_nothing_is_shown_without_a_file() -> None:
+    assert StoreAccess.read("") == StoreAccess(NO_ACCESS, None, None)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path, authority: Authority) -> None:
+    authority.sign("hub")
+    tls = 'tls_ca = "authority/ca.pem"\ntls_certificate = "authority/hub.pem"\n'
+    text = (
+        f'[zookeeper]\nlogins = ["hub:{_SECRET}", "old:er:one"]\nnew_nodes = "open"\n{tls}[hbase]\n{tls}[bookkeeper]\n'
+    )
+    access = StoreAccess.read(_write(tmp_path, text))
+    assert access.zookeeper.logins == (f"hub:{_SECRET}", "old:er:one")
+    assert not access.zookeeper.closes_nodes
+    assert access.hbase == access.zookeeper.tls
+    assert access.hbase is not None
+    assert access.hbase.authorities == authority.certificate
+    assert access.bookkeeper is None
+    assert _SECRET not in repr(access)
+    assert pickle.loads(pickle.dumps(access)) == access
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("zookeeper = 1", "zookeeper must be a table"),
+        ("[redis]", "there is no table 'redis'; choose from zookeeper, hbase, bookkeeper"),
+        ('[zookeeper]\npassword = "{secret}"', "zookeeper.password is unknown; choose from logins, new_nodes, tls_ca"),
+        ('[hbase]\nlogins = ["{secret}"]', "hbase.logins is unknown; choose from tls_ca, tls_certificate"),
+        ('[zookeeper]\nlogins = "{secret}"', "logins must be texts"),
+        ('[zookeeper]\nlogins = ["{secret}"]', "logins must be texts"),
+        ('[zookeeper]\nlogins = [":{secret}"]', "logins must be texts"),
+        ('[zookeeper]\nlogins = ["hub:{secret}", 3]', "logins must be texts"),
+        ('[zookeeper]\nlogins = ["hub:{secret}é"]', "logins must be texts"),
+        ('[zookeeper]\nlogins = ["hub:{secret}\\n"]', "logins must be texts"),
+        ('[zookeeper]\nnew_nodes = "shut"', "new_nodes must be 'closed' or 'open'"),
+        ('[zookeeper]\ntls_certificate = "hub.pem"', "zookeeper.tls_certificate needs zookeeper.tls_ca"),
+        ('[bookkeeper]\ntls_ca = ""', "bookkeeper.tls_ca must be the path"),
+        ("[bookkeeper]\ntls_ca = 3", "bookkeeper.tls_ca must be the path"),
+        ('[hbase]\ntls_ca = "nowhere.pem"', "cannot read authorities in .*nowhere.pem: No such file or directory"),
+        ('[hbase]\ntls_ca = "stores.toml"', "cannot read authorities in .*stores.toml"),
+        (
+            '[hbase]\ntls_ca = "authority/ca.pem"\ntls_certificate = "authority/ca.pem"',
+            "needs a certificate, and its key",
+        ),
+        ('logins = ["hub:{secret}" "x"]', "is no TOML"),
+        ('[zookeeper]\nlogins = ["hub:{secret}', "is no TOML"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, authority: Authority, text: str, said: str) -> None:
+    path = _write(tmp_path, text.replace("{secret}", _SECRET))
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        StoreAccess.read(path)
+    assert "stores.toml" in str(raised.value)
+    assert _SECRET not in "".join(traceback.format_exception(raised.value))
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot read the stores file .*nowhere.toml: No such file"):
+        StoreAccess.read(str(tmp_path / "nowhere.toml"))
+    (tmp_path / "stores.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="is no TOML"):
+        StoreAccess.read(str(tmp_path / "stores.toml"))
