@@ -167,6 +167,15 @@ def test_a_hub_can_do_no_more_than_it_must(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
 
 
+def test_only_hubs_reach_the_stores() -> None:
+    assert COMPOSE["networks"]["stores"] == {"internal": True}
+    for name, service in SERVICES.items():
+        if name == "admin-token":
+            assert service["network_mode"] == "none"
+        else:
+            assert set(service["networks"]) == ({"stores", "default"} if name in HUBS else {"stores"}), name
+
+
 @pytest.mark.parametrize("name", HUBS)
 def test_hub_is_one_of_a_cluster_on_the_servers_of_the_file(name: str) -> None:
     options = _options(name).options
