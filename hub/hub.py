@@ -313,6 +313,7 @@ class Hub:
             "displaced_frames": self.frames.displaced,
             "unpermitted_requests": self.access.refused if self.access is not None else 0,
             "publishes_over_limits": self.access.over_limits if self.access is not None else 0,
+            "connections_over_limits": self.access.connections_over_limits if self.access is not None else 0,
             "logins": logins.done if logins is not None else 0,
             "failed_logins": logins.failed if logins is not None else 0,
         }
@@ -362,7 +363,7 @@ class Hub:
     def _rules_changed(self) -> None:
         assert self.access is not None, "it has read them"
         if self.access.logins is not None:
-            look_up_anew(self.channels, self.access.logins)
+            look_up_anew(self.channels, self.access.logins, self.access)
         self._tasks.start(close_revoked(self.channels, self.access))
 
     def admit(self, channel: Channel) -> bool:
@@ -380,6 +381,7 @@ class Hub:
                 channel.end_point = self.listeners.end_point(channel)
                 if channel.caller is None and self.options.access.mode == AccessMode.RULES:
                     logins.newcomers.add(channel)
+            self.access.count_connection(channel)
         self.channels[channel] = None
         self._last_opened_at = self.clock.monotonic()
         if self.listeners.files is not None:
@@ -411,8 +413,10 @@ class Hub:
 
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
-        if self.access is not None and self.access.logins is not None:
-            self.access.logins.newcomers.remove(channel)
+        if self.access is not None:
+            self.access.forget_connection(channel)
+            if self.access.logins is not None:
+                self.access.logins.newcomers.remove(channel)
         self.incarnation.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:

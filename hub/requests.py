@@ -221,6 +221,8 @@ class Requests:
             self._refuse(channel, size, request, ServiceDownError("the hub failed to answer; its log says why"))
         else:
             channel.answer(size, Answer(txn_id=request.txn_id, authentication=answer))
+            if channel.caller is not before:
+                self._access.count_connection(channel)
             if channel.caller is not before and channel.subscriptions:
                 # It may be in other groups than before, so it may keep less.
                 self.tasks.start(close_revoked([channel], self._access))

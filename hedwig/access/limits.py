@@ -3,6 +3,7 @@
     limit user:meter    publishes_per_s=50                            meters/*
     limit group:shop    publishes_per_s=1000,publish_bytes_per_s=20MiB  orders/*
     limit *             publishes_per_s=10                            home/{user}/*
+    limit *             connections=100                               *
 
 A limit of a group is for all its users together. A limit of `*` is for each user by itself. Each hub counts by itself.
 """
@@ -21,6 +22,8 @@ __all__ = ["Limit", "parse_rule"]
 _FORM: Final = "a limit is: limit user:NAME|group:NAME|* NAME=VALUE,… PATTERN"
 _PUBLISHES: Final = "publishes_per_s"
 _BYTES: Final = "publish_bytes_per_s"
+_CONNECTIONS: Final = "connections"
+_NAMES: Final = (_PUBLISHES, _BYTES, _CONNECTIONS)
 _MOST: Final = 1e12
 
 
@@ -34,12 +37,17 @@ class Limit:
     publishes_per_s: float | None = None
     publish_bytes_per_s: int | None = None
     """Of the bodies of messages."""
+    connections: int | None = None
+    """At the same time."""
 
     def __post_init__(self) -> None:
         check_who(self.who)
-        values = [each for each in (self.publishes_per_s, self.publish_bytes_per_s) if each is not None]
+        given = (self.publishes_per_s, self.publish_bytes_per_s, self.connections)
+        values = [each for each in given if each is not None]
         if not values:
-            raise InvalidArgumentError(f"a limit names {_PUBLISHES} or {_BYTES}")
+            raise InvalidArgumentError(f"a limit names {', '.join(_NAMES)}, or some of them")
+        if self.connections is not None and str(self.topics) != EVERYBODY:
+            raise InvalidArgumentError(f"{_CONNECTIONS} are for no topic: the pattern of their limit is *")
         if not all(0 < value <= _MOST for value in values):
             raise InvalidArgumentError(
                 f"a limit is above 0 and at most {_MOST:g}; if nothing is to pass, use a rule that denies"
@@ -54,15 +62,18 @@ class Limit:
         given: dict[str, str] = {}
         for each in words[2].split(","):
             name, equals, value = each.partition("=")
-            if not equals or name not in (_PUBLISHES, _BYTES) or name in given:
-                raise InvalidArgumentError(f"a limit names {_PUBLISHES}=N or {_BYTES}=SIZE, each once, not {each!r}")
+            if not equals or name not in _NAMES or name in given:
+                raise InvalidArgumentError(
+                    f"a limit names {_PUBLISHES}=N, {_BYTES}=SIZE or {_CONNECTIONS}=N, each once, not {each!r}"
+                )
             given[name] = value
         try:
             publishes = float(given[_PUBLISHES]) if _PUBLISHES in given else None
             size = size_bytes(given[_BYTES]) if _BYTES in given else None
+            connections = int(given[_CONNECTIONS]) if _CONNECTIONS in given else None
         except ValueError as exc:
             raise InvalidArgumentError(f"{text!r} is no limit: {exc}") from exc
-        return cls(words[1], Pattern.parse(words[3]), publishes, size)
+        return cls(words[1], Pattern.parse(words[3]), publishes, size, connections)
 
     def counted_for(self, principal: Principal) -> str:
         """Return whose count a request of a principal is part of."""
@@ -77,6 +88,8 @@ class Limit:
             values.append(f"{_PUBLISHES}={int(rate) if rate == int(rate) else rate!r}")
         if self.publish_bytes_per_s is not None:
             values.append(f"{_BYTES}={show_size(self.publish_bytes_per_s).replace(' ', '')}")
+        if self.connections is not None:
+            values.append(f"{_CONNECTIONS}={self.connections}")
         return ",".join(values)
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ class TopicRights:
     Actions are plain numbers here: a question comes with each publish, and an `IntFlag` costs three times the rest.
     """
 
-    __slots__ = ("_allowed", "_allowed_as", "_denied", "_denied_as", "_user", "limits")
+    __slots__ = ("_allowed", "_allowed_as", "_denied", "_denied_as", "_user", "connection_limits", "limits")
 
     def __init__(self, user: str = "") -> None:
         self._user = user
@@ -32,12 +32,17 @@ class TopicRights:
         self._allowed_as: tuple[tuple[int, Pattern], ...] = ()
         self._denied_as: tuple[tuple[int, Pattern], ...] = ()
         self.limits: tuple[Limit, ...] = ()
-        """How much of it the principal may do."""
+        """How much the principal may publish."""
+        self.connection_limits: tuple[Limit, ...] = ()
+        """How many connections it may have."""
 
     def add_rule(self, rule: Rule | Limit) -> None:
         """Let a rule or a limit count that is about this principal and this topic."""
         if isinstance(rule, Limit):
-            self.limits += (rule,)
+            if rule.connections is not None:
+                self.connection_limits += (rule,)
+            if rule.publishes_per_s is not None or rule.publish_bytes_per_s is not None:
+                self.limits += (rule,)
             return
         actions = int(rule.actions)
         if rule.subscribers is not None:
@@ -59,6 +64,7 @@ class TopicRights:
         self._allowed_as += rights._allowed_as
         self._denied_as += rights._denied_as
         self.limits += rights.limits
+        self.connection_limits += rights.connection_limits
 
     def may(self, action: int) -> bool:
         """Return whether an action is allowed that is not one of SUBSCRIBERS."""

@@ -1,5 +1,6 @@
 """Access control: reads the rules again and again, and asks them about each request of each connection."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,7 +11,7 @@ from hedwig.clock import Clock
 from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, QuotaExceededError, ServiceDownError
 from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.caller import Caller
-from hedwig.hub.access.quotas import Quotas
+from hedwig.hub.access.quotas import Connections, Quotas
 from hedwig.hub.options.access_options import AccessMode, AccessOptions
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 from hedwig.names import show_name
@@ -23,6 +24,8 @@ __all__ = ["AccessControl"]
 
 _log = logging.getLogger(__name__)
 
+_OVER_S: Final = 10.0
+"""How long a connection may wait that is one too many."""
 _WHOLE_S: Final = 60.0
 """How often all rules are read in any case: a writer may have died before it counted its change."""
 _PUBLISH: Final = int(Action.PUBLISH)
@@ -38,6 +41,15 @@ class _Asking(Protocol):
 
     peer: str
     caller: Caller | None
+
+
+class _Connected(_Asking, Protocol):
+    """A connection that counts, or is one too many (`why_over`)."""
+
+    counted_as: tuple[str, ...]
+    why_over: QuotaExceededError | None
+
+    def close(self) -> None: ...
 
 
 class AccessControl:
@@ -84,7 +96,9 @@ class AccessControl:
         """How many requests the rules have refused, or would have."""
         self.over_limits = 0
         """How many messages were over a limit."""
+        self.connections_over_limits = 0
         self._quotas = Quotas(clock)
+        self._connections = Connections()
 
     @property
     def book(self) -> RuleBook:
@@ -130,6 +144,39 @@ class AccessControl:
             caller = self._callers[principal] = Caller(principal)
         return caller
 
+    def count_connection(self, connected: _Connected) -> None:
+        """Count a connection for whom it is now, unless that is one too many.
+
+        Then its requests are refused with when to come again, and it is closed after a while.
+        """
+        was_over, connected.why_over = connected.why_over, None
+        caller = connected.caller
+        if caller is None:
+            self._connections.leave(connected)
+            return
+        try:
+            self._connections.take(connected, caller.principal, caller.rights(b"", self._book).connection_limits)
+        except QuotaExceededError as exc:
+            if was_over is None:
+                self.connections_over_limits += 1
+                _log.info("%s: %s", connected.peer, exc)
+                if self.audit is not None:
+                    self.audit.refused(connected.peer, str(caller.principal), "connect over a limit", None)
+            if self._options.mode == AccessMode.RULES:
+                connected.why_over = exc
+                if was_over is None:
+                    asyncio.get_running_loop().call_later(_OVER_S, self._close_if_over, connected)
+
+    def _close_if_over(self, connected: _Connected) -> None:
+        if connected.why_over is not None:
+            self.count_connection(connected)
+            if connected.why_over is not None:
+                connected.close()
+
+    def forget_connection(self, connected: _Connected) -> None:
+        """Count a connection that is over no longer."""
+        self._connections.leave(connected)
+
     async def refresh(self) -> bool:
         """Read rules and users if they may have changed; return whether they have. Raises: MetadataError."""
         asked_at = self._clock.monotonic()
@@ -165,11 +212,15 @@ class AccessControl:
 
     # ------------------------------------------------------------------------------------------------- questions
 
-    def check(self, asking: _Asking, request: Request) -> None:
+    def check(self, asking: _Connected, request: Request) -> None:
         """Raise NotPermittedError unless the rules allow a request; ServiceDownError if they are not known.
 
         Raise QuotaExceededError if a limit does not allow it now.
         """
+        if asking.why_over is not None:
+            self.count_connection(asking)  # Another one may have ended.
+            if asking.why_over is not None:
+                raise asking.why_over
         action, topic = request.action, request.topic
         match action:
             case Publish(message=message):

@@ -1,20 +1,24 @@
-"""Quotas: counts how much the users of this hub do, and refuses what is beyond their limits.
+"""Quotas: counts how much the users of this hub do and have, and refuses what is beyond their limits.
 
 Each limit has a bucket of tokens that fills with its rate, and holds what comes in a second. A message takes one token,
 or one for each byte. A message that is larger than the bucket needs a full one, and what it takes too much is owed.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from hedwig.access import Limit, Principal
 from hedwig.clock import Clock
 from hedwig.errors import QuotaExceededError
 
-__all__ = ["Quotas"]
+__all__ = ["Connections", "Counted", "Quotas"]
 
 _BURST_S: Final = 1.0
 """How many seconds of its rate a bucket holds."""
+_CONNECTION_S: Final = 1.0
+"""When to come again with a connection that is one too many. Nobody knows when another one ends."""
 _BUCKETS_MAX: Final = 20_000
 """Beyond, full buckets are forgotten: they are as new ones. The others are of those who published a moment ago."""
 
@@ -48,8 +52,42 @@ class _Bucket:
         return self.level >= self._most
 
 
+class Counted(Protocol):
+    """A connection. `counted_as` says whose it is in the counts; empty while it is not counted."""
+
+    counted_as: tuple[str, ...]
+
+
+class Connections:
+    """How many connections each user has, and the users of each group together."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def take(self, connection: Counted, principal: Principal, limits: Iterable[Limit]) -> None:
+        """Count a connection for a principal, and no longer for another one.
+
+        Raises: QuotaExceededError - a limit allows no more of them; it is not counted.
+        """
+        self.leave(connection)
+        for limit in limits:
+            who = limit.counted_for(principal)
+            if limit.connections is not None and self._counts[who] >= limit.connections:
+                raise QuotaExceededError(f"over the limit of {who}: {limit}", _CONNECTION_S)
+        connection.counted_as = principal.known_as[:-1]  # Nobody counts those of everybody.
+        self._counts.update(connection.counted_as)
+
+    def leave(self, connection: Counted) -> None:
+        """Count it no longer."""
+        for who in connection.counted_as:
+            self._counts[who] -= 1
+            if not self._counts[who]:
+                del self._counts[who]
+        connection.counted_as = ()
+
+
 class Quotas:
-    """The counts of this hub."""
+    """The counts of messages of this hub."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from hedwig.errors import QuotaExceededError
 from hedwig.hub.access.access_control import AccessControl
 from hedwig.hub.access.caller import Caller
 from hedwig.model import SubscriberId, Topic
@@ -38,15 +39,19 @@ class _LoggedIn(Protocol):
 
     peer: str
     caller: Caller | None
+    counted_as: tuple[str, ...]
+    why_over: QuotaExceededError | None
 
     def close(self) -> None: ...
 
 
-def look_up_anew(channels: Iterable[_LoggedIn], logins: "Logins") -> None:
+def look_up_anew(channels: Iterable[_LoggedIn], logins: "Logins", access: AccessControl) -> None:
     """Let those that have logged in be in the groups that they have now. Close the connections of deleted users."""
     for channel in list(channels):
         if channel.caller is not None and channel.caller.has_logged_in:
-            channel.caller = logins.caller(channel.caller.principal.name)
+            before, channel.caller = channel.caller, logins.caller(channel.caller.principal.name)
+            if channel.caller is not before:
+                access.count_connection(channel)
             if channel.caller is None:
                 _log.info("%s: closing the connection: there is no such user any more", channel.peer)
                 channel.close()

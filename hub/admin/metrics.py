@@ -42,6 +42,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
     "logins": "Logins with a password or a token.",
     "failed_logins": "Logins that failed.",
+    "connections_over_limits": "Connections that were one too many for their user; in audit mode they stayed.",
     "publishes_over_limits": "Messages that were over a limit of their user; in audit mode they passed.",
     "unpermitted_requests": "Requests that the rules of access control refuse, or would refuse in audit mode.",
 }

@@ -180,6 +180,7 @@ class Channel(asyncio.Protocol):
         "_unsent",
         "_waiting",
         "caller",
+        "counted_as",
         "end_point",
         "ends_at",
         "exchange",
@@ -192,6 +193,7 @@ class Channel(asyncio.Protocol):
         "publisher",
         "silence_s",
         "subscriptions",
+        "why_over",
     )
 
     def __init__(
@@ -206,6 +208,10 @@ class Channel(asyncio.Protocol):
         """The subscriptions that are attached to this channel."""
         self.caller: Caller | None = None
         """Who sends the requests of this channel; None if nobody may, or nobody is asked."""
+        self.counted_as: tuple[str, ...] = ()
+        """Whose connection this is, as limits count it."""
+        self.why_over: QuotaExceededError | None = None
+        """Why this connection is one too many; None if it is not."""
         self.exchange: ServerExchange | None = None
         """The login that is under way."""
         self.end_point: bytes | None = None

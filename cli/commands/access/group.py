@@ -160,11 +160,11 @@ def _add(
 def limit(
     settings: Settings, /, who: str, limits: str, topics: Pattern, expected_version: int | None, dry_run: bool
 ) -> None:
-    """Limit how much WHO may publish to topics, at each hub.
+    """Limit how much WHO may publish to topics, or how many connections WHO may have, at each hub.
 
-    LIMITS are publishes_per_s=N and publish_bytes_per_s=SIZE, with a comma between. A limit of a group is for all its
-    users together, one of * is for each user by itself, and so is one whose PATTERN has {user}. A limit for the same
-    WHO and PATTERN is replaced.
+    LIMITS are publishes_per_s=N, publish_bytes_per_s=SIZE and connections=N, with commas between; connections are
+    limited with the PATTERN * only. A limit of a group is for all its users together, one of * is for each user by
+    itself, and so is one whose PATTERN has {user}. A limit for the same WHO and PATTERN is replaced.
     """
     made = _parsed(f"limit {who} {limits} {topics}")
     assert isinstance(made, Limit), "the text of a limit"

@@ -11,14 +11,16 @@ from hedwig.access import Limit, Principal, Rule, RuleBook, parse_rule
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.errors import InvalidArgumentError, QuotaExceededError
-from hedwig.hub.access.quotas import Quotas
+from hedwig.hub.access.quotas import Connections, Quotas
 from hedwig.hub.hub import Hub
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, RefusalKind
+from tests.faults.support.waiting import until
 from tests.hub.conftest import Connect, StartHub
+from tests.hub.support.wire_client import eventually
 
 ALL = ("allow * publish,create *", "allow * subscribe * as *")
 Start = Callable[..., Awaitable[Hub]]
@@ -48,6 +50,7 @@ def start(start_hub: StartHub) -> Start:
         "limit user:ann publishes_per_s=10 orders/*",
         "limit group:shop publishes_per_s=0.5,publish_bytes_per_s=20MiB *",
         "limit * publish_bytes_per_s=1000 home/{user}/*",
+        "limit group:shop publishes_per_s=5,connections=20 *",
     ],
 )
 def test_a_limit_is_read_as_it_is_written(text: str) -> None:
@@ -67,6 +70,9 @@ def test_a_limit_is_read_as_it_is_written(text: str) -> None:
         ("limit user:ann publishes_per_s=x *", "could not convert"),
         ("limit user:ann publish_bytes_per_s=5parsecs *", "has the unit"),
         ("limit user:ann topics=5 *", "each once"),
+        ("limit user:ann connections=5 orders/*", "the pattern of their limit is"),
+        ("limit user:ann connections=0.5 *", "invalid literal"),
+        ("limit user:ann connections=0 *", "above 0"),
         ("limit user:ann publishes_per_s=1,publishes_per_s=2 *", "each once"),
     ],
 )
@@ -255,3 +261,84 @@ async def test_a_changed_limit_counts_at_once(start: Start, connect: Connect) ->
     await hub.access.refresh()
     for _ in range(20):
         assert (await client.request(Topic(b"news"), Publish(Message(b"m")))).status is StatusCode.SUCCESS
+
+
+# --------------------------------------------------------------------------------------------------- connections
+
+
+class Connected:
+    """A connection, as counts see it."""
+
+    def __init__(self) -> None:
+        self.counted_as: tuple[str, ...] = ()
+
+
+def test_connections_are_counted_for_users_and_groups_until_they_end() -> None:
+    counts = Connections()
+    of_group, of_each = Limit.parse("limit group:shop connections=3 *"), Limit.parse("limit * connections=2 *")
+    ann, bob = Principal("ann", frozenset({"shop"})), Principal("bob", frozenset({"shop", "it"}))
+    first, second, third, fourth = (Connected() for _ in range(4))
+    counts.take(first, ann, (of_group, of_each))
+    counts.take(first, ann, (of_group, of_each))  # Again, as after a change of its groups.
+    counts.take(second, ann, (of_group, of_each))
+    with pytest.raises(QuotaExceededError, match=r"over the limit of user:ann: limit \* connections=2 \*"):
+        counts.take(third, ann, (of_group, of_each))
+    counts.take(third, bob, (of_group, of_each))
+    with pytest.raises(QuotaExceededError, match="over the limit of group:shop"):
+        counts.take(fourth, bob, (of_group, of_each))
+    counts.leave(fourth)  # It was not counted.
+    counts.leave(first)
+    counts.leave(first)
+    counts.take(fourth, bob, (of_group, of_each))
+    for each in (second, third, fourth):
+        counts.leave(each)
+    assert not counts._counts
+
+
+async def test_a_connection_too_many_is_refused_until_another_ends(start: Start, connect: Connect) -> None:
+    hub = await start("limit * connections=2 *")
+    first, second, third = await connect(hub), await connect(hub), await connect(hub)
+    for each in (first, second):
+        assert (await each.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+    refused = await third.request(b"t", Publish(Message(b"m")))
+    assert (refused.status, refused.refusal) == (StatusCode.SERVICE_DOWN, RefusalKind.QUOTA_EXCEEDED)
+    assert refused.retry_after_ms == 1000
+    assert refused.text is not None
+    assert "over the limit of user:local: limit * connections=2 *" in refused.text
+    await first.close()
+
+    async def is_served() -> bool:
+        return (await third.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+
+    await eventually(is_served, "the place of the first is taken")
+    fourth = await connect(hub)
+    assert (await fourth.request(b"t", Publish(Message(b"m")))).refusal is RefusalKind.QUOTA_EXCEEDED
+
+
+async def test_a_connection_too_many_is_closed(start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hedwig.hub.access.access_control._OVER_S", 0.2)
+    hub = await start("limit user:local connections=1 *")
+    first, second = await connect(hub), await connect(hub)
+    await until(lambda: len(hub.channels) == 1, "the second one is closed")
+    assert (await first.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+    await second.close()
+
+
+async def test_audit_mode_counts_connections_and_lets_them_pass(start: Start, connect: Connect) -> None:
+    hub = await start("limit * connections=1 *", mode="audit")
+    channels = [await connect(hub) for _ in range(3)]
+    for each in channels:
+        assert (await each.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+    assert hub.access is not None
+    assert hub.access.connections_over_limits == 2
+
+
+async def test_client_waits_for_a_connection(start: Start, connect: Connect) -> None:
+    hub = await start("limit * connections=1 *")
+    only = await connect(hub)
+    async with HedwigClient(ClientOptions(hub=HubAddress("127.0.0.1", hub.port), answer_timeout_s=30.0)) as client:
+        publishing = asyncio.create_task(client.publish("t", b"m"))
+        await asyncio.sleep(0)
+        await until(lambda: hub.access is not None and hub.access.connections_over_limits == 1, "it is refused")
+        await only.close()
+        assert (await publishing).local == 1
