@@ -35,6 +35,7 @@ from hedwig.hub.process import run_hub
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.metadata import MetadataUrl
 from hedwig.private_files import user_data_directory
+from hedwig.store_access import StoreAccess
 
 __all__ = ["main"]
 
@@ -140,6 +141,7 @@ def _check(configuration: Configuration) -> None:
     options = configuration.options
     FilterRegistry(options.filters)
     check_tls(options)
+    StoreAccess.read(options.stores_file)
     MetadataUrl.parse(options.metadata_url)
 
 

@@ -353,6 +353,7 @@ def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> N
         (["--config", "none.toml"], "cannot read the file none.toml"),
         (["--set", "filters.a=no_such_module:x"], "the message filter 'a' cannot be loaded"),
         (["--set", "tls_port=0", "--set", "tls_certificate=none.pem"], "cannot use the TLS certificate none.pem"),
+        (["--set", "stores_file=none.toml"], "cannot read the stores file none.toml"),
         (["--metadata", "nowhere"], "the metadata URL 'nowhere' has no scheme"),
         (["--log-level", "loud"], "--log-level"),
     ],
