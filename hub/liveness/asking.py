@@ -9,7 +9,11 @@ from hedwig.errors import ServiceDownError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
 
-__all__ = ["answer", "ask", "read"]
+__all__ = ["NotLetInError", "answer", "ask", "read"]
+
+
+class NotLetInError(ServiceDownError):
+    """ZooKeeper answers, and does not let this session do it."""
 
 
 async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request) -> list[Any]:
@@ -28,7 +32,7 @@ async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request)
 def answer(what: str, result: Any, *expected: type[ZookeeperError]) -> Any:
     """Return a result, or an expected error. Raises: ServiceDownError - the result is any other error."""
     if isinstance(result, NoAuthError):
-        raise ServiceDownError(f"cannot {what}: the node's access control list lets no login of the stores file do it")
+        raise NotLetInError(f"cannot {what}: the node's access control list lets no login of the stores file do it")
     if isinstance(result, ZookeeperError) and not isinstance(result, expected):
         raise ServiceDownError(f"cannot {what}: ZooKeeper answers {type(result).__name__} {result}".rstrip())
     return result

@@ -75,9 +75,12 @@ async def _was_used(url: str, timeout_s: float, stores_file: str) -> bool:
 
 
 def unavailable(command: str, url: str, error: Exception) -> OperationError:
-    """Return the error that the ZooKeeper of a cluster did not answer."""
-    said = f"{command} failed on the cluster {url}: {error}; see that ZooKeeper is up there"
-    return OperationError(said, ExitCode.UNAVAILABLE)
+    """Return the error that the ZooKeeper of a cluster did not answer, or did not let the user in."""
+    from hedwig.hub.liveness.asking import NotLetInError
+
+    is_up = isinstance(error, NotLetInError)
+    advice = "give --stores-file FILE with one that it lets in" if is_up else "see that ZooKeeper is up there"
+    return OperationError(f"{command} failed on the cluster {url}: {error}; {advice}", ExitCode.UNAVAILABLE)
 
 
 def find_hub(deployment: Deployment, name: str) -> "LiveHub":

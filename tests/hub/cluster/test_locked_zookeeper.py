@@ -177,7 +177,9 @@ async def test_hub_and_commands_without_the_login_are_told_so(locked: LockedServ
         ran = await cluster.run(stores_file, "topic", "list")
         assert (ran.code, "access control list" in ran.err) == (1, True), ran.err
         ran = await cluster.run(stores_file, "hub", "list")
-        assert (ran.code, "lets no login of the stores file do it" in ran.err) == (6, True), ran.err
+        assert (ran.code, "lets no login of the stores file do it; give --stores-file FILE" in ran.err) == (6, True), (
+            ran.err
+        )
 
 
 async def test_stores_file_that_cannot_be_used_ends_a_start(cluster: Cluster, tmp_path: Path) -> None:
