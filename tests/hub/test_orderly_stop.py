@@ -16,17 +16,24 @@ from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, Subscribe
 from hedwig.wire import pubsub_pb2 as pb
 from tests.faults.support.waiting import until
+from tests.hub.neighbours.support.clients import before_hub
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_client import WireClient
 from tests.support.endings import end_all
 
+PATIENT = """
+import hedwig.hub.hub
+
+hedwig.hub.hub._SILENT_S = 3.0
+"""
+"""The client of these tests may wait for a processor for longer than a message takes in a network."""
 _TOPICS = 40
 _PUBLISHERS = 8
 """The publishers of each topic."""
 
 
 async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_path: Path) -> None:
-    hub = RunningHub(tmp_path)
+    hub = RunningHub(tmp_path, environment=before_hub(tmp_path, PATIENT))
     await asyncio.to_thread(hub.start)
     topics = [Topic(b"t%d" % number) for number in range(_TOPICS)]
     acknowledged: dict[Topic, set[bytes]] = {topic: set() for topic in topics}
