@@ -107,7 +107,10 @@ class StoreAccess:
             return cls()
         try:
             with Path(path).open("rb") as file:
-                content = tomllib.loads(file.read(_FILE_BYTES_MAX).decode())
+                text = file.read(_FILE_BYTES_MAX + 1)
+            if len(text) > _FILE_BYTES_MAX:  # What is cut off could be what makes it safe.
+                raise ConfigurationError(f"the stores file {path} has more than {_FILE_BYTES_MAX} bytes")
+            content = tomllib.loads(text.decode())
         except OSError as exc:
             raise ConfigurationError(f"cannot read the stores file {path}: {reason_of(exc)}") from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError):

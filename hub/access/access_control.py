@@ -173,8 +173,14 @@ class AccessControl:
             if connected.why_over is not None:
                 connected.close()
 
+    def recount_connection(self, connected: _Connected) -> None:
+        """Count a connection for the groups that its user is in now. If it was counted, it stays."""
+        if connected.counted_as and connected.caller is not None:
+            self._connections.take(connected, connected.caller.principal, ())
+
     def forget_connection(self, connected: _Connected) -> None:
-        """Count a connection that is over no longer."""
+        """Count a connection no longer that is over, nor let it wait for its turn."""
+        connected.why_over = None
         self._connections.leave(connected)
 
     async def refresh(self) -> bool:

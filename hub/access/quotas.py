@@ -70,12 +70,15 @@ class Connections:
         Raises: QuotaExceededError - a limit allows no more of them; it is not counted.
         """
         self.leave(connection)
+        self._check(principal, limits)
+        connection.counted_as = principal.known_as[:-1]  # Nobody counts those of everybody.
+        self._counts.update(connection.counted_as)
+
+    def _check(self, principal: Principal, limits: Iterable[Limit]) -> None:
         for limit in limits:
             who = limit.counted_for(principal)
             if limit.connections is not None and self._counts[who] >= limit.connections:
                 raise QuotaExceededError(f"over the limit of {who}: {limit}", _CONNECTION_S)
-        connection.counted_as = principal.known_as[:-1]  # Nobody counts those of everybody.
-        self._counts.update(connection.counted_as)
 
     def leave(self, connection: Counted) -> None:
         """Count it no longer."""

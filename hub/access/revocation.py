@@ -49,9 +49,8 @@ def look_up_anew(channels: Iterable[_LoggedIn], logins: "Logins", access: Access
     """Let those that have logged in be in the groups that they have now. Close the connections of deleted users."""
     for channel in list(channels):
         if channel.caller is not None and channel.caller.has_logged_in:
-            before, channel.caller = channel.caller, logins.caller(channel.caller.principal.name)
-            if channel.caller is not before:
-                access.count_connection(channel)
+            channel.caller = logins.caller(channel.caller.principal.name)
+            access.recount_connection(channel)
             if channel.caller is None:
                 _log.info("%s: closing the connection: there is no such user any more", channel.peer)
                 channel.close()

@@ -41,8 +41,8 @@ async def close_nodes(deployment: Deployment, access: ZooKeeperAccess, advance: 
     It also makes the nodes in which hubs register. `advance` is called with the number of nodes that each step looked
     at. It may be repeated, and hubs may run that have a login of the file.
 
-    Raises: OperationError - ZooKeeper does not answer; MetadataForbiddenError, MetadataUnavailableError - as
-        `close_tree`.
+    Raises: OperationError - ZooKeeper does not answer, or does not let us in; MetadataForbiddenError,
+        MetadataUnavailableError - as `close_tree`.
     """
     return sum([await _close(deployment, url, access, advance) for url in _urls(deployment)])
 
@@ -51,12 +51,18 @@ async def _close(deployment: Deployment, url: str, access: ZooKeeperAccess, adva
     try:
         async with cluster_session(url, deployment.timeout_s, deployment.stores_file) as (bridge, prefix):
             from hedwig.hub.liveness.paths import HubPaths
-            from hedwig.zookeeper import acl_of, close_tree, create
+            from hedwig.zookeeper import acl_of, close_tree, create, exists
 
             clock = SystemClock()
-            if url == deployment.cluster_url_if_known:
-                deadline = Deadline.after(clock, deployment.timeout_s)
-                await bridge.send(deadline, *map(create, HubPaths(prefix).above()))
+            if url == _without_options(deployment.cluster_url_if_known):
+                deadline, paths = Deadline.after(clock, deployment.timeout_s), HubPaths(prefix)
+                # A node above that is there may not let us make it: what counts is whether hubs can register.
+                *_, refusal, hosts = await bridge.send(deadline, *map(create, paths.above()), exists(paths.hosts))
+                if hosts is None:
+                    raise OperationError(
+                        f"{deployment.command}: ZooKeeper does not let the logins of the stores file make "
+                        f"{paths.hosts}: {type(refusal).__name__}"
+                    )
             return await close_tree(bridge, prefix, acl_of(access), clock, deployment.timeout_s, advance)
     except (NotAppliedError, OutcomeUnknownError) as exc:
         raise unavailable(deployment.command, url, exc) from exc
@@ -65,5 +71,10 @@ async def _close(deployment: Deployment, url: str, access: ZooKeeperAccess, adva
 def _urls(deployment: Deployment) -> Mapping[str, None]:
     """Return where the deployment has nodes, each once, in order."""
     metadata = deployment.metadata or ""
-    known = (deployment.cluster_url_if_known, metadata.partition("?")[0] if metadata.startswith("zookeeper:") else None)
-    return dict.fromkeys(url for url in known if url)
+    known = (deployment.cluster_url_if_known, metadata if metadata.startswith("zookeeper:") else None)
+    return dict.fromkeys(_without_options(url) for url in known if url)
+
+
+def _without_options(url: str | None) -> str:
+    """Return the URL of the same place. What a store may list at once, say, is no matter of nodes."""
+    return (url or "").partition("?")[0]

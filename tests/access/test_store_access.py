@@ -83,6 +83,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, authority: Authority, text
 def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read the stores file .*nowhere.toml: No such file"):
         StoreAccess.read(str(tmp_path / "nowhere.toml"))
+    (tmp_path / "stores.toml").write_text("#" * (1 << 16) + "\n[zookeeper]\n")
+    with pytest.raises(ConfigurationError, match="has more than 65536 bytes"):
+        StoreAccess.read(str(tmp_path / "stores.toml"))
     (tmp_path / "stores.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigurationError, match="is no TOML"):
         StoreAccess.read(str(tmp_path / "stores.toml"))

@@ -1,6 +1,7 @@
 """The settings by which servers of a secure directory speak TLS, and ask for the certificate of its client."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from hedwig.cli.dev.certificates import AUTHORITY, CLIENT, ROLE, SERVER, SERVER_CERTIFICATE, SERVER_KEY
@@ -13,9 +14,9 @@ __all__ = ["bookie_tls", "hbase_tls", "refuse_tls", "zookeeper_client_tls", "zoo
 _ZOOKEEPER: Final = "org.apache.zookeeper"
 
 
-def zookeeper_tls(site: Site, port: int) -> Mapping[str, object]:
-    """Return the properties of a ZooKeeper server that has a TLS port only; none unless the directory is secure."""
-    if site.secure is None:
+def zookeeper_tls(secure: Path | None, port: int) -> Mapping[str, object]:
+    """Return the properties of a ZooKeeper server for its TLS port, with the files of a directory; none without it."""
+    if secure is None:
         return {}
     return {
         "secureClientPort": port,
@@ -24,9 +25,9 @@ def zookeeper_tls(site: Site, port: int) -> Mapping[str, object]:
         "authProvider.x509": f"{_ZOOKEEPER}.server.auth.X509AuthenticationProvider",
         "ssl.clientAuth": "need",
         "ssl.keyStore.type": "PEM",
-        "ssl.keyStore.location": site.secure / SERVER,
+        "ssl.keyStore.location": secure / SERVER,
         "ssl.trustStore.type": "PEM",
-        "ssl.trustStore.location": site.secure / AUTHORITY,
+        "ssl.trustStore.location": secure / AUTHORITY,
     }
 
 

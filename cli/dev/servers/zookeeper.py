@@ -41,7 +41,8 @@ class ZooKeeperKind:
             "4lw.commands.whitelist": "*",
             "maxClientCnxns": 0,
         }
-        properties |= zookeeper_tls(site, record.port) or {"clientPort": record.port, "clientPortAddress": LOOPBACK}
+        plain = {"clientPort": record.port, "clientPortAddress": LOOPBACK}
+        properties |= zookeeper_tls(site.secure, record.port) or plain
         peers = site.state.of_kind(self.name)
         if len(peers) > 1:
             # In ticks: 10 s to join the leader, 5 s to lag behind it.

@@ -324,6 +324,38 @@ async def test_a_connection_too_many_is_closed(start: Start, connect: Connect, m
     await second.close()
 
 
+async def test_a_connection_too_many_that_ends_by_itself_is_counted_for_nobody(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hedwig.hub.access.access_control._OVER_S", 0.2)
+    hub = await start("limit * connections=1 *")
+    first, second = await connect(hub), await connect(hub)
+    assert (await second.request(b"t", Publish(Message(b"m")))).refusal is RefusalKind.QUOTA_EXCEEDED
+    await second.close()
+    await first.close()
+    await until(lambda: not hub.channels, "both are over")
+    await asyncio.sleep(0.3)  # The time after which the hub looks at the second one is over.
+    assert hub.access is not None
+    assert not hub.access._connections._counts
+    assert (await (await connect(hub)).request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+
+
+async def test_a_connection_that_is_counted_stays_when_its_groups_change(start: Start, connect: Connect) -> None:
+    hub = await start()
+    channels = [await connect(hub) for _ in range(3)]
+    for each in channels:
+        assert (await each.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+    assert hub.access is not None
+    lower = parse_rule("limit * connections=1 *")
+    await RuleRecords(hub.metadata.named_records).change(lower.who, lambda rules: (*rules, lower))
+    await hub.access.refresh()
+    for channel in list(hub.channels):
+        hub.access.recount_connection(channel)
+    assert sum(hub.access._connections._counts.values()) == 3
+    for each in channels:
+        assert (await each.request(b"t", Publish(Message(b"m")))).status is StatusCode.SUCCESS
+
+
 async def test_audit_mode_counts_connections_and_lets_them_pass(start: Start, connect: Connect) -> None:
     hub = await start("limit * connections=1 *", mode="audit")
     channels = [await connect(hub) for _ in range(3)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import make_digest_acl
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import ConfigurationError, MetadataForbiddenError
@@ -43,7 +44,7 @@ class Cluster:
     def __init__(self, locked: LockedServer, directory: Path, stack: AsyncExitStack) -> None:
         self.locked = locked
         self.prefix = f"/{uuid.uuid4().hex}/region"
-        self._directory = directory
+        self.directory = directory
         self._stack = stack
 
     def url(self, *, tls: bool) -> str:
@@ -51,7 +52,7 @@ class Cluster:
 
     async def run(self, stores_file: str, *arguments: str, tls: bool = False) -> Ran:
         """Run a command of hedwig-admin to its end, in a process of its own."""
-        admin = Admin(self._directory, self.url(tls=tls))
+        admin = Admin(self.directory, self.url(tls=tls))
         return await asyncio.to_thread(partial(admin.run_apart, *arguments, HEDWIG_STORES_FILE=stores_file))
 
     async def done(self, stores_file: str, *arguments: str, tls: bool = False) -> Ran:
@@ -70,7 +71,7 @@ class Cluster:
     async def start(self, stores_file: str, *, tls: bool, metadata: str | None = None, **changes: Any) -> Hub:
         address = self.locked.secure if tls else self.locked.plain
         given: dict[str, Any] = {
-            "data_directory": self._directory,
+            "data_directory": self.directory,
             "metadata": self.url(tls=tls) if metadata is None else metadata,
             "stores_file": stores_file,
             "port": 0,
@@ -180,6 +181,30 @@ async def test_hub_and_commands_without_the_login_are_told_so(locked: LockedServ
         assert (ran.code, "lets no login of the stores file do it; give --stores-file FILE" in ran.err) == (6, True), (
             ran.err
         )
+
+
+async def test_place_of_others_is_not_said_to_be_closed(locked: LockedServer, cluster: Cluster) -> None:
+    above = cluster.prefix.rpartition("/")[0]
+    with _client(locked, "mallory:m") as mallory:
+        mallory.create(above, acl=[make_digest_acl("mallory", "m", all=True)])
+    file = locked.stores_file(LOGIN)
+    admin = Admin(cluster.directory, f"sqlite://{cluster.directory}/metadata.db")
+    ran = await asyncio.to_thread(
+        partial(
+            admin.run_apart,
+            *("metadata", "format", "--secure", "--cluster", cluster.url(tls=False)),
+            HEDWIG_STORES_FILE=file,
+        )
+    )
+    assert ran.code == 1, ran
+    assert f"does not let the logins of the stores file make {cluster.prefix}/hosts" in ran.err
+    # The options of a store in its URL say nothing of where its nodes are.
+    own = Cluster(locked, cluster.directory, AsyncExitStack())
+    admin = Admin(cluster.directory, f"{own.url(tls=False)}?children_max=1000")
+    ran = await asyncio.to_thread(partial(admin.run_apart, "metadata", "format", "--secure", HEDWIG_STORES_FILE=file))
+    assert ran.code == 0, ran
+    with _client(locked, LOGIN) as ours:
+        assert ours.exists(f"{own.prefix}/hosts") is not None
 
 
 async def test_stores_file_that_cannot_be_used_ends_a_start(cluster: Cluster, tmp_path: Path) -> None:

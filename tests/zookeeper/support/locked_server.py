@@ -7,14 +7,13 @@ from typing import Final
 
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.ports import LOOPBACK, choose_port
+from hedwig.cli.dev.servers.tls import zookeeper_tls
 from tests.hub.support.tls_client import Authority
 from tests.support.servers import UNSYNCED
 
 __all__ = ["LOGIN", "LockedServer"]
 
 LOGIN: Final = "hedwig:a-canary-of-a-password"
-_FACTORY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
-_X509: Final = "org.apache.zookeeper.server.auth.X509AuthenticationProvider"
 _NAME: Final = "zookeeper-1"
 
 
@@ -25,18 +24,9 @@ class LockedServer:
         """Start it, and `services` that use its port without TLS."""
         self.authority = Authority(directory / "authority")
         tls_port = choose_port((), random.Random())
-        properties = {
-            **UNSYNCED["zookeeper_properties"],
-            "serverCnxnFactory": _FACTORY,
-            "authProvider.x509": _X509,
-            "secureClientPort": str(tls_port),
-            "secureClientPortAddress": LOOPBACK,
-            "ssl.clientAuth": "need",
-            "ssl.keyStore.type": "PEM",
-            "ssl.keyStore.location": str(self.authority.sign("server", address=LOOPBACK)),
-            "ssl.trustStore.type": "PEM",
-            "ssl.trustStore.location": str(self.authority.certificate),
-        }
+        self.authority.sign("server", address=LOOPBACK)
+        secure = {name: str(each) for name, each in zookeeper_tls(self.authority.certificate.parent, tls_port).items()}
+        properties = {**UNSYNCED["zookeeper_properties"], **secure}
         self._directory = directory
         self.launcher = DevServers(directory / "servers", zookeeper_properties=properties)
         self.launcher.up(["zookeeper", *services])
