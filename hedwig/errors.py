@@ -33,7 +33,8 @@
     │   ├── TopicBusyError                      406
     │   ├── NotResponsibleForTopicError         501, after the most redirects allowed
     │   ├── ServiceDownError                    502, and every status that has no class of its own
-    │   │   └── QuotaExceededError              the user is over a limit; says when to try again
+    │   │   ├── QuotaExceededError              the user is over a limit; says when to try again
+    │   │   └── NotLetInError (of hub)          ZooKeeper answers, and does not let this session do it
     │   ├── UncertainAnswerError                503, made by the client: sent, and not answered
     │   └── InvalidMessageFilterError           504
     ├── MetadataError

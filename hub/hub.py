@@ -57,8 +57,9 @@ _LAST_WORDS_S: Final = 3.0
 _SILENT_S: Final = 0.25
 """How long no request may arrive before a closing hub assumes that no more are on their way.
 
-The time is fixed, because the hub cannot see what is on its way. A client sends until an answer tells it to stop. A
-request that the hub has not read when it closes the connection is in doubt. Few networks have a longer round trip.
+This is for clients of the original, which cannot be told to close their connections. The time is fixed, because the hub
+cannot see what is on its way. Such a client sends until an answer tells it to stop. A request that the hub has not read
+when it closes the connection is in doubt. Few networks have a longer round trip.
 """
 _LISTENING_S: Final = 0.02
 _HEARD_S: Final = 0.2
@@ -508,11 +509,15 @@ class Hub:
         """Answer the requests that clients sent before they could know of the end, so that none is in doubt.
 
         The hub refuses most of them, or redirects the client. At the end it refuses those that wait for another hub.
+        Our own clients are told to send no more, and close their connections once all is answered.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 last, since = None, self.clock.monotonic()
-                while self.channels and self.clock.monotonic() - since < _SILENT_S:
+                while self.channels:
+                    are_leaving = sum(channel.takes_leave() for channel in self.channels)
+                    if not are_leaving and self.clock.monotonic() - since >= _SILENT_S:
+                        break
                     await self.clock.sleep(_LISTENING_S)
                     requests = self.requests
                     now = requests.published, requests.refused, requests.unanswered_bytes, self.frames.bytes

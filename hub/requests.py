@@ -204,6 +204,7 @@ class Requests:
     def _answer_ping(self, channel: Channel, request: Request, size: int, ping: Ping) -> None:
         if self._promises.stores_once and ping.publisher is not None:
             channel.publisher = ping.publisher
+        channel.pinged_as = request.txn_id
         self._begin(channel, size)
         channel.answer(size, Answer(txn_id=request.txn_id, promises=self._promises))
 

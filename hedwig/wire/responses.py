@@ -44,6 +44,7 @@ class RefusalKind(enum.IntEnum):
     NOT_PERMITTED = 1
     NOT_AUTHENTICATED = 2
     QUOTA_EXCEEDED = 3
+    HUB_LEAVES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Answer:
     effective ones. A hub sends them even if all are unset; else the original client assumes that it cannot filter.
     `promises` is set in the answer to a Ping, `authentication` in that to an Authenticate. `place` is set while a
     SUBSCRIBE waits: its place in the line, from 1 on. Another answer with the same `txn_id` follows. `refusal` says
-    more than the status. `retry_after_ms` goes with QUOTA_EXCEEDED.
+    more than the status. `retry_after_ms` goes with QUOTA_EXCEEDED. HUB_LEAVES comes in one more answer to a Ping.
     """
 
     txn_id: int
@@ -326,4 +327,5 @@ _REFUSALS: Final = {
     RefusalKind.NOT_PERMITTED: pb.NOT_PERMITTED,
     RefusalKind.NOT_AUTHENTICATED: pb.NOT_AUTHENTICATED,
     RefusalKind.QUOTA_EXCEEDED: pb.QUOTA_EXCEEDED,
+    RefusalKind.HUB_LEAVES: pb.HUB_LEAVES,
 }

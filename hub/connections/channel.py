@@ -161,6 +161,7 @@ class Channel(asyncio.Protocol):
         "_flushing",
         "_forced_closed",
         "_gate",
+        "_has_taken_leave",
         "_is_behind",
         "_is_holding",
         "_is_mute",
@@ -190,6 +191,7 @@ class Channel(asyncio.Protocol):
         "is_closed",
         "listener",
         "peer",
+        "pinged_as",
         "publisher",
         "silence_s",
         "subscriptions",
@@ -220,6 +222,8 @@ class Channel(asyncio.Protocol):
         """When the certificate or token of the client ends, in seconds since 1970; infinite if it has shown none."""
         self.publisher: bytes | None = None
         """Who publishes the messages that come on this channel and name no publisher."""
+        self.pinged_as: int | None = None
+        """The id of the last Ping that the client has sent."""
         self.held_back: dict[int, None] | None = None
         """The topics in which a message was refused: those that were sent behind it must not be stored before it.
 
@@ -267,6 +271,7 @@ class Channel(asyncio.Protocol):
         """The hashes of the pairs that had an event. Names would take more memory; a hash collision does no harm."""
         self._gate: AnswerGate | None = None
         self._is_mute = False
+        self._has_taken_leave = False
 
     # ------------------------------------------------------------------------------------------- the connection
 
@@ -665,6 +670,20 @@ class Channel(asyncio.Protocol):
         """Send one more answer to a request that is answered already, and so not counted any more."""
         if not self._is_mute or answer.status is not StatusCode.SUCCESS:
             self._owe(encode_response(answer))
+
+    def takes_leave(self) -> bool:
+        """Tell a client that has sent a Ping that the hub ends, once; return whether it will close this channel.
+
+        A client that does not read will not.
+        """
+        if self.pinged_as is None or self.is_closed:
+            return False
+        if not self._has_taken_leave:
+            self._has_taken_leave = True
+            text = "this hub ends"
+            leave = RefusalKind.HUB_LEAVES
+            self.tell(Answer(txn_id=self.pinged_as, status=StatusCode.SERVICE_DOWN, text=text, refusal=leave))
+        return not self.untaken_bytes
 
     @property
     def is_silent_for_long(self) -> bool:

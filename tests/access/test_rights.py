@@ -55,7 +55,7 @@ def _fits(pattern: Pattern, name: bytes, user: str) -> bool:
     return name[: len(meant)] == meant and (pattern.is_prefix or len(name) == len(meant))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.lists(rules(), max_size=8), principals, st.sampled_from(list(Action)), bodies, bodies)
 def test_rights_are_what_the_rules_say(
     book: list[Rule], principal: Principal, action: Action, topic: bytes, subscriber: bytes

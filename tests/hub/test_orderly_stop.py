@@ -24,9 +24,9 @@ from tests.support.endings import end_all
 PATIENT = """
 import hedwig.hub.hub
 
-hedwig.hub.hub._SILENT_S = 3.0
+hedwig.hub.hub._LAST_WORDS_S = 60.0
 """
-"""The client of these tests may wait for a processor for longer than a message takes in a network."""
+"""The client of these tests may wait for a processor for longer than a hub waits for a client that stands still."""
 _TOPICS = 40
 _PUBLISHERS = 8
 """The publishers of each topic."""

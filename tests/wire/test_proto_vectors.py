@@ -280,7 +280,7 @@ def test_every_message_is_held_to_its_shape() -> None:
         ),
         (pb.SubscribeRequest.CreateOrAttach.items(), {"CREATE": 0, "ATTACH": 1, "CREATE_OR_ATTACH": 2}),
         (pb.SubscriptionEvent.items(), {"TOPIC_MOVED": 1, "SUBSCRIPTION_FORCED_CLOSED": 2}),
-        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1, "NOT_AUTHENTICATED": 2, "QUOTA_EXCEEDED": 3}),
+        (pb.RefusalKind.items(), {"NOT_PERMITTED": 1, "NOT_AUTHENTICATED": 2, "QUOTA_EXCEEDED": 3, "HUB_LEAVES": 4}),
         (
             pb.StatusCode.items(),
             {

@@ -33,6 +33,7 @@ from hedwig.wire import (
     FrameDecoder,
     Ping,
     Promises,
+    RefusalKind,
     Request,
     decode_response,
     encode_frame,
@@ -66,6 +67,9 @@ class Channel:
 
     `on_news` receives deliveries and events in the order in which they arrive. Before it, `on_delivery` gets the two
     parts of a body that seems to be a delivery (see `split_delivery`), and returns whether it has taken it.
+
+    A hub that ends says so. Then `on_leave` is called, and nothing should be sent any more: the channel ends once no
+    request waits for an answer. So the hub has read all requests.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Channel:
         on_news: Callable[[Delivery | Event], None],
         on_end: Callable[["Channel"], None],
         on_delivery: Callable[[bytes, bytes], bool] | None,
+        on_leave: Callable[["Channel"], None],
     ) -> None:
         self.address = address
         self._options = options
@@ -85,6 +90,7 @@ class Channel:
         self._on_news = on_news
         self._on_end = on_end
         self._on_delivery = on_delivery
+        self._on_leave = on_leave
         self._ping = Request(topic=PING_TOPIC, txn_id=_PING_ID, action=Ping())
         self.promises = Promises()
         """What the hub has promised, if it was asked."""
@@ -93,6 +99,7 @@ class Channel:
         self._readable.set()
         self._end: Exception | None = None
         self._is_closed_here = False
+        self._hub_leaves = False
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
@@ -111,6 +118,7 @@ class Channel:
         on_end: Callable[["Channel"], None],
         *,
         on_delivery: Callable[[bytes, bytes], bool] | None = None,
+        on_leave: Callable[["Channel"], None] = lambda _: None,
         ping: Ping | None = None,
     ) -> Self:
         """Connect to a hub, and log in if the options have credentials.
@@ -141,7 +149,7 @@ class Channel:
             is_refused = isinstance(exc, ssl.SSLError) and not isinstance(exc, ssl.SSLEOFError | ssl.SSLZeroReturnError)
             error = HubNotTrustedError if is_refused else CouldNotConnectError
             raise error(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
-        channel = cls(address, options, reader, writer, on_news, on_end, on_delivery)
+        channel = cls(address, options, reader, writer, on_news, on_end, on_delivery, on_leave)
         if options.credentials is not None:
             async with channel._beginning():
                 expires_s = await channel._log_in(options.credentials, latest)
@@ -231,6 +239,8 @@ class Channel:
     def forget(self, txn_id: int) -> None:
         """Wait for the answer to a request no longer."""
         self._waiting.pop(txn_id, None)
+        if self._hub_leaves:
+            self._end_if_answered()
 
     def unanswered(self, waited_s: float) -> UncertainAnswerError:
         """Return the error of a request that was not answered in time."""
@@ -340,6 +350,8 @@ class Channel:
         if (published := read_published(body)) is not None:
             if (on_answer := self._waiting.pop(published[0], None)) is not None:
                 on_answer(published[1])
+            if self._hub_leaves:
+                self._end_if_answered()
             return
         if self._on_delivery is not None and (parts := split_delivery(body)) is not None and self._on_delivery(*parts):
             return
@@ -353,8 +365,17 @@ class Channel:
             on_answer = self._waiting.get(response.txn_id)
         if on_answer is not None:
             on_answer(response)
+        elif response.refusal is RefusalKind.HUB_LEAVES:
+            self._hub_leaves = True
+            self._on_leave(self)
         elif response.txn_id != _PING_ID:
             _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
+        if self._hub_leaves:
+            self._end_if_answered()
+
+    def _end_if_answered(self) -> None:
+        if not self._waiting:
+            self._finish(ConnectionResetError("the hub ends"))
 
     async def _ask_first(self, txn_id: int, latest: float, action: Action) -> Answer:
         """Send a request about no topic. No other one of this id may be under way."""

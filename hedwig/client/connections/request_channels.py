@@ -54,17 +54,22 @@ class RequestChannels:
             await channel.close()
 
     async def _open_one(self, address: HubAddress) -> Channel:
-        channel = await Channel.open(address, self._options, _ignore, self._forget, ping=self._ping)
+        channel = await Channel.open(
+            address, self._options, _ignore, self._forget, on_leave=self._leave, ping=self._ping
+        )
         if not channel.is_open:
             raise CouldNotConnectError(f"the hub {address} closed the connection at once")
         self._open[address] = channel
         self._heartbeat.watch(channel)
         return channel
 
-    def _forget(self, channel: Channel) -> None:
-        self._activity.lost_connections += channel.is_lost
+    def _leave(self, channel: Channel) -> None:
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
+
+    def _forget(self, channel: Channel) -> None:
+        self._activity.lost_connections += channel.is_lost
+        self._leave(channel)
 
 
 def _ignore(_: Delivery | Event) -> None:
