@@ -315,6 +315,7 @@ class Hub:
             "unpermitted_requests": self.access.refused if self.access is not None else 0,
             "publishes_over_limits": self.access.over_limits if self.access is not None else 0,
             "connections_over_limits": self.access.connections_over_limits if self.access is not None else 0,
+            "makings_over_limits": self.access.makings_over_limits if self.access is not None else 0,
             "logins": logins.done if logins is not None else 0,
             "failed_logins": logins.failed if logins is not None else 0,
         }

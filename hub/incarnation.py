@@ -1,12 +1,14 @@
 """An incarnation: the state of a hub from one registration to the next. It starts empty, and ends for good."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.clock import Clock
 from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ServiceDownError
 from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.counts import IDLE_S, Counts
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.log_context import LogContext
@@ -21,6 +23,7 @@ from hedwig.hub.topics.known_owners import KnownOwners
 from hedwig.hub.topics.ownership import Liveness, Ownership, SharedLogs
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, WriteGate
+from hedwig.metadata.access.count_records import CountRecords, count_of
 from hedwig.model import HubInfo
 from hedwig.wire import Promises, Request
 
@@ -94,13 +97,19 @@ class Incarnation:
             kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
         ownership = Ownership(leased.ownership, liveness, known, for_originals, logs)
-        self.topics = Topics(options, ownership, self._log_store, clock, metadata.has_topic)
+        self._counts: Counts | None = None
+        if access is not None:
+            records = CountRecords(metadata.named_records, gate)
+            count = partial(count_of, metadata)
+            self._counts = Counts(records, count, me, liveness.is_alive, self._may_write_s, clock)
+        self.topics = Topics(options, ownership, self._log_store, clock, metadata.has_topic, self._counts)
         self.delivery = ReadBudget(options, clock)
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
         self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)
         self.topics.attach_caretaker(self.retention)
         promises = Promises(refusals_are_definite=True, stores_once=self._log_store.repeats.is_on)
         self.subscribing.access = access
+        self.subscribing.counts = self._counts
         self.requests = Requests(options, self.topics, self.subscribing, gate, promises, access)
         self._upkeep = Tasks()
 
@@ -119,6 +128,8 @@ class Incarnation:
         start(repeat("retention", self._clock, options.retention_interval_s, self._unless_frozen(self.retention.sweep)))
         start(self.subscribing.pointers.run())
         start(repeat("standby", self._clock, _STANDBY_LOOK_S, self.subscribing.standbys.look))
+        if (counts := self._counts) is not None:
+            start(repeat("counts of limits", self._clock, IDLE_S, self._unless_frozen(counts.sweep)))
         repeats = self._log_store.repeats
         if repeats.is_on:
             start(repeat("repeat windows", self._clock, repeats.window_s / _WINDOW_SWEEPS, repeats.sweep))
@@ -170,6 +181,8 @@ class Incarnation:
         """
         self.subscribing.is_leaving = True
         await self.topics.close()
+        if self._counts is not None:
+            await self._counts.close()
 
     async def abandon(self, why: str) -> None:
         """Serve no client from now on, and drop all topics as they are. Other hubs may own them already."""
@@ -179,6 +192,8 @@ class Incarnation:
     async def stop(self) -> None:
         """Drop all topics, and cancel all work."""
         await self.topics.abandon()
+        if self._counts is not None:
+            await self._counts.abandon()
         for tasks in (
             self._upkeep,
             self.requests.tasks,

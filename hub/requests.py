@@ -27,6 +27,7 @@ from hedwig.hub.subscriptions.subscribing import NotYetError, Subscribing, Topic
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import WriteGate
+from hedwig.metadata.access.count_records import Counted
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.status import StatusCode
@@ -290,10 +291,12 @@ class Requests:
             self._over(channel, request)
 
         makes_by_nature = _makes_its_topic(request.action)
+        makes = makes_by_nature and (access is None or access.may_create(channel, request.topic))
         self._topics.with_topic(
             request.topic,
             source=channel,
-            makes=makes_by_nature and (access is None or access.may_create(channel, request.topic)),
+            makes=makes,
+            making=access.making(channel, request.topic, Counted.TOPICS) if makes and access is not None else None,
             should_claim=request.should_claim,
             tried=request.tried,
             serve=serve,
@@ -334,7 +337,7 @@ class Requests:
                 )
             case Unsubscribe(subscriber):
                 self._answer_when_done(
-                    self._subscribing.unsubscribe(topic, subscriber), channel, request, size, attempt
+                    self._subscribing.unsubscribe(topic, subscriber, channel), channel, request, size, attempt
                 )
             case CloseSubscription(subscriber):
                 self._answer_when_done(

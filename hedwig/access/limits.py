@@ -4,8 +4,12 @@
     limit group:shop    publishes_per_s=1000,publish_bytes_per_s=20MiB  orders/*
     limit *             publishes_per_s=10                            home/{user}/*
     limit *             connections=100                               *
+    limit group:shop    topics_max=200000,subscriptions_max=1000000     orders/*
 
 A limit of a group is for all its users together. A limit of `*` is for each user by itself. Each hub counts by itself.
+
+But `topics_max` and `subscriptions_max` are for what there is in the whole deployment, whoever made it: the topics that
+the pattern is for, and their subscriptions. They say when the users of the limit may make no more.
 """
 
 from dataclasses import dataclass
@@ -23,7 +27,9 @@ _FORM: Final = "a limit is: limit user:NAME|group:NAME|* NAME=VALUE,… PATTERN"
 _PUBLISHES: Final = "publishes_per_s"
 _BYTES: Final = "publish_bytes_per_s"
 _CONNECTIONS: Final = "connections"
-_NAMES: Final = (_PUBLISHES, _BYTES, _CONNECTIONS)
+_TOPICS: Final = "topics_max"
+_SUBSCRIPTIONS: Final = "subscriptions_max"
+_NAMES: Final = (_PUBLISHES, _BYTES, _CONNECTIONS, _TOPICS, _SUBSCRIPTIONS)
 _MOST: Final = 1e12
 
 
@@ -39,10 +45,13 @@ class Limit:
     """Of the bodies of messages."""
     connections: int | None = None
     """At the same time."""
+    topics_max: int | None = None
+    subscriptions_max: int | None = None
 
     def __post_init__(self) -> None:
         check_who(self.who)
-        given = (self.publishes_per_s, self.publish_bytes_per_s, self.connections)
+        rates = (self.publishes_per_s, self.publish_bytes_per_s)
+        given = (*rates, self.connections, self.topics_max, self.subscriptions_max)
         values = [each for each in given if each is not None]
         if not values:
             raise InvalidArgumentError(f"a limit names {', '.join(_NAMES)}, or some of them")
@@ -64,16 +73,17 @@ class Limit:
             name, equals, value = each.partition("=")
             if not equals or name not in _NAMES or name in given:
                 raise InvalidArgumentError(
-                    f"a limit names {_PUBLISHES}=N, {_BYTES}=SIZE or {_CONNECTIONS}=N, each once, not {each!r}"
+                    f"a limit names {_PUBLISHES}=N, {_BYTES}=SIZE, {_CONNECTIONS}=N, {_TOPICS}=N or "
+                    f"{_SUBSCRIPTIONS}=N, each once, not {each!r}"
                 )
             given[name] = value
         try:
             publishes = float(given[_PUBLISHES]) if _PUBLISHES in given else None
             size = size_bytes(given[_BYTES]) if _BYTES in given else None
-            connections = int(given[_CONNECTIONS]) if _CONNECTIONS in given else None
+            numbers = [int(given[name]) if name in given else None for name in _NAMES[2:]]
         except ValueError as exc:
             raise InvalidArgumentError(f"{text!r} is no limit: {exc}") from exc
-        return cls(words[1], Pattern.parse(words[3]), publishes, size, connections)
+        return cls(words[1], Pattern.parse(words[3]), publishes, size, *numbers)
 
     def counted_for(self, principal: Principal) -> str:
         """Return whose count a request of a principal is part of."""
@@ -88,8 +98,9 @@ class Limit:
             values.append(f"{_PUBLISHES}={int(rate) if rate == int(rate) else rate!r}")
         if self.publish_bytes_per_s is not None:
             values.append(f"{_BYTES}={show_size(self.publish_bytes_per_s).replace(' ', '')}")
-        if self.connections is not None:
-            values.append(f"{_CONNECTIONS}={self.connections}")
+        for name, number in zip(_NAMES[2:], (self.connections, self.topics_max, self.subscriptions_max), strict=True):
+            if number is not None:
+                values.append(f"{name}={number}")
         return ",".join(values)
 
     def __str__(self) -> str:

@@ -24,7 +24,16 @@ class TopicRights:
     Actions are plain numbers here: a question comes with each publish, and an `IntFlag` costs three times the rest.
     """
 
-    __slots__ = ("_allowed", "_allowed_as", "_denied", "_denied_as", "_user", "connection_limits", "limits")
+    __slots__ = (
+        "_allowed",
+        "_allowed_as",
+        "_denied",
+        "_denied_as",
+        "_user",
+        "connection_limits",
+        "count_limits",
+        "limits",
+    )
 
     def __init__(self, user: str = "") -> None:
         self._user = user
@@ -35,6 +44,8 @@ class TopicRights:
         """How much the principal may publish."""
         self.connection_limits: tuple[Limit, ...] = ()
         """How many connections it may have."""
+        self.count_limits: tuple[Limit, ...] = ()
+        """How many topics and subscriptions there may be, if it makes them."""
 
     def add_rule(self, rule: Rule | Limit) -> None:
         """Let a rule or a limit count that is about this principal and this topic."""
@@ -43,6 +54,8 @@ class TopicRights:
                 self.connection_limits += (rule,)
             if rule.publishes_per_s is not None or rule.publish_bytes_per_s is not None:
                 self.limits += (rule,)
+            if rule.topics_max is not None or rule.subscriptions_max is not None:
+                self.count_limits += (rule,)
             return
         actions = int(rule.actions)
         if rule.subscribers is not None:
@@ -65,6 +78,7 @@ class TopicRights:
         self._denied_as += rights._denied_as
         self.limits += rights.limits
         self.connection_limits += rights.connection_limits
+        self.count_limits += rights.count_limits
 
     def may(self, action: int) -> bool:
         """Return whether an action is allowed that is not one of SUBSCRIBERS."""

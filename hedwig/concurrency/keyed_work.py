@@ -43,7 +43,7 @@ class KeyedWork(Generic[K, T]):
         if self._is_closed:
             raise self._closed()
         task = self._under_way.get(key)
-        if task is None:
+        if task is None or task.done():  # Its callback may still have to run.
             task = self._under_way[key] = asyncio.get_running_loop().create_task(work())
             task.add_done_callback(partial(self._ended, key))
         return task
@@ -58,6 +58,7 @@ class KeyedWork(Generic[K, T]):
             await asyncio.wait(tasks)
 
     def _ended(self, key: K, task: "asyncio.Task[T]") -> None:
-        del self._under_way[key]
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
         if not task.cancelled():
             task.exception()  # Those who wait have it, if any is left.

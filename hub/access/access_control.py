@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -11,8 +12,10 @@ from hedwig.clock import Clock
 from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, QuotaExceededError, ServiceDownError
 from hedwig.hub.access.audit import Audit
 from hedwig.hub.access.caller import Caller
+from hedwig.hub.access.counts import Making, most_of
 from hedwig.hub.access.quotas import Connections, Quotas
 from hedwig.hub.options.access_options import AccessMode, AccessOptions
+from hedwig.metadata.access.count_records import Counted
 from hedwig.metadata.access.rule_records import KeptRules, RuleRecords
 from hedwig.names import show_name
 from hedwig.wire import CloseSubscription, Consume, Publish, Request, Subscribe, Unsubscribe
@@ -97,6 +100,8 @@ class AccessControl:
         self.over_limits = 0
         """How many messages were over a limit."""
         self.connections_over_limits = 0
+        self.makings_over_limits = 0
+        """How many topics and subscriptions were refused, since there are enough."""
         self._quotas = Quotas(clock)
         self._connections = Connections()
 
@@ -259,6 +264,23 @@ class AccessControl:
             return True
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may(_CREATE)
+
+    def making(self, asking: _Asking, topic: bytes, counted: Counted) -> Making | None:
+        """Return what says whether a connection may make the topic, or a subscription of it; None if no limit does."""
+        caller = asking.caller
+        if self._options.mode != AccessMode.RULES or caller is None:
+            return None
+        limits = caller.rights(topic, self._book).count_limits
+        if limits:
+            limits = tuple(limit for limit in limits if most_of(limit, counted) is not None)
+        if not limits:
+            return None
+        return Making(caller.principal, counted, limits, partial(self._made_too_much, asking, topic))
+
+    def _made_too_much(self, asking: _Asking, topic: bytes) -> None:
+        self.makings_over_limits += 1
+        if self.audit is not None and asking.caller is not None:
+            self.audit.refused(asking.peer, str(asking.caller.principal), "create over a limit", topic)
 
     def check_operator(self, asking: _Asking, action: Action, topic: bytes) -> bool:
         """Return whether the rules allow an action at the admin endpoint, and count it if not.

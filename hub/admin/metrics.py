@@ -43,6 +43,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "logins": "Logins with a password or a token.",
     "failed_logins": "Logins that failed.",
     "connections_over_limits": "Connections that were one too many for their user; in audit mode they stayed.",
+    "makings_over_limits": "Topics and subscriptions that were not made, since by a limit there are enough.",
     "publishes_over_limits": "Messages that were over a limit of their user; in audit mode they passed.",
     "unpermitted_requests": "Requests that the rules of access control refuse, or would refuse in audit mode.",
 }

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -28,6 +28,7 @@ from hedwig.errors import (
     TopicBusyError,
 )
 from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.counts import Counts, Making
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.cursor import Cursor
@@ -38,6 +39,7 @@ from hedwig.hub.subscriptions.standbys import Standbys
 from hedwig.hub.subscriptions.starts import Starts
 from hedwig.hub.topics.topic import AttachedChannel, OwnedTopic, Subscription
 from hedwig.metadata import Instead, SubscriptionDataManager, WriteGate, change
+from hedwig.metadata.access.count_records import Counted
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,
@@ -107,6 +109,8 @@ class Subscribing:
         """For each channel, how many topics that are being released it has served."""
         self.access: AccessControl | None = None
         """Who may subscribe; None for everybody."""
+        self.counts: Counts | None = None
+        """The counts of limits; None if there are none."""
         self.is_leaving = False
         """Whether the hub is releasing all its topics."""
         self._parked: dict[Subscription, None] = {}
@@ -178,8 +182,8 @@ class Subscribing:
                     if subscription.cursor is None:
                         self._drop(subscription)
 
-    async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
-        """Delete a subscription, also if another channel has it attached.
+    async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId, channel: Channel | None = None) -> None:
+        """Delete a subscription, also if another channel than `channel`, which asks for that, has it attached.
 
         Raises: ClientNotSubscribedError; MetadataError; TopicGoneError.
         """
@@ -189,6 +193,8 @@ class Subscribing:
             try:
                 if attached is None or attached.version is not None:
                     await self._delete(topic, subscriber, attached)
+                    if self.counts is not None:
+                        self.counts.deleted(self._making(topic, channel))
             except ClientNotSubscribedError:
                 if attached is not None:  # Another program deleted it meanwhile.
                     self._let_go(attached)
@@ -351,7 +357,7 @@ class Subscribing:
         if subscription is None:
             if not topic.is_durable:
                 return self._make_fleeting(topic, action, pointer)
-            result = await self._find_record(topic, action, pointer)
+            result = await self._find_record(topic, channel, action, pointer)
             if isinstance(result, tuple):
                 topic.keep(result[0])
                 return result
@@ -370,7 +376,7 @@ class Subscribing:
         return subscription, preferences, message_filter
 
     async def _find_record(
-        self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
+        self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
     ) -> Versioned[SubscriptionData] | _Prepared:
         """Return the stored record, or a new subscription with its preferences and its filter."""
         subscriber = action.subscriber
@@ -390,9 +396,15 @@ class Subscribing:
             if action.mode is CreateOrAttach.CREATE:
                 raise _exists(made) from None
             return record
+        making = self._making(topic, channel)
+        if making is not None and (record := await self._manager.read(topic.name, subscriber)) is not None:
+            if action.mode is CreateOrAttach.CREATE:
+                raise _exists(made)
+            return record  # Not even a limit that is reached keeps it from its subscriber.
         data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
         try:
-            made.version = await self._manager.create(topic.name, subscriber, data)
+            async with self._counted(making):
+                made.version = await self._manager.create(topic.name, subscriber, data)
         except SubscriptionStateExistsError as exists:
             if action.mode is CreateOrAttach.CREATE:
                 raise _exists(made) from exists
@@ -400,6 +412,14 @@ class Subscribing:
             assert current is not None, "who refuses NEW says what is there"
             return current
         return made, action.preferences, message_filter
+
+    def _making(self, topic: OwnedTopic, channel: Channel | None) -> Making | None:
+        if self.access is None or channel is None:
+            return None
+        return self.access.making(channel, topic.name, Counted.SUBSCRIPTIONS)
+
+    def _counted(self, making: Making | None) -> AbstractAsyncContextManager[None]:
+        return self.counts.making(making) if self.counts is not None else nullcontext()
 
     def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> _Prepared:
         """Return a new subscription to a non-durable topic, which exists while it is attached."""

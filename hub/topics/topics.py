@@ -27,10 +27,12 @@ from hedwig.errors import (
     NoSuchTopicError,
     NoTopicPersistenceInfoError,
     NotResponsibleForTopicError,
+    QuotaExceededError,
     ServiceDownError,
     TopicBusyError,
     UncertainStateError,
 )
+from hedwig.hub.access.counts import Counts, Making
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.log import TopicLog
 from hedwig.hub.logs.log_context import LogContext
@@ -78,9 +80,10 @@ class Caretaker(Protocol):
 
 @dataclass(slots=True)
 class _Waiter:
-    """A request for a topic; `makes` says whether it makes a topic that does not exist."""
+    """A request for a topic; `makes` says whether it makes a topic that does not exist, `making` by which limits."""
 
     makes: bool
+    making: Making | None
     should_claim: bool
     tried: Sequence[bytes]
     serve: Callable[[OwnedTopic], None]
@@ -99,6 +102,11 @@ class _Acquisition:
     def makes(self) -> bool:
         """Whether any waiting request makes the topic if there is none."""
         return any(waiter.makes for waiter in self.waiters)
+
+    @property
+    def makes_freely(self) -> bool:
+        """Whether any of them makes it without a limit."""
+        return any(waiter.makes and waiter.making is None for waiter in self.waiters)
 
     @property
     def should_claim(self) -> bool:
@@ -141,10 +149,12 @@ class Topics:
         store: LogContext,
         clock: Clock,
         exists: Callable[[Topic], Coroutine[Any, Any, bool]],
+        counts: Counts | None = None,
     ) -> None:
-        """`exists` says whether the metadata has any record of a topic now."""
+        """`exists` says whether the metadata has any record of a topic now. `counts` are those of limits."""
         self._options = options
         self._exists = exists
+        self._counts = counts
         self.ownership = ownership
         self._store = store
         self._clock = clock
@@ -215,6 +225,7 @@ class Topics:
         *,
         source: Hashable,
         makes: bool,
+        making: Making | None = None,
         should_claim: bool,
         tried: Sequence[bytes] = (),
         serve: Callable[[OwnedTopic], None],
@@ -223,7 +234,8 @@ class Topics:
         """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
 
         Args: source - the connection that asks; connections have turns; makes - make the topic if there is none, else
-            `refuse` with NoSuchTopicError; tried - the hubs that have redirected the request, in order.
+            `refuse` with NoSuchTopicError; making - the limits that say whether it may be made; tried - the hubs that
+            have redirected the request, in order.
         """
         if self._is_over or (self._is_closing and not self._options.is_clustered):
             refuse(ServiceDownError("the hub is shutting down"))
@@ -246,7 +258,7 @@ class Topics:
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
-        acquisition.waiters.append(_Waiter(makes, should_claim, tried, serve, refuse))
+        acquisition.waiters.append(_Waiter(makes, making, should_claim, tried, serve, refuse))
         if acquisition.running is None:
             # Also if it waits for another connection already, which may have many more topics in front of it.
             self._turns.add(name, source)
@@ -301,11 +313,24 @@ class Topics:
             self._begin_turns()
 
     async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
-        if not acquisition.makes and not await self._store.within(self._exists(name)):
-            error = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
-            acquisition.refuse_the_first_that_make_nothing(error)
-            if not acquisition.waiters:
-                raise error
+        if acquisition.makes_freely or await self._store.within(self._exists(name)):
+            return await self._own_here_or_redirect(name, acquisition)
+        error: HedwigError = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
+        acquisition.refuse_the_first_that_make_nothing(error)
+        while acquisition.waiters:
+            making = acquisition.waiters[0].making
+            if making is None or self._counts is None:
+                return await self._own_here_or_redirect(name, acquisition)
+            try:
+                async with self._counts.making(making):
+                    return await self._own_here_or_redirect(name, acquisition)
+            except QuotaExceededError as exc:
+                error = exc
+                acquisition.waiters.popleft().refuse(exc)
+                acquisition.refuse_the_first_that_make_nothing(exc)
+        raise error
+
+    async def _own_here_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
         should_claim = acquisition.should_claim
         try:
             return await self._own(name, should_claim, acquisition.tried)

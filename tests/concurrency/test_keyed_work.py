@@ -77,3 +77,20 @@ async def test_who_waits_learns_that_it_was_closed() -> None:
     with pytest.raises(_ClosedError):
         await work.join(1, run)
     await work.aclose()
+
+
+async def test_what_is_over_is_not_shared_in_the_turn_in_which_it_ends() -> None:
+    work: KeyedWork[str, int] = KeyedWork(_ClosedError)
+    again: list[asyncio.Task[int]] = []
+
+    async def two() -> int:
+        return 2
+
+    async def one() -> int:
+        asyncio.get_running_loop().call_soon(lambda: again.append(work.begin("a", two)))
+        return 1
+
+    assert await work.begin("a", one) == 1
+    assert await again[0] == 2
+    assert await work.join("a", one) == 1
+    await work.aclose()

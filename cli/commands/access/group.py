@@ -10,6 +10,7 @@ from hedwig.access.actions import SUBSCRIBERS
 from hedwig.access.principals import check_principal_name, check_who
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, CheckedName
 from hedwig.cli.arguments.selection import Selection, cut, list_options
+from hedwig.cli.commands.access.count import count
 from hedwig.cli.commands.access.file import export_rules, import_rules
 from hedwig.cli.commands.access.status import status
 from hedwig.cli.commands.access.token import token
@@ -160,11 +161,13 @@ def _add(
 def limit(
     settings: Settings, /, who: str, limits: str, topics: Pattern, expected_version: int | None, dry_run: bool
 ) -> None:
-    """Limit how much WHO may publish to topics, or how many connections WHO may have, at each hub.
+    """Limit how much WHO may publish to topics, how many connections WHO may have, or what WHO may make.
 
-    LIMITS are publishes_per_s=N, publish_bytes_per_s=SIZE and connections=N, with commas between; connections are
-    limited with the PATTERN * only. A limit of a group is for all its users together, one of * is for each user by
-    itself, and so is one whose PATTERN has {user}. A limit for the same WHO and PATTERN is replaced.
+    LIMITS are publishes_per_s=N, publish_bytes_per_s=SIZE, connections=N, topics_max=N and subscriptions_max=N, with
+    commas between; connections are limited with the PATTERN * only. A limit of a group is for all its users together,
+    one of * is for each user by itself, and so is one whose PATTERN has {user}. Each hub counts by itself. But with
+    topics_max and subscriptions_max, WHO may make no more once there are so many in the deployment, whoever made them.
+    A limit for the same WHO and PATTERN is replaced.
     """
     made = _parsed(f"limit {who} {limits} {topics}")
     assert isinstance(made, Limit), "the text of a limit"
@@ -309,7 +312,7 @@ def check(
     with_store(settings.deployment, ask)
 
 
-for command in (export_rules, import_rules, status, token, user):
+for command in (count, export_rules, import_rules, status, token, user):
     access.add_command(command)
 
 

@@ -51,6 +51,7 @@ def start(start_hub: StartHub) -> Start:
         "limit group:shop publishes_per_s=0.5,publish_bytes_per_s=20MiB *",
         "limit * publish_bytes_per_s=1000 home/{user}/*",
         "limit group:shop publishes_per_s=5,connections=20 *",
+        "limit * publish_bytes_per_s=1000,topics_max=5,subscriptions_max=60 home/{user}/*",
     ],
 )
 def test_a_limit_is_read_as_it_is_written(text: str) -> None:

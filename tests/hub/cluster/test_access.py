@@ -1,4 +1,4 @@
-"""Prove that all hubs of a cluster obey the same rules, and soon obey others."""
+"""Prove that all hubs of a cluster obey the same rules, and soon obey others, and together exceed no limit."""
 
 import asyncio
 import time
@@ -6,10 +6,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from hedwig.access import Rule
+from hedwig.access import Limit, Pattern, Rule
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
-from hedwig.errors import NotPermittedError, SubscriptionClosedError
+from hedwig.errors import NotPermittedError, QuotaExceededError, SubscriptionClosedError
 from hedwig.hub.options.access_options import AccessOptions
+from hedwig.metadata.access.count_records import Counted, CountKey, count_of
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.model import SubscriberId, Topic
 from tests.faults.support.waiting import until
@@ -17,6 +18,7 @@ from tests.hub.cluster.support.both import on_both
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
 
 HUBS = 3
+MOST = 30
 TOPICS = [Topic(b"mine/%d" % number) for number in range(12)]
 ANN = SubscriberId(b"ann")
 RULES = (
@@ -73,3 +75,32 @@ async def test_rights_are_lost_at_all_hubs(deployment: Deployment) -> None:
                     await asyncio.sleep(0.1)
                 else:
                     break
+
+
+@on_both
+async def test_no_more_topics_are_made_at_all_hubs_than_a_limit_says(deployment: Deployment) -> None:
+    records = RuleRecords(deployment.store.named_records)
+    await records.change("user:local", lambda _: (*RULES, Limit.parse(f"limit user:local topics_max={MOST} mine/*")))
+    access = AccessOptions(mode="rules", refresh_s=0.5)
+    hubs = [await deployment.start(access=access) for _ in range(HUBS)]
+    await until(lambda: all(len(liveness_of(hub).live) == HUBS for hub in hubs), "the hubs know each other")
+
+    async def make(client: HedwigClient, topic: Topic) -> bool:
+        try:
+            await client.publish(topic, b"m")
+        except QuotaExceededError:
+            return False
+        return True
+
+    async with AsyncExitStack() as stack:
+        options = [ClientOptions(hub=HubAddress("127.0.0.1", hub.port), answer_timeout_s=15.0) for hub in hubs]
+        clients = [await stack.enter_async_context(HedwigClient(each)) for each in options]
+        topics = [Topic(b"mine/%d" % number) for number in range(3 * MOST)]
+        made = await asyncio.gather(
+            *(make(clients[number % HUBS], topic) for number, topic in enumerate(topics)),
+        )
+        key = CountKey(Counted.TOPICS, Pattern.parse("mine/*"))
+        assert sum(made) <= await count_of(deployment.store, key) <= MOST
+        # A hub may hold one that it has not made, for itself.
+        assert sum(made) >= MOST - HUBS
+        assert sum(len(hub.topics) > 0 for hub in hubs) > 1, "several hubs have made topics"

@@ -1,8 +1,14 @@
 """The commands `hedwig-admin access …`: what they change, what they show, and what they refuse."""
 
+import asyncio
+
 import pytest
 
+from hedwig.access import Pattern
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import open_metadata
+from hedwig.metadata.access.count_records import Counted, CountKey, CountRecords
+from hedwig.model import HubInfo
 from tests.cli.support.admin import Admin
 
 SHOP = ("group:shop", "publish,create", "orders/*")
@@ -132,6 +138,35 @@ def test_a_file_with_a_line_that_is_no_rule_changes_nothing(admin: Admin) -> Non
     assert len(admin.done("access", "list", "-o", "ndjson").rows) == 1
 
 
+def test_counts_are_listed_and_counted_anew(admin: Admin) -> None:
+    key = CountKey(Counted.TOPICS, Pattern.parse("shop/*"))
+    dead = HubInfo(host="hub", port=4080, epoch=1)
+
+    async def count() -> None:
+        async with await open_metadata(admin.url) as store:
+            counts = CountRecords(store.named_records)
+
+            async def nothing() -> int:
+                return 0
+
+            async def nobody(_: HubInfo) -> bool:
+                return False
+
+            await counts.count_anew(key, nothing, nobody, 0.0)
+            assert await counts.lease(key, dead, has=0, most=100) == 10
+
+    asyncio.run(count())
+    for topic in ("shop/1", "shop/2", "elsewhere"):
+        admin.done("topic", "create", topic)
+    (listed,) = admin.done("access", "count", "-o", "ndjson").rows
+    at = "1970-01-01T00:00:00Z"
+    assert listed == {"counted": "topics", "topics": "shop/*", "number": 10, "leased": 10, "counted_at": at}
+    (counted,) = admin.done("access", "count", "--anew", "-o", "ndjson").rows
+    assert (counted["number"], counted["leased"]) == (2, 0), "no hub is alive that could make any"
+    assert counted["counted_at"] > at
+    assert admin.done("access", "count", "--prefix", "subscriptions", "-o", "ndjson").rows == []
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -141,8 +176,8 @@ def test_a_file_with_a_line_that_is_no_rule_changes_nothing(admin: Admin) -> Non
         (("allow", "user:ann", "subscribe", "t"), "says as whom"),
         (("deny", "user:ann", "publish", "t", "--as", "x"), "only rules on subscribe and unsubscribe"),
         (("limit", "user:ann", "publishes_per_s=0", "t"), "is above 0"),
-        (("limit", "user:ann", "topics_max=5", "t"), "publishes_per_s=N, publish_bytes_per_s=SIZE or connections=N"),
-        (("revoke", "limit", "user:ann", "publish", "t"), "SIZE or connections=N"),
+        (("limit", "user:ann", "topics=5", "t"), "connections=N, topics_max=N or subscriptions_max=N"),
+        (("revoke", "limit", "user:ann", "publish", "t"), "SIZE, connections=N, topics_max=N"),
         (("check", "ann", "publish", "t", "--as", "x"), "give --as SUBSCRIBER with"),
         (("check", "ann", "subscribe", "t"), "give --as SUBSCRIBER with"),
         (("check", "ann", "publish,create", "t"), "name one action"),

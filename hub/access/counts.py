@@ -1,0 +1,228 @@
+"""Counts: lets the users of limits make topics and subscriptions only while there are fewer than a limit says.
+
+The hub takes from the count of the deployment what it may make, some at a time. It gives back what it has not made for
+a while. A limit that is reached is counted anew from time to time, since what was deleted elsewhere is still counted.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from hedwig.access import Limit, Pattern, Principal
+from hedwig.clock import Clock
+from hedwig.concurrency.keyed_work import KeyedWork
+from hedwig.errors import HedwigError, QuotaExceededError, ServiceDownError
+from hedwig.metadata.access.count_records import Counted, CountKey, CountRecords
+from hedwig.model import HubInfo
+
+__all__ = ["IDLE_S", "Counts", "Making", "most_of"]
+
+_log = logging.getLogger(__name__)
+
+IDLE_S: Final = 60.0
+"""What was not used for so long is given back."""
+_FULL_S: Final = 1.0
+"""For how long a limit that is reached is not asked again."""
+_AGE_S: Final = 600.0
+"""How old a count may be by which a limit is reached. Then it is counted anew."""
+_WAIT_S: Final = 2.0
+"""How long a request may wait while its limit is counted for the first time."""
+_COUNTED_AT_ONCE: Final = 4
+_GIVEN_AT_ONCE: Final = 64
+_KEYS_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Who wants to make something, and the limits that say whether it may. `refused` is called if it may not."""
+
+    principal: Principal
+    counted: Counted
+    limits: tuple[Limit, ...]
+    refused: Callable[[], None]
+
+    def bounds(self) -> Iterator[tuple[Limit, CountKey, int]]:
+        """Iterate over the limits, each with what it counts and how many there may be."""
+        for limit in self.limits:
+            most = most_of(limit, self.counted)
+            assert most is not None, "it is no limit of that"
+            topics = Pattern((limit.topics.of(self.principal.name),), limit.topics.is_prefix)
+            yield limit, CountKey(self.counted, topics), most
+
+
+def most_of(limit: Limit, counted: Counted) -> int | None:
+    """Return how many there may be by a limit; None if it does not say."""
+    return limit.topics_max if counted is Counted.TOPICS else limit.subscriptions_max
+
+
+@dataclass(slots=True)
+class _Lease:
+    """How many the hub may still make (`has`), and how many it may by the record.
+
+    Until `full_until`, on the monotonic clock, there are no more, for the reason `why`.
+    """
+
+    used_at: float
+    has: int = 0
+    recorded: int = 0
+    full_until: float = 0.0
+    why: str = ""
+
+
+class Counts:
+    """What one incarnation of a hub may still make."""
+
+    def __init__(
+        self,
+        records: CountRecords,
+        count: Callable[[CountKey], Awaitable[int]],
+        me: HubInfo,
+        is_alive: Callable[[HubInfo], Awaitable[bool]],
+        may_write_s: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        """`count` counts what there is. `may_write_s` says for how many seconds this hub is surely alive."""
+        self._records = records
+        self._count = count
+        self._me = me
+        self._is_alive = is_alive
+        self._may_write_s = may_write_s
+        self._clock = clock
+        self._leases: dict[CountKey, _Lease] = {}
+        self._changing = KeyedWork[CountKey, None](_closed)
+        """The leases that are taken or given back, one thing at a time for each."""
+        self._counting = KeyedWork[CountKey, None](_closed)
+        self._turns = asyncio.Semaphore(_COUNTED_AT_ONCE)
+
+    @asynccontextmanager
+    async def making(self, making: Making | None) -> AsyncIterator[None]:
+        """Count one more while it is made. If the body raises, and it was surely not made, it counts no more.
+
+        Raises: QuotaExceededError - a limit is reached, or nobody knows yet how many there are; ServiceDownError,
+            MetadataError - the count cannot be changed.
+        """
+        taken: list[CountKey] = []
+        if making is not None:
+            try:
+                for limit, key, most in making.bounds():
+                    await self._take(limit, key, most)
+                    taken.append(key)
+            except BaseException as exc:
+                self._put_back(taken)
+                if isinstance(exc, QuotaExceededError):
+                    making.refused()
+                raise
+        try:
+            yield
+        except HedwigError as exc:
+            if exc.happened == "no":
+                self._put_back(taken)
+            raise
+
+    def deleted(self, making: Making | None) -> None:
+        """Record that this hub has deleted one."""
+        if making is not None:
+            self._put_back([key for _, key, _ in making.bounds()])
+
+    async def sweep(self) -> None:
+        """Give back what was not used for a while."""
+        idle_since = self._clock.monotonic() - IDLE_S
+        await self._give_back([key for key, lease in self._leases.items() if lease.used_at <= idle_since])
+
+    async def close(self) -> None:
+        """Give everything back. Nothing may be made afterwards."""
+        await self._counting.aclose()
+        await self._give_back(list(self._leases))
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Forget everything. What is not given back stays counted, until somebody counts anew."""
+        await self._counting.aclose()
+        await self._changing.aclose()
+        self._leases.clear()
+
+    # --------------------------------------------------------------------------------------------------- leases
+
+    async def _take(self, limit: Limit, key: CountKey, most: int) -> None:
+        while True:
+            lease = self._leases.get(key)
+            if lease is None:
+                if len(self._leases) >= _KEYS_MAX:
+                    raise QuotaExceededError("this hub counts for too many limits at a time; try again", _FULL_S)
+                lease = self._leases[key] = _Lease(self._clock.monotonic())
+            now = lease.used_at = self._clock.monotonic()
+            if self._may_write_s() <= 0:
+                raise ServiceDownError("this hub cannot prove that it is alive")
+            if lease.has:
+                lease.has -= 1
+                return
+            if now < lease.full_until:
+                raise QuotaExceededError(f"{lease.why}: {limit}", lease.full_until - now)
+            await self._changing.join(key, partial(self._lease, key, lease, most))
+
+    def _put_back(self, keys: Sequence[CountKey]) -> None:
+        for key in keys:
+            lease = self._leases.get(key)
+            # Not more than by the record, or who counts anew would miss what is made of it.
+            if lease is not None and lease.has < lease.recorded:
+                lease.has += 1
+
+    async def _lease(self, key: CountKey, lease: _Lease, most: int) -> None:
+        """Take some of what is left, or say for how long there is none."""
+        count = await self._records.read(key)
+        if count is None:
+            counting = self._counting.begin(key, partial(self._count_anew, key))
+            await asyncio.wait([counting], timeout=_WAIT_S)
+            if counting.done() and await self._records.read(key) is not None:
+                return
+            self._is_full(lease, "it is not yet known how many there are")
+            return
+        has = lease.has
+        if taken := await self._records.lease(key, self._me, has=has, most=most):
+            lease.recorded = has + taken
+            lease.has = min(lease.has + taken, lease.recorded)  # Some may have been put back meanwhile.
+            return
+        if self._clock.wall() - count.counted_at >= _AGE_S:
+            await self._return(key, lease)  # Else what was made of it would be counted twice.
+            self._counting.begin(key, partial(self._count_anew, key))
+        self._is_full(lease, f"there are {most} already")
+
+    def _is_full(self, lease: _Lease, why: str) -> None:
+        lease.full_until, lease.why = self._clock.monotonic() + _FULL_S, why
+
+    async def _count_anew(self, key: CountKey) -> None:
+        async with self._turns:
+            try:
+                await self._records.count_anew(key, partial(self._count, key), self._is_alive, self._clock.wall())
+            except (HedwigError, TimeoutError) as exc:
+                _log.warning("the %s cannot be counted; it is tried again: %s", key, exc)
+
+    async def _return(self, key: CountKey, lease: _Lease) -> None:
+        has, lease.has = lease.has, 0
+        if lease.recorded:
+            lease.recorded = 0
+            await self._records.give_back(key, self._me, has)
+
+    async def _give_back(self, keys: Sequence[CountKey]) -> None:
+        async def give(key: CountKey) -> None:
+            await self._return(key, self._leases.pop(key))
+
+        for start in range(0, len(keys), _GIVEN_AT_ONCE):
+            some = keys[start : start + _GIVEN_AT_ONCE]
+            # Where something else is under way, the lease is in use after all.
+            try:
+                tasks = [self._changing.begin(key, partial(give, key)) for key in some]
+            except ServiceDownError:
+                return  # The registration of this hub has run out meanwhile.
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if not task.cancelled() and (exc := task.exception()) is not None:
+                    _log.warning("what this hub may still make is not given back: %s", exc)
+
+
+def _closed() -> Exception:
+    return ServiceDownError("the hub is shutting down")
