@@ -85,8 +85,9 @@ async def clients() -> AsyncIterator[Clients]:
 
 
 @pytest.fixture
-def faulty_servers(servers: RunningServers, request: pytest.FixtureRequest) -> Iterator[RunningServers]:
+def faulty_servers(surroundings: Surroundings, request: pytest.FixtureRequest) -> Iterator[RunningServers]:
     """The servers of the test's backend, for a test that harms them; they are healed afterwards."""
+    servers = surroundings.servers
     if "networked" in request.fixturenames:
         servers = servers_of(request.getfixturevalue("networked").row, servers)
     # A region server that was paused ends once it learns that its session is over, perhaps after it was healed.

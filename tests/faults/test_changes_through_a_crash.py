@@ -4,6 +4,7 @@ Property: a record is reported at least once after its last acknowledged change.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -17,7 +18,8 @@ from hedwig.metadata.testing.subject import Subject
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
 from tests.faults.support.network import NETWORKED, Networked
-from tests.support.servers import RunningServers
+from tests.metadata.support.backends import Surroundings
+from tests.support.servers import RunningServers, own_servers
 
 VICTIM: Final = "regionserver-1"
 OPTIONS: Final = StoreOptions(operation_timeout_s=300.0, page_rows=20)
@@ -37,6 +39,13 @@ def networked(request: pytest.FixtureRequest) -> Networked:
     """Each way to HBase in turn."""
     chosen: Networked = request.param
     return chosen
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+    """Servers of their own."""
+    with own_servers(tmp_path_factory) as servers:
+        yield Surroundings(servers, tmp_path_factory.mktemp("stores"))
 
 
 async def _take_all(changes: Changes, reported: set[ChangedRecord]) -> None:

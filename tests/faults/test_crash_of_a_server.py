@@ -5,6 +5,7 @@ Properties: no acknowledged write lost; a version never repeats; an unknown outc
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,8 @@ from tests.faults.support.network import Networked
 from tests.faults.support.raw import assert_stored
 from tests.faults.support.recording import Recorder, RecordingClient
 from tests.faults.support.waiting import until
-from tests.support.servers import RunningServers
+from tests.metadata.support.backends import Surroundings
+from tests.support.servers import RunningServers, own_servers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 
@@ -35,6 +37,13 @@ VICTIMS: Final = {
 }
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0)
 DOORS_ASKED: Final = (CALLS[0], CALLS[2])
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+    """Servers of their own."""
+    with own_servers(tmp_path_factory) as servers:
+        yield Surroundings(servers, tmp_path_factory.mktemp("stores"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final, TypedDict
@@ -10,7 +11,7 @@ import pytest
 
 from hedwig.cli.dev import DevError, DevServers
 
-__all__ = ["UNSYNCED", "RunningServers", "servers"]
+__all__ = ["UNSYNCED", "RunningServers", "own_servers", "servers"]
 
 _HEAP_MB: Final = {"regionserver": 1024}
 """Every store of a test adds some HBase regions; a run has several hundred."""
@@ -94,6 +95,19 @@ class RunningServers:
                 raise
             self._up.add(service)
         return self.launcher.address(service)
+
+
+@contextmanager
+def own_servers(factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
+    """Servers of a module that kills them. Those of the run have the tables of all tests before.
+
+    A region server that comes back opens each of them, and on a busy machine that takes minutes.
+    """
+    running = RunningServers(factory.mktemp("servers") / "own")
+    try:
+        yield running
+    finally:
+        running.down()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

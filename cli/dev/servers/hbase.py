@@ -22,7 +22,7 @@ __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind",
 
 MASTER, REGION_SERVER = "hbase-master", "regionserver"
 
-_SESSION_TIMEOUT_MS = 10_000
+_SESSION_TIMEOUT_MS = 4_000
 _NEVER_MS = 2_000_000_000
 
 

@@ -129,7 +129,6 @@ async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment)
         assert is_owner(await deployment.ask(clients[number % 3], topic))
     async with Traffic(f"127.0.0.1:{first.port}", TOPICS) as traffic:
         await until(lambda: traffic.published > 100, "messages are published")
-        assert len(first.topics) == 10
         await asyncio.to_thread(stopped.stop)
         await until(lambda: len(liveness_of(first).live) == 2, "one was stopped")
         killed.kill()

@@ -110,7 +110,11 @@ async def test_appends_behind_a_failed_one_fail_too_and_ledgers_get_no_gap(open_
             appends = (store.append(ledger, done + index, data) for index, data in enumerate(datas))
             results = await asyncio.gather(*appends, return_exceptions=True)
             good = next((index for index, result in enumerate(results) if result is not None), 40)
-            assert all(isinstance(result, LedgerStoreUnavailableError) for result in results[good:]), results
+            # The failure may be told between two of them. Then those behind are out of turn.
+            wrong = [
+                each for each in results[good:] if not isinstance(each, LedgerStoreUnavailableError | EntryOrderError)
+            ]
+            assert not wrong, wrong
             failures += 40 - good
             contents[ledger] += datas[:good]
 
