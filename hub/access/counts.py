@@ -31,6 +31,8 @@ _AGE_S: Final = 600.0
 """How old a count may be by which a limit is reached. Then it is counted anew."""
 _WAIT_S: Final = 2.0
 """How long a request may wait while its limit is counted for the first time."""
+_UNSURE_S: Final = 60.0
+"""How long something may still be made after its making has failed for an unknown reason."""
 _COUNTED_AT_ONCE: Final = 4
 _GIVEN_AT_ONCE: Final = 64
 _KEYS_MAX: Final = 20_000
@@ -61,13 +63,15 @@ def most_of(limit: Limit, counted: Counted) -> int | None:
 
 @dataclass(slots=True)
 class _Lease:
-    """How many the hub may still make (`has`), and how many it may by the record.
+    """How many the hub may still make: those that nobody makes yet (`has`), and those that somebody may be making.
 
-    Until `full_until`, on the monotonic clock, there are no more, for the reason `why`.
+    Both together are at most what the record says. Until `full_until`, on the monotonic clock, there are no more, for
+    the reason `why`.
     """
 
     used_at: float
     has: int = 0
+    in_the_making: int = 0
     recorded: int = 0
     full_until: float = 0.0
     why: str = ""
@@ -105,28 +109,34 @@ class Counts:
         Raises: QuotaExceededError - a limit is reached, or nobody knows yet how many there are; ServiceDownError,
             MetadataError - the count cannot be changed.
         """
-        taken: list[CountKey] = []
+        taken: list[_Lease] = []
         if making is not None:
             try:
                 for limit, key, most in making.bounds():
-                    await self._take(limit, key, most)
-                    taken.append(key)
+                    taken.append(await self._take(limit, key, most))
             except BaseException as exc:
-                self._put_back(taken)
+                _end(taken, is_made=False)
                 if isinstance(exc, QuotaExceededError):
                     making.refused()
                 raise
         try:
             yield
-        except HedwigError as exc:
-            if exc.happened == "no":
-                self._put_back(taken)
+        except BaseException as exc:
+            if isinstance(exc, HedwigError) and exc.happened == "no":
+                _end(taken, is_made=False)
+            elif taken:
+                # The store may still make it.
+                asyncio.get_running_loop().call_later(_UNSURE_S, partial(_end, taken, is_made=True))
             raise
+        _end(taken, is_made=True)
 
     def deleted(self, making: Making | None) -> None:
         """Record that this hub has deleted one."""
-        if making is not None:
-            self._put_back([key for _, key, _ in making.bounds()])
+        for _, key, _ in making.bounds() if making is not None else ():
+            lease = self._leases.get(key)
+            # Not more than by the record, or who counts anew would miss what is made of it.
+            if lease is not None and lease.has + lease.in_the_making < lease.recorded:
+                lease.has += 1
 
     async def sweep(self) -> None:
         """Give back what was not used for a while."""
@@ -147,7 +157,7 @@ class Counts:
 
     # --------------------------------------------------------------------------------------------------- leases
 
-    async def _take(self, limit: Limit, key: CountKey, most: int) -> None:
+    async def _take(self, limit: Limit, key: CountKey, most: int) -> _Lease:
         while True:
             lease = self._leases.get(key)
             if lease is None:
@@ -159,17 +169,11 @@ class Counts:
                 raise ServiceDownError("this hub cannot prove that it is alive")
             if lease.has:
                 lease.has -= 1
-                return
+                lease.in_the_making += 1
+                return lease
             if now < lease.full_until:
                 raise QuotaExceededError(f"{lease.why}: {limit}", lease.full_until - now)
             await self._changing.join(key, partial(self._lease, key, lease, most))
-
-    def _put_back(self, keys: Sequence[CountKey]) -> None:
-        for key in keys:
-            lease = self._leases.get(key)
-            # Not more than by the record, or who counts anew would miss what is made of it.
-            if lease is not None and lease.has < lease.recorded:
-                lease.has += 1
 
     async def _lease(self, key: CountKey, lease: _Lease, most: int) -> None:
         """Take some of what is left, or say for how long there is none."""
@@ -181,10 +185,11 @@ class Counts:
                 return
             self._is_full(lease, "it is not yet known how many there are")
             return
-        has = lease.has
+        has = lease.has + lease.in_the_making
         if taken := await self._records.lease(key, self._me, has=has, most=most):
             lease.recorded = has + taken
-            lease.has = min(lease.has + taken, lease.recorded)  # Some may have been put back meanwhile.
+            # Some may have been made meanwhile, or deleted.
+            lease.has = min(lease.has + taken, lease.recorded - lease.in_the_making)
             return
         if self._clock.wall() - count.counted_at >= _AGE_S:
             await self._return(key, lease)  # Else what was made of it would be counted twice.
@@ -203,13 +208,16 @@ class Counts:
 
     async def _return(self, key: CountKey, lease: _Lease) -> None:
         has, lease.has = lease.has, 0
-        if lease.recorded:
-            lease.recorded = 0
-            await self._records.give_back(key, self._me, has)
+        if lease.recorded > lease.in_the_making:
+            lease.recorded = lease.in_the_making
+            await self._records.give_back(key, self._me, has, kept=lease.recorded)
 
     async def _give_back(self, keys: Sequence[CountKey]) -> None:
         async def give(key: CountKey) -> None:
-            await self._return(key, self._leases.pop(key))
+            lease = self._leases[key]
+            if not lease.in_the_making:
+                del self._leases[key]
+            await self._return(key, lease)
 
         for start in range(0, len(keys), _GIVEN_AT_ONCE):
             some = keys[start : start + _GIVEN_AT_ONCE]
@@ -222,6 +230,12 @@ class Counts:
             for task in tasks:
                 if not task.cancelled() and (exc := task.exception()) is not None:
                     _log.warning("what this hub may still make is not given back: %s", exc)
+
+
+def _end(leases: Sequence[_Lease], *, is_made: bool) -> None:
+    for lease in leases:
+        lease.in_the_making -= 1
+        lease.has += not is_made
 
 
 def _closed() -> Exception:

@@ -92,7 +92,7 @@ class CountRecords:
         return found
 
     async def lease(self, key: CountKey, hub: HubInfo, *, has: int, most: int) -> int:
-        """Take some of what is left of `most` for a hub that still has `has`; return how many, 0 if none are left.
+        """Take some of what is left of `most` for a hub that may still make `has`; return how many, 0 if none are left.
 
         If the outcome is not known, the hub may make none of them.
 
@@ -115,12 +115,15 @@ class CountRecords:
         await self._change(key, take)
         return taken
 
-    async def give_back(self, key: CountKey, hub: HubInfo, has: int) -> None:
-        """Give back what a hub has not made. It must not make it any more, whatever comes of this."""
+    async def give_back(self, key: CountKey, hub: HubInfo, given: int, *, kept: int = 0) -> None:
+        """Give back what a hub has not made, but for those `kept`. It must not make more, whatever comes of this."""
 
         def give(count: Count) -> Count:
             leases = {each: left for each, left in count.leases.items() if each != _name(hub)}
-            return replace(count, number=count.number - min(has, count.leases.get(_name(hub), 0)), leases=leases)
+            most = max(0, count.leases.get(_name(hub), 0) - kept)
+            if kept:
+                leases[_name(hub)] = kept
+            return replace(count, number=count.number - min(given, most), leases=leases)
 
         await self._change(key, give)
 

@@ -55,8 +55,8 @@ async def test_what_is_given_back_can_be_taken_by_others(records: CountRecords) 
     await anew(records, 0)
     assert await records.lease(KEY, ONE, has=0, most=10) == 1
     assert await records.lease(KEY, ONE, has=1, most=20) == 1
-    await records.give_back(KEY, ONE, has=2)
-    await records.give_back(KEY, ONE, has=2)  # It has none any more.
+    await records.give_back(KEY, ONE, 2)
+    await records.give_back(KEY, ONE, 2)  # It has none any more.
     assert await records.read(KEY) == Count(0, granted=2, times=1, counted_at=int(NOW_S))
 
 
