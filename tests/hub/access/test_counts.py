@@ -220,7 +220,7 @@ class World:
         number = 0
         for low in range(0, self._next + 10, 10):
             number += sum(low <= each < low + 10 for each in self.things)
-            for _ in range(self.random.choice((1, 1, 5))):
+            for _turn in range(self.random.choice((1, 1, 5))):
                 await asyncio.sleep(0)
         return number
 
