@@ -6,7 +6,7 @@ a while. A limit that is reached is counted anew from time to time, since what w
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,18 +47,30 @@ class Making:
     limits: tuple[Limit, ...]
     refused: Callable[[], None]
 
-    def bounds(self) -> Iterator[tuple[Limit, CountKey, int]]:
-        """Iterate over the limits, each with what it counts and how many there may be."""
+    @property
+    def bounds(self) -> Sequence[tuple["_Bound", Limit]]:
+        """The limits, each with what it counts. Of several that count the same, the lowest."""
+        found: dict[CountKey, tuple[_Bound, Limit]] = {}
         for limit in self.limits:
             most = most_of(limit, self.counted)
             assert most is not None, "it is no limit of that"
-            topics = Pattern((limit.topics.of(self.principal.name),), limit.topics.is_prefix)
-            yield limit, CountKey(self.counted, topics), most
+            key = CountKey(self.counted, Pattern((limit.topics.of(self.principal.name),), limit.topics.is_prefix))
+            if key not in found or most < found[key][0].most:
+                found[key] = _Bound(key, most), limit
+        return list(found.values())
 
 
 def most_of(limit: Limit, counted: Counted) -> int | None:
     """Return how many there may be by a limit; None if it does not say."""
     return limit.topics_max if counted is Counted.TOPICS else limit.subscriptions_max
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What is counted, and how many there may be. What was leased by one limit is not for who has a lower one."""
+
+    key: CountKey
+    most: int
 
 
 @dataclass(slots=True)
@@ -96,8 +108,8 @@ class Counts:
         self._is_alive = is_alive
         self._may_write_s = may_write_s
         self._clock = clock
-        self._leases: dict[CountKey, _Lease] = {}
-        self._changing = KeyedWork[CountKey, None](_closed)
+        self._leases: dict[_Bound, _Lease] = {}
+        self._changing = KeyedWork[_Bound, None](_closed)
         """The leases that are taken or given back, one thing at a time for each."""
         self._counting = KeyedWork[CountKey, None](_closed)
         self._turns = asyncio.Semaphore(_COUNTED_AT_ONCE)
@@ -112,8 +124,8 @@ class Counts:
         taken: list[_Lease] = []
         if making is not None:
             try:
-                for limit, key, most in making.bounds():
-                    taken.append(await self._take(limit, key, most))
+                for bound, limit in making.bounds:
+                    taken.append(await self._take(bound, limit))
             except BaseException as exc:
                 _end(taken, is_made=False)
                 if isinstance(exc, QuotaExceededError):
@@ -132,8 +144,8 @@ class Counts:
 
     def deleted(self, making: Making | None) -> None:
         """Record that this hub has deleted one."""
-        for _, key, _ in making.bounds() if making is not None else ():
-            lease = self._leases.get(key)
+        for bound, _ in making.bounds if making is not None else ():
+            lease = self._leases.get(bound)
             # Not more than by the record, or who counts anew would miss what is made of it.
             if lease is not None and lease.has + lease.in_the_making < lease.recorded:
                 lease.has += 1
@@ -141,7 +153,7 @@ class Counts:
     async def sweep(self) -> None:
         """Give back what was not used for a while."""
         idle_since = self._clock.monotonic() - IDLE_S
-        await self._give_back([key for key, lease in self._leases.items() if lease.used_at <= idle_since])
+        await self._give_back([bound for bound, lease in self._leases.items() if lease.used_at <= idle_since])
 
     async def close(self) -> None:
         """Give everything back. Nothing may be made afterwards."""
@@ -157,13 +169,13 @@ class Counts:
 
     # --------------------------------------------------------------------------------------------------- leases
 
-    async def _take(self, limit: Limit, key: CountKey, most: int) -> _Lease:
+    async def _take(self, bound: _Bound, limit: Limit) -> _Lease:
         while True:
-            lease = self._leases.get(key)
+            lease = self._leases.get(bound)
             if lease is None:
                 if len(self._leases) >= _KEYS_MAX:
                     raise QuotaExceededError("this hub counts for too many limits at a time; try again", _FULL_S)
-                lease = self._leases[key] = _Lease(self._clock.monotonic())
+                lease = self._leases[bound] = _Lease(self._clock.monotonic())
             now = lease.used_at = self._clock.monotonic()
             if self._may_write_s() <= 0:
                 raise ServiceDownError("this hub cannot prove that it is alive")
@@ -173,10 +185,11 @@ class Counts:
                 return lease
             if now < lease.full_until:
                 raise QuotaExceededError(f"{lease.why}: {limit}", lease.full_until - now)
-            await self._changing.join(key, partial(self._lease, key, lease, most))
+            await self._changing.join(bound, partial(self._lease, bound, lease))
 
-    async def _lease(self, key: CountKey, lease: _Lease, most: int) -> None:
+    async def _lease(self, bound: _Bound, lease: _Lease) -> None:
         """Take some of what is left, or say for how long there is none."""
+        key, most = bound.key, bound.most
         count = await self._records.read(key)
         if count is None:
             counting = self._counting.begin(key, partial(self._count_anew, key))
@@ -192,7 +205,7 @@ class Counts:
             lease.has = min(lease.has + taken, lease.recorded - lease.in_the_making)
             return
         if self._clock.wall() - count.counted_at >= _AGE_S:
-            await self._return(key, lease)  # Else what was made of it would be counted twice.
+            await self._return(bound, lease)  # Else what was made of it would be counted twice.
             self._counting.begin(key, partial(self._count_anew, key))
         self._is_full(lease, f"there are {most} already")
 
@@ -206,24 +219,24 @@ class Counts:
             except (HedwigError, TimeoutError) as exc:
                 _log.warning("the %s cannot be counted; it is tried again: %s", key, exc)
 
-    async def _return(self, key: CountKey, lease: _Lease) -> None:
+    async def _return(self, bound: _Bound, lease: _Lease) -> None:
         has, lease.has = lease.has, 0
         if lease.recorded > lease.in_the_making:
             lease.recorded = lease.in_the_making
-            await self._records.give_back(key, self._me, has, kept=lease.recorded)
+            await self._records.give_back(bound.key, self._me, bound.most, has, kept=lease.recorded)
 
-    async def _give_back(self, keys: Sequence[CountKey]) -> None:
-        async def give(key: CountKey) -> None:
-            lease = self._leases[key]
+    async def _give_back(self, bounds: Sequence[_Bound]) -> None:
+        async def give(bound: _Bound) -> None:
+            lease = self._leases[bound]
             if not lease.in_the_making:
-                del self._leases[key]
-            await self._return(key, lease)
+                del self._leases[bound]
+            await self._return(bound, lease)
 
-        for start in range(0, len(keys), _GIVEN_AT_ONCE):
-            some = keys[start : start + _GIVEN_AT_ONCE]
+        for start in range(0, len(bounds), _GIVEN_AT_ONCE):
+            some = bounds[start : start + _GIVEN_AT_ONCE]
             # Where something else is under way, the lease is in use after all.
             try:
-                tasks = [self._changing.begin(key, partial(give, key)) for key in some]
+                tasks = [self._changing.begin(bound, partial(give, bound)) for bound in some]
             except ServiceDownError:
                 return  # The registration of this hub has run out meanwhile.
             await asyncio.wait(tasks)

@@ -59,8 +59,8 @@ class CountKey:
 class Count:
     """How many there are at most, with all that hubs may still make.
 
-    `leases` says how many each hub may still make at most, by its address and epoch. `granted` is the sum of all leases
-    ever, `times` says how often it was counted, and `counted_at` when it was last, in seconds since 1970.
+    `leases` says how many each hub may still make at most, by its address, its epoch and the limit. `granted` is the sum
+    of all leases ever, `times` says how often it was counted, and `counted_at` when it was last, in seconds since 1970.
     """
 
     number: int
@@ -92,7 +92,7 @@ class CountRecords:
         return found
 
     async def lease(self, key: CountKey, hub: HubInfo, *, has: int, most: int) -> int:
-        """Take some of what is left of `most` for a hub that may still make `has`; return how many, 0 if none are left.
+        """Take some of what is left of `most` for a hub that may make `has` of it; return how many, 0 if none are left.
 
         If the outcome is not known, the hub may make none of them.
 
@@ -106,7 +106,7 @@ class CountRecords:
             taken = min(_LEASE_MAX, max(1, left // _LEASE_PART)) if left > 0 else 0
             if not taken:
                 return count
-            leases = {**count.leases, _name(hub): has + taken}
+            leases = {**count.leases, _name(hub, most): has + taken}
             if len(leases) > _LEASES_MAX:
                 oldest = next(each for each in leases if each != _OTHERS)
                 leases[_OTHERS] = leases.get(_OTHERS, 0) + leases.pop(oldest)
@@ -115,15 +115,16 @@ class CountRecords:
         await self._change(key, take)
         return taken
 
-    async def give_back(self, key: CountKey, hub: HubInfo, given: int, *, kept: int = 0) -> None:
+    async def give_back(self, key: CountKey, hub: HubInfo, most: int, given: int, *, kept: int = 0) -> None:
         """Give back what a hub has not made, but for those `kept`. It must not make more, whatever comes of this."""
 
         def give(count: Count) -> Count:
-            leases = {each: left for each, left in count.leases.items() if each != _name(hub)}
-            most = max(0, count.leases.get(_name(hub), 0) - kept)
+            name = _name(hub, most)
+            leases = {each: left for each, left in count.leases.items() if each != name}
             if kept:
-                leases[_name(hub)] = kept
-            return replace(count, number=count.number - min(given, most), leases=leases)
+                leases[name] = kept
+            left = max(0, count.leases.get(name, 0) - kept)
+            return replace(count, number=count.number - min(given, left), leases=leases)
 
         await self._change(key, give)
 
@@ -197,12 +198,12 @@ def _name_of(key: CountKey) -> str:
     return _PREFIX + sha256(str(key).encode()).hexdigest()[:_NAME_DIGITS]
 
 
-def _name(hub: HubInfo) -> str:
-    return f"{hub.address} {hub.epoch}"
+def _name(hub: HubInfo, most: int) -> str:
+    return f"{hub.address} {hub.epoch} {most}"
 
 
-def _hub(name: str) -> HubInfo:
-    address, _, epoch = name.rpartition(" ")
+def _hub(lease: str) -> HubInfo:
+    address, epoch, _ = lease.rsplit(" ", 2)
     return HubInfo.at(address, epoch=int(epoch))
 
 

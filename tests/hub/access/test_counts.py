@@ -16,7 +16,7 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
-from hedwig.hub.access.counts import Counts, Making
+from hedwig.hub.access.counts import Counts, Making, _Bound
 from hedwig.hub.hub import Hub
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
@@ -121,6 +121,35 @@ async def test_a_limit_with_the_name_of_the_user_counts_for_each(start: Start, c
     assert await publish(client, b"home/local/2") is StatusCode.SERVICE_DOWN
 
 
+async def test_what_two_limits_count_is_counted_once_and_the_lower_one_counts(start: Start, connect: Connect) -> None:
+    hub = await start("limit * topics_max=10 shop/*", "limit user:local topics_max=3 shop/*", "limit * topics_max=5 *")
+    client = await connect(hub)
+    made = [await publish(client, b"shop/%d" % number) for number in range(4)]
+    assert made == [StatusCode.SUCCESS] * 3 + [StatusCode.SERVICE_DOWN]
+    assert [await publish(client, b"t%d" % number) for number in range(3)] == [StatusCode.SUCCESS] * 2 + [
+        StatusCode.SERVICE_DOWN
+    ]
+
+
+async def test_what_was_leased_by_one_limit_is_not_for_who_has_a_lower_one(store: MetadataStore) -> None:
+    world = World(store, 0)
+    world.start()
+    (counts,) = world.alive.values()
+    world.things.update(range(10))
+
+    def by(most: int) -> Making:
+        return Making(
+            Principal("ann"), Counted.TOPICS, (Limit("*", Pattern.parse("*"), topics_max=most),), lambda: None
+        )
+
+    async with counts.making(by(100)):
+        pass
+    with pytest.raises(QuotaExceededError):
+        async with counts.making(by(10)):
+            pass
+    await counts.close()
+
+
 async def test_no_more_subscriptions_are_made_and_those_that_there_are_go_on(start: Start, connect: Connect) -> None:
     hub = await start("limit * subscriptions_max=2 *")
     first, second = await connect(hub), await connect(hub)
@@ -190,6 +219,7 @@ MOST = 40
 LIMIT = Limit("*", Pattern.parse("*"), topics_max=MOST)
 FEW = 8
 KEY = key_of("*")
+BOUND = _Bound(KEY, MOST)
 
 
 class World:
@@ -305,7 +335,7 @@ async def test_what_was_perhaps_made_stays_counted(store: MetadataStore, error: 
     with pytest.raises(type(error)):
         async with counts.making(making):
             raise error
-    assert counts._leases[KEY].has == left
+    assert counts._leases[BOUND].has == left
 
 
 async def test_who_is_cancelled_while_it_waits_has_taken_nothing(store: MetadataStore) -> None:
@@ -328,11 +358,11 @@ async def test_who_is_cancelled_while_it_waits_has_taken_nothing(store: Metadata
 
     counts._count = count
     task = asyncio.create_task(make())
-    await until(lambda: KEY in counts._leases and counts._leases[KEY].recorded, "it has the first")
+    await until(lambda: BOUND in counts._leases and counts._leases[BOUND].recorded, "it has the first")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert counts._leases[KEY].has == counts._leases[KEY].recorded
+    assert counts._leases[BOUND].has == counts._leases[BOUND].recorded
     await counts.abandon()
 
 

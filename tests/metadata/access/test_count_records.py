@@ -37,7 +37,7 @@ async def test_a_count_is_read_as_it_was_stored(records: CountRecords) -> None:
     counted = await anew(records, 3)
     assert counted == Count(3, times=1, counted_at=int(NOW_S))
     assert await records.lease(KEY, TWO, has=1, most=103) == 10
-    kept = Count(13, {f"{TWO.address} {TWO.epoch}": 11}, granted=10, times=1, counted_at=int(NOW_S))
+    kept = Count(13, {f"{TWO.address} {TWO.epoch} 103": 11}, granted=10, times=1, counted_at=int(NOW_S))
     assert await records.read(KEY) == kept
     assert await records.all() == {KEY: kept}
 
@@ -54,10 +54,15 @@ async def test_hubs_take_what_is_left_and_no_more(records: CountRecords) -> None
 async def test_what_is_given_back_can_be_taken_by_others(records: CountRecords) -> None:
     await anew(records, 0)
     assert await records.lease(KEY, ONE, has=0, most=10) == 1
-    assert await records.lease(KEY, ONE, has=1, most=20) == 1
-    await records.give_back(KEY, ONE, 2)
-    await records.give_back(KEY, ONE, 2)  # It has none any more.
-    assert await records.read(KEY) == Count(0, granted=2, times=1, counted_at=int(NOW_S))
+    assert await records.lease(KEY, ONE, has=1, most=10) == 1
+    assert await records.lease(KEY, ONE, has=0, most=30) == 2
+    await records.give_back(KEY, ONE, 10, 1, kept=1)
+    kept = {f"{ONE.address} 7 10": 1, f"{ONE.address} 7 30": 2}
+    assert await records.read(KEY) == Count(3, kept, granted=4, times=1, counted_at=int(NOW_S))
+    await records.give_back(KEY, ONE, 30, 2)
+    await records.give_back(KEY, ONE, 10, 1)
+    await records.give_back(KEY, ONE, 10, 1)  # It has none any more.
+    assert await records.read(KEY) == Count(0, granted=4, times=1, counted_at=int(NOW_S))
 
 
 async def test_a_count_anew_keeps_what_living_hubs_may_make_and_drops_the_rest(records: CountRecords) -> None:
@@ -65,7 +70,7 @@ async def test_a_count_anew_keeps_what_living_hubs_may_make_and_drops_the_rest(r
     for hub in (ONE, TWO):
         assert await records.lease(KEY, hub, has=0, most=1000) >= 90
     counted = await anew(records, 5)
-    assert (counted.number, list(counted.leases)) == (5 + 100, [f"{ONE.address} 7"])
+    assert (counted.number, list(counted.leases)) == (5 + 100, [f"{ONE.address} 7 1000"])
 
 
 async def test_what_is_taken_while_it_is_counted_is_counted(records: CountRecords) -> None:
