@@ -315,11 +315,12 @@ class Topics:
     async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
         if acquisition.makes_freely or await self._store.within(self._exists(name)):
             return await self._own_here_or_redirect(name, acquisition)
-        error: HedwigError = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
-        acquisition.refuse_the_first_that_make_nothing(error)
+        missing = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
+        error: HedwigError = missing
+        acquisition.refuse_the_first_that_make_nothing(missing)
         while acquisition.waiters:
             making = acquisition.waiters[0].making
-            if making is None or self._counts is None:
+            if making is None or self._counts is None or self._is_closing:
                 return await self._own_here_or_redirect(name, acquisition)
             try:
                 async with self._counts.making(making):
@@ -327,7 +328,7 @@ class Topics:
             except QuotaExceededError as exc:
                 error = exc
                 acquisition.waiters.popleft().refuse(exc)
-                acquisition.refuse_the_first_that_make_nothing(exc)
+                acquisition.refuse_the_first_that_make_nothing(missing)
         raise error
 
     async def _own_here_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:

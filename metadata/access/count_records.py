@@ -59,8 +59,9 @@ class CountKey:
 class Count:
     """How many there are at most, with all that hubs may still make.
 
-    `leases` says how many each hub may still make at most, by its address, its epoch and the limit. `granted` is the sum
-    of all leases ever, `times` says how often it was counted, and `counted_at` when it was last, in seconds since 1970.
+    `leases` says how many each hub may still make at most, by its address, its epoch and the limit. `granted` is the
+    sum of all leases ever, `times` says how often it was counted, and `counted_at` when it was last, in seconds since
+    1970.
     """
 
     number: int

@@ -112,6 +112,20 @@ async def test_a_request_that_makes_nothing_is_counted_for_nothing(start: Start,
     assert await subscribe(client, b"shop/3", b"reader", mode=CreateOrAttach.ATTACH) is StatusCode.CLIENT_NOT_SUBSCRIBED
 
 
+async def test_who_waits_behind_a_refused_request_gets_an_answer_of_its_own(start: Start, connect: Connect) -> None:
+    hub = await start("limit * topics_max=1 shop/*")
+    client = await connect(hub)
+    assert await publish(client, b"shop/1") is StatusCode.SUCCESS
+    first = client.send(b"shop/2", Publish(Message(b"m")))
+    second = client.send(b"shop/2", Unsubscribe(SubscriberId(b"reader")))
+    third = client.send(b"shop/2", Publish(Message(b"m")))
+    assert [(await client.answer(each)).status for each in (first, second, third)] == [
+        StatusCode.SERVICE_DOWN,
+        StatusCode.CLIENT_NOT_SUBSCRIBED,
+        StatusCode.SERVICE_DOWN,
+    ]
+
+
 async def test_a_limit_with_the_name_of_the_user_counts_for_each(start: Start, connect: Connect) -> None:
     hub = await start("limit * topics_max=1 home/{user}/*")
     client = await connect(hub)
