@@ -239,8 +239,7 @@ class Channel:
     def forget(self, txn_id: int) -> None:
         """Wait for the answer to a request no longer."""
         self._waiting.pop(txn_id, None)
-        if self._hub_leaves:
-            self._end_if_answered()
+        self._end_if_hub_leaves()
 
     def unanswered(self, waited_s: float) -> UncertainAnswerError:
         """Return the error of a request that was not answered in time."""
@@ -336,6 +335,7 @@ class Channel:
                     if not self._readable.is_set():
                         await self._readable.wait()
                     self._handle(body)
+                self._end_if_hub_leaves()
                 if decoder.refusal is not None:
                     raise RemoteProtocolError(decoder.refusal)
             self._finish(ConnectionResetError("the hub closed the connection"))
@@ -350,8 +350,6 @@ class Channel:
         if (published := read_published(body)) is not None:
             if (on_answer := self._waiting.pop(published[0], None)) is not None:
                 on_answer(published[1])
-            if self._hub_leaves:
-                self._end_if_answered()
             return
         if self._on_delivery is not None and (parts := split_delivery(body)) is not None and self._on_delivery(*parts):
             return
@@ -370,11 +368,9 @@ class Channel:
             self._on_leave(self)
         elif response.txn_id != _PING_ID:
             _log.debug("dropped an answer of the hub %s: no request %s waits for it", self.address, response.txn_id)
-        if self._hub_leaves:
-            self._end_if_answered()
 
-    def _end_if_answered(self) -> None:
-        if not self._waiting:
+    def _end_if_hub_leaves(self) -> None:
+        if self._hub_leaves and not self._waiting:
             self._finish(ConnectionResetError("the hub ends"))
 
     async def _ask_first(self, txn_id: int, latest: float, action: Action) -> Answer:
