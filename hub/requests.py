@@ -276,7 +276,7 @@ class Requests:
         def serve(topic: OwnedTopic) -> None:
             if access is not None and access.book is not book:  # The rules have changed while the request waited.
                 try:
-                    access.check(channel, request)
+                    access.check(channel, request, is_counted=True)
                 except HedwigError as exc:
                     refuse(exc)
                     return

@@ -223,10 +223,12 @@ class AccessControl:
 
     # ------------------------------------------------------------------------------------------------- questions
 
-    def check(self, asking: _Connected, request: Request) -> None:
+    def check(self, asking: _Connected, request: Request, *, is_counted: bool = False) -> None:
         """Raise NotPermittedError unless the rules allow a request; ServiceDownError if they are not known.
 
         Raise QuotaExceededError if a limit does not allow it now.
+
+        Args: is_counted - it was asked about before, so limits have counted what it publishes.
         """
         if asking.why_over is not None:
             self.count_connection(asking)  # Another one may have ended.
@@ -238,7 +240,7 @@ class AccessControl:
                 rights = self._rights(asking, topic)
                 if not rights.may(_PUBLISH):
                     self._refuse(asking, "publish", topic)
-                elif rights.limits:
+                elif rights.limits and not is_counted:
                     self._count(asking, rights, topic, len(message.body))
             case Subscribe(subscriber=subscriber) | Consume(subscriber=subscriber) | CloseSubscription(subscriber):
                 self.check_subscriber(asking, topic, subscriber)

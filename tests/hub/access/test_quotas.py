@@ -20,6 +20,7 @@ from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, RefusalKind
 from tests.faults.support.waiting import until
 from tests.hub.conftest import Connect, StartHub
+from tests.hub.support.locked_metadata import locked
 from tests.hub.support.wire_client import eventually
 
 ALL = ("allow * publish,create *", "allow * subscribe * as *")
@@ -29,7 +30,7 @@ Start = Callable[..., Awaitable[Hub]]
 @pytest.fixture
 def start(start_hub: StartHub) -> Start:
     async def start(*texts: str, mode: str = "rules", **options: object) -> Hub:
-        hub = await start_hub(access=AccessOptions(mode=mode, refresh_s=0.05, **options))  # type: ignore[arg-type]
+        hub = await start_hub(access=AccessOptions(mode=mode, **{"refresh_s": 0.05, **options}))  # type: ignore[arg-type]
         records = RuleRecords(hub.metadata.named_records)
         for text in (*ALL, *texts):
             rule = parse_rule(text)
@@ -209,6 +210,21 @@ async def test_in_audit_mode_all_passes_and_is_told(start: Start, connect: Conne
     assert hub.counters()["publishes_over_limits"] == 2
     await hub.close()
     assert "publish over a limit" in path.read_text()
+
+
+async def test_a_publish_that_waits_while_rules_change_is_counted_once(start: Start, connect: Connect) -> None:
+    hub = await start("limit user:local publishes_per_s=0.01 *", refresh_s=3600.0)
+    assert hub.access is not None
+    await RuleRecords(hub.metadata.named_records).replace("user:ann", (Rule.parse("allow user:ann publish ann/*"),))
+    client = await connect(hub)
+    with locked(hub):
+        txn_id = client.send(b"new", Publish(Message(b"m")))
+        await until(lambda: hub.requests.unanswered_bytes > 0, "the publish waits for its topic")
+        book = hub.access.book
+        await hub.access.refresh()
+        assert hub.access.book is not book
+    assert (await client.answer(txn_id)).status is StatusCode.SUCCESS
+    assert (await client.request(b"new", Publish(Message(b"m")))).refusal is RefusalKind.QUOTA_EXCEEDED
 
 
 async def test_a_client_publishes_all_in_order_at_the_rate_of_the_limit(start: Start) -> None:
