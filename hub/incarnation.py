@@ -16,6 +16,7 @@ from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
+from hedwig.hub.subscriptions.backlogs import Backlogs
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.subscribing import Subscribing
@@ -110,7 +111,9 @@ class Incarnation:
         promises = Promises(refusals_are_definite=True, stores_once=self._log_store.repeats.is_on)
         self.subscribing.access = access
         self.subscribing.counts = self._counts
-        self.requests = Requests(options, self.topics, self.subscribing, gate, promises, access)
+        tasks = Tasks()
+        self.backlogs = Backlogs(leased.subscriptions, options, clock, tasks)
+        self.requests = Requests(options, self.topics, self.subscribing, gate, promises, access, self.backlogs, tasks)
         self._upkeep = Tasks()
 
     def _may_write_s(self) -> float:

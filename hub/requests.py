@@ -14,7 +14,9 @@ from hedwig.errors import (
     MalformedRequestError,
     NoSuchTopicError,
     NotAuthenticatedError,
+    NotPermittedError,
     NotResponsibleForTopicError,
+    QuotaExceededError,
     ServiceDownError,
     UncertainStateError,
 )
@@ -23,6 +25,7 @@ from hedwig.hub.access.revocation import close_revoked
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.logs.remote_positions import check_bound
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.backlogs import Backlogs, BoundedPublish, Settle
 from hedwig.hub.subscriptions.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.hub.topics.topics import Topics
@@ -109,20 +112,23 @@ class Requests:
         gate: WriteGate,
         promises: Promises,
         access: AccessControl | None,
+        backlogs: Backlogs,
+        tasks: Tasks,
     ) -> None:
         """`gate`: while it is closed, the hub refuses each request that changes the metadata or may have to.
 
-        `promises` is what the hub tells clients that ask. `access`: None if everybody may do everything.
+        `promises` is what the hub tells clients that ask. `access`: None if everybody may do everything. `tasks` are
+        the requests that run, and what they wait for.
         """
         self._promises = promises
         self._access = access
+        self._backlogs = backlogs
         self._options = options
         self._gate = gate
         self._topics = topics
         self._subscribing = subscribing
         subscribing.standbys.serve = self._serve_standby
-        self.tasks = Tasks()
-        """The requests that are running."""
+        self.tasks = tasks
         self.unanswered_bytes = 0
         """The approximate bytes of all requests that are not answered yet."""
         self._under_way: dict[_Attachment, deque[tuple[Request, int]] | None] = {}
@@ -345,7 +351,44 @@ class Requests:
                 )
 
     def _publish(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, action: Publish) -> None:
+        access = self._access
+        if access is None or not access.book.bounds_backlogs or not topic.is_durable:
+            self._store(topic, channel, request, size, action)
+            return
+        publisher, sequence = channel.publisher, request.txn_id
+        if (attempt := action.attempt) is not None:
+            publisher, sequence = attempt.publisher or publisher, attempt.sequence or sequence
+        window = topic.log.window
+        if publisher is not None and window is not None and window.knows(publisher, sequence):
+            self._store(topic, channel, request, size, action)  # It is stored already, or not at all.
+            return
+
+        def admitted(settle: Settle) -> None:
+            self._store(topic, channel, request, size, action, settle)
+
+        def over(error: HedwigError) -> bool:
+            if isinstance(error, QuotaExceededError | NotPermittedError):
+                access.count_over_limit(channel, request.topic)
+            if access.refuses:
+                self._refuse(channel, size, request, error)
+            return access.refuses
+
+        self._backlogs.admit(topic, BoundedPublish(admitted, over), size, access.backlog_limit(channel, request.topic))
+
+    def _store(
+        self,
+        topic: OwnedTopic,
+        channel: Channel,
+        request: Request,
+        size: int,
+        action: Publish,
+        settle: Settle | None = None,
+    ) -> None:
+        """Make a message part of a topic unless it is already, and answer. Then call `settle` with the outcome."""
+
         def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
+            if settle is not None:
+                settle(remote, error)
             if error is not None:
                 self._refuse(channel, size, request, error)
                 return
@@ -369,16 +412,16 @@ class Requests:
                 answered = attempt.answered or (0 if previous else sequence - 1)
         if publisher is None and age_ms:
             why = "a message of nobody that may have been published before is not recognised"
-            self._refuse(channel, size, request, MalformedRequestError(why))
+            done(0, (), MalformedRequestError(why))
         elif publisher is None:
             if channel.held_back and not channel.may_publish(request.topic, previous):
                 why = "a message before it in the topic was refused; try that again first"
-                self._refuse(channel, size, request, ServiceDownError(why))
+                done(0, (), ServiceDownError(why))
             else:
                 topic.log.publish(action.message, done)
         elif sequence <= previous or sequence <= answered:
-            error = MalformedRequestError(f"message {sequence} of its publisher comes before one that it follows")
-            self._refuse(channel, size, request, error)
+            why = f"message {sequence} of its publisher comes before one that it follows"
+            done(0, (), MalformedRequestError(why))
         elif (window := topic.log.window) is not None:
             window.publish(action.message, done, publisher, sequence, previous, answered, age_ms)
         else:

@@ -8,6 +8,7 @@ from typing import Final
 from hedwig.errors import HedwigError
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.needs import Needs
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.hub.topics.topics import Topics
@@ -20,25 +21,6 @@ _log = logging.getLogger(__name__)
 
 _SLICE: Final = 5000
 """How many topics a sweep visits before it lets other tasks run."""
-
-
-class _Needs:
-    """What the added subscribers need of a topic: every message after `lowest`."""
-
-    def __init__(self, last_id: int) -> None:
-        self.last_id = last_id
-        self._consumed = last_id
-        self._bound: int | None = 0
-
-    def add(self, consumed: int, bound: int | None) -> None:
-        """Add a subscriber that has consumed up to `consumed`, and gets at most the last `bound` messages if bound."""
-        self._consumed = min(self._consumed, consumed)
-        self._bound = max(self._bound, bound) if self._bound is not None and bound else None
-
-    @property
-    def lowest(self) -> int:
-        # If all subscribers have a bound, none gets a message that is older than the largest bound.
-        return max(self._consumed, self.last_id - self._bound) if self._bound else self._consumed
 
 
 class Retention:
@@ -82,7 +64,7 @@ class Retention:
         topic.is_to_collect = False
         starts = self._subscribing.starts
         with starts.watch(topic.name) as watch:
-            needs = _Needs(topic.log.last_id)
+            needs = Needs(topic.log.last_id)
             async for _, record in self._manager.read_subscriptions(topic.name):
                 data = record.value
                 needs.add(data.consumed, data.preferences.message_bound if data.preferences is not None else None)

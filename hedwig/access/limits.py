@@ -5,11 +5,15 @@
     limit *             publishes_per_s=10                            home/{user}/*
     limit *             connections=100                               *
     limit group:shop    topics_max=200000,subscriptions_max=1000000     orders/*
+    limit group:shop    backlog_bytes_max=64MiB                         orders/*
 
 A limit of a group is for all its users together. A limit of `*` is for each user by itself. Each hub counts by itself.
 
 But `topics_max` and `subscriptions_max` are for what there is in the whole deployment, whoever made it: the topics that
 the pattern is for, and their subscriptions. They say when the users of the limit may make no more.
+
+`backlog_bytes_max` is for each topic of the pattern by itself. It bounds the messages that a subscription has not
+consumed yet, whoever published them. It says when the users of the limit may publish no more there.
 """
 
 from dataclasses import dataclass
@@ -29,7 +33,9 @@ _BYTES: Final = "publish_bytes_per_s"
 _CONNECTIONS: Final = "connections"
 _TOPICS: Final = "topics_max"
 _SUBSCRIPTIONS: Final = "subscriptions_max"
-_NAMES: Final = (_PUBLISHES, _BYTES, _CONNECTIONS, _TOPICS, _SUBSCRIPTIONS)
+_BACKLOG: Final = "backlog_bytes_max"
+_NAMES: Final = (_PUBLISHES, _BYTES, _BACKLOG, _CONNECTIONS, _TOPICS, _SUBSCRIPTIONS)
+_NUMBERS: Final = _NAMES[3:]
 _MOST: Final = 1e12
 
 
@@ -47,11 +53,13 @@ class Limit:
     """At the same time."""
     topics_max: int | None = None
     subscriptions_max: int | None = None
+    backlog_bytes_max: int | None = None
+    """Of each topic, as its hub stores them."""
 
     def __post_init__(self) -> None:
         check_who(self.who)
         rates = (self.publishes_per_s, self.publish_bytes_per_s)
-        given = (*rates, self.connections, self.topics_max, self.subscriptions_max)
+        given = (*rates, self.connections, self.topics_max, self.subscriptions_max, self.backlog_bytes_max)
         values = [each for each in given if each is not None]
         if not values:
             raise InvalidArgumentError(f"a limit names {', '.join(_NAMES)}, or some of them")
@@ -73,17 +81,18 @@ class Limit:
             name, equals, value = each.partition("=")
             if not equals or name not in _NAMES or name in given:
                 raise InvalidArgumentError(
-                    f"a limit names {_PUBLISHES}=N, {_BYTES}=SIZE, {_CONNECTIONS}=N, {_TOPICS}=N or "
+                    f"a limit names {_PUBLISHES}=N, {_BYTES}=SIZE, {_BACKLOG}=SIZE, {_CONNECTIONS}=N, {_TOPICS}=N or "
                     f"{_SUBSCRIPTIONS}=N, each once, not {each!r}"
                 )
             given[name] = value
         try:
             publishes = float(given[_PUBLISHES]) if _PUBLISHES in given else None
-            size = size_bytes(given[_BYTES]) if _BYTES in given else None
-            numbers = [int(given[name]) if name in given else None for name in _NAMES[2:]]
+            size, backlog = (size_bytes(given[name]) if name in given else None for name in (_BYTES, _BACKLOG))
+            connections, topics, subscriptions = (int(given[name]) if name in given else None for name in _NUMBERS)
         except ValueError as exc:
             raise InvalidArgumentError(f"{text!r} is no limit: {exc}") from exc
-        return cls(words[1], Pattern.parse(words[3]), publishes, size, *numbers)
+        pattern = Pattern.parse(words[3])
+        return cls(words[1], pattern, publishes, size, connections, topics, subscriptions, backlog)
 
     def counted_for(self, principal: Principal) -> str:
         """Return whose count a request of a principal is part of."""
@@ -96,9 +105,10 @@ class Limit:
         if self.publishes_per_s is not None:
             rate = self.publishes_per_s
             values.append(f"{_PUBLISHES}={int(rate) if rate == int(rate) else rate!r}")
-        if self.publish_bytes_per_s is not None:
-            values.append(f"{_BYTES}={show_size(self.publish_bytes_per_s).replace(' ', '')}")
-        for name, number in zip(_NAMES[2:], (self.connections, self.topics_max, self.subscriptions_max), strict=True):
+        for name, size in ((_BYTES, self.publish_bytes_per_s), (_BACKLOG, self.backlog_bytes_max)):
+            if size is not None:
+                values.append(f"{name}={show_size(size).replace(' ', '')}")
+        for name, number in zip(_NUMBERS, (self.connections, self.topics_max, self.subscriptions_max), strict=True):
             if number is not None:
                 values.append(f"{name}={number}")
         return ",".join(values)

@@ -30,6 +30,7 @@ class TopicRights:
         "_denied",
         "_denied_as",
         "_user",
+        "backlog_limits",
         "connection_limits",
         "count_limits",
         "limits",
@@ -46,6 +47,8 @@ class TopicRights:
         """How many connections it may have."""
         self.count_limits: tuple[Limit, ...] = ()
         """How many topics and subscriptions there may be, if it makes them."""
+        self.backlog_limits: tuple[Limit, ...] = ()
+        """How much of the topic may not be consumed yet, if it publishes."""
 
     def add_rule(self, rule: Rule | Limit) -> None:
         """Let a rule or a limit count that is about this principal and this topic."""
@@ -56,6 +59,8 @@ class TopicRights:
                 self.limits += (rule,)
             if rule.topics_max is not None or rule.subscriptions_max is not None:
                 self.count_limits += (rule,)
+            if rule.backlog_bytes_max is not None:
+                self.backlog_limits += (rule,)
             return
         actions = int(rule.actions)
         if rule.subscribers is not None:
@@ -79,6 +84,7 @@ class TopicRights:
         self.limits += rights.limits
         self.connection_limits += rights.connection_limits
         self.count_limits += rights.count_limits
+        self.backlog_limits += rights.backlog_limits
 
     def may(self, action: int) -> bool:
         """Return whether an action is allowed that is not one of SUBSCRIBERS."""
@@ -125,10 +131,11 @@ class _Table:
 class _Part:
     """The rules for one user or group, or for everybody."""
 
-    __slots__ = ("of_user", "rules", "table")
+    __slots__ = ("bounds_backlogs", "of_user", "rules", "table")
 
     def __init__(self, rules: Sequence[Rule | Limit]) -> None:
         self.rules = rules
+        self.bounds_backlogs = any(isinstance(rule, Limit) and rule.backlog_bytes_max is not None for rule in rules)
         self.table = _Table((rule.topics.of(""), rule) for rule in rules if not rule.topics.names_user)
         self.of_user = [rule for rule in rules if rule.topics.names_user]
         """The rules whose topics depend on who asks. There are few: one is for all users."""
@@ -161,6 +168,8 @@ class RuleBook:
         for who, of_one in rules.items():
             part = like._parts.get(who) if like is not None else None
             self._parts[who] = part if part is not None and part.rules is of_one else _Part(of_one)
+        self.bounds_backlogs = any(part.bounds_backlogs for part in self._parts.values())
+        """Whether a limit bounds what of a topic is not consumed yet. If not, nobody need look for one."""
 
     @classmethod
     def of(cls, rules: Iterable[Rule | Limit]) -> Self:

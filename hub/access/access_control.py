@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-from hedwig.access import Action, CertificateNames, Principal, RuleBook, TopicRights
+from hedwig.access import Action, CertificateNames, Limit, Principal, RuleBook, TopicRights
 from hedwig.clock import Clock
 from hedwig.errors import InvalidArgumentError, MetadataError, NotPermittedError, QuotaExceededError, ServiceDownError
 from hedwig.hub.access.audit import Audit
@@ -167,7 +167,7 @@ class AccessControl:
                 _log.info("%s: %s", connected.peer, exc)
                 if self.audit is not None:
                     self.audit.refused(connected.peer, str(caller.principal), "connect over a limit", None)
-            if self._options.mode == AccessMode.RULES:
+            if self.refuses:
                 connected.why_over = exc
                 if was_over is None:
                     asyncio.get_running_loop().call_later(_OVER_S, self._close_if_over, connected)
@@ -255,14 +255,31 @@ class AccessControl:
 
     def may_serve(self, asking: _Asking, topic: bytes, subscriber: bytes) -> bool:
         """Return whether an attached subscriber may stay, by the rules that the hub has, however old they are."""
-        if self._options.mode != AccessMode.RULES:
+        if not self.refuses:
             return True
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may_as(_SUBSCRIBE, subscriber)
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the rules are kept, and not only asked."""
+        return self._options.mode == AccessMode.RULES
+
+    def backlog_limit(self, asking: _Asking, topic: bytes) -> Limit | None:
+        """Return what bounds the backlog of a topic for a publisher, None if nothing does."""
+        caller = asking.caller
+        limits = () if caller is None else caller.rights(topic, self._book).backlog_limits
+        return min(limits, key=lambda limit: limit.backlog_bytes_max or 0) if limits else None
+
+    def count_over_limit(self, asking: _Asking, topic: bytes) -> None:
+        """Count a message that is over a limit."""
+        self.over_limits += 1
+        if self.audit is not None and asking.caller is not None:
+            self.audit.refused(asking.peer, str(asking.caller.principal), "publish over a limit", topic)
+
     def may_create(self, asking: _Asking, topic: bytes) -> bool:
         """Return whether a connection may make a topic that does not exist."""
-        if self._options.mode != AccessMode.RULES:
+        if not self.refuses:
             return True
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may(_CREATE)
@@ -270,7 +287,7 @@ class AccessControl:
     def making(self, asking: _Asking, topic: bytes, counted: Counted) -> Making | None:
         """Return what says whether a connection may make the topic, or a subscription of it; None if no limit does."""
         caller = asking.caller
-        if self._options.mode != AccessMode.RULES or caller is None:
+        if not self.refuses or caller is None:
             return None
         limits = caller.rights(topic, self._book).count_limits
         if limits:
@@ -304,7 +321,7 @@ class AccessControl:
     @property
     def why_unknown(self) -> str | None:
         """Why the hub refuses everything: it does not know the rules, or not surely enough. None if it does."""
-        if self._options.mode != AccessMode.RULES:
+        if not self.refuses:
             return None
         age_s = self.age_s
         if age_s is None:
@@ -326,10 +343,8 @@ class AccessControl:
         try:
             self._quotas.take(rights.limits, caller.principal, size)
         except QuotaExceededError:
-            self.over_limits += 1
-            if self.audit is not None:
-                self.audit.refused(asking.peer, str(caller.principal), "publish over a limit", topic)
-            if self._options.mode == AccessMode.RULES:
+            self.count_over_limit(asking, topic)
+            if self.refuses:
                 raise
 
     def _refuse(self, asking: _Asking, what: str, topic: bytes, subscriber: bytes | None = None) -> None:
@@ -339,6 +354,6 @@ class AccessControl:
         text = f"not permitted: {what} to '{show_name(topic)}'{said} by {who}"
         if self.audit is not None:
             self.audit.refused(asking.peer, str(who), what, topic, subscriber)
-        if self._options.mode == AccessMode.RULES:
+        if self.refuses:
             raise NotPermittedError(text)
         _log.info("%s: the rules would refuse it: %s", asking.peer, text)

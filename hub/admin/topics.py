@@ -189,7 +189,8 @@ class TopicRoutes:
         return json_response({**name_fields(topic.name, subscriber), "deleted": True, "version": str(deleted.version)})
 
     def _interventions(self) -> OperatorActions:
-        return OperatorActions(self._hub.incarnation.subscriptions, self._hub.subscribing)
+        incarnation = self._hub.incarnation
+        return OperatorActions(incarnation.subscriptions, incarnation.subscribing, incarnation.backlogs)
 
 
 @contextmanager

@@ -122,6 +122,16 @@ class LedgerStore(Protocol):
         """
         ...
 
+    async def bytes_from(self, ledger_id: int, first_entry_id: int, *, enough: int) -> int:
+        """Return how many bytes the payloads of the acknowledged entries from `first_entry_id` on have together.
+
+        It may stop beyond `enough`. A damaged entry may count or not.
+
+        Raises: NoSuchLedgerError - it does not exist; LedgerStoreUnavailableError; CorruptEntryError - too many entries
+            are damaged.
+        """
+        ...
+
     async def last_entry_id(self, ledger_id: int) -> int:
         """Return the id of the last acknowledged entry, -1 for none. Raises: NoSuchLedgerError."""
         ...

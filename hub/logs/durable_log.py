@@ -537,6 +537,23 @@ class DurableLog:
                 await store.within(store.ledgers.open_and_fence(ledger_id))
         raise LedgerError(f"ledger {ledger_id} ends before message {local} of topic '{show_name(self.topic)}'")
 
+    async def bytes_from(self, local: int, *, enough: int) -> int:
+        size = 0
+        while (local := max(local, self.first_id)) <= self.last_id and size <= enough:
+            each = self._range_of(local)
+            first = local - (each.start or 0)
+            try:
+                size += await self._store.bytes_from(each.ledger_id, first, enough=enough - size)
+            except NoSuchLedgerError:
+                # As in `read`.
+                if local >= self.first_id and self._range_of(local).ledger_id == each.ledger_id:
+                    raise
+            else:
+                if each.end is None:
+                    break
+                local = each.end.local + 1
+        return size
+
     # ------------------------------------------------------------------------------------- retention and close
 
     async def delete_consumed(self, consumed: int) -> int:

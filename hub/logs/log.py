@@ -29,6 +29,10 @@ class PublishWindow(Protocol):
         """As TopicLog.publish_once."""
         ...
 
+    def knows(self, name: bytes, sequence: int) -> bool:
+        """Say whether a message is no new one, as far as this is known now."""
+        ...
+
 
 class LogListener(Protocol):
     """Receives the events of a log; it is a topic."""
@@ -129,6 +133,13 @@ class TopicLog(Protocol):
         `bytes_max` bytes.
 
         Raises: LedgerError; TimeoutError.
+        """
+        ...
+
+    async def bytes_from(self, local: int, *, enough: int) -> int:
+        """Return how many bytes the messages from position `local` on have, as they are stored.
+
+        It may stop beyond `enough`. Raises: LedgerError; TimeoutError.
         """
         ...
 

@@ -134,6 +134,11 @@ class LogContext:
         async with self._reads:
             return await self.within(reading())
 
+    async def bytes_from(self, ledger_id: int, first_entry_id: int, *, enough: int) -> int:
+        """Count as LedgerStore.bytes_from does, in turn with the reads. Raises: LedgerError; TimeoutError."""
+        async with self._reads:
+            return await self.within(self.ledgers.bytes_from(ledger_id, first_entry_id, enough=enough))
+
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""
         async with asyncio.timeout(self.options.operation_timeout_s):

@@ -86,6 +86,9 @@ class NonDurableLog:
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
         return ()
 
+    async def bytes_from(self, local: int, *, enough: int) -> int:
+        return 0
+
     async def delete_consumed(self, consumed: int) -> int:
         return 0
 

@@ -198,6 +198,12 @@ class RepeatWindow:
             if self._units > _UNITS_MAX * repeats.messages_max:
                 self._purge(now, halves=True)
 
+    def knows(self, name: bytes, sequence: int) -> bool:
+        publisher = self._latest
+        if publisher is None or publisher.name != name:
+            publisher = self._more.get(name) if self._more is not None else None
+        return publisher is not None and sequence <= publisher.highest
+
     def _why_unknown(self, sequence: int, previous: int, age_ms: int, now: float) -> HedwigError | None:
         """Return why a publish is refused whose publisher is not in the window; None if it is new."""
         if previous:

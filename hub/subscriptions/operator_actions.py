@@ -19,6 +19,7 @@ from hedwig.errors import (
     ServiceDownError,
     TopicBusyError,
 )
+from hedwig.hub.subscriptions.backlogs import Backlogs
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import Instead, SubscriptionDataManager, change
@@ -60,9 +61,10 @@ class Sought:
 class OperatorActions:
     """Changes subscriptions of topics that this hub owns, one action per subscription at a time, by compare-and-set."""
 
-    def __init__(self, manager: SubscriptionDataManager, subscribing: Subscribing) -> None:
+    def __init__(self, manager: SubscriptionDataManager, subscribing: Subscribing, backlogs: Backlogs) -> None:
         self._manager = manager
         self._subscribing = subscribing
+        self._backlogs = backlogs
 
     async def seek(
         self, topic: OwnedTopic, subscriber: SubscriberId, to: int | Edge, *, force: bool, expected: Version | None
@@ -85,6 +87,7 @@ class OperatorActions:
                 )
                 assert version is not None, "it was written"
                 topic.is_to_collect = True
+                self._backlogs.forget(topic)
                 return Sought(
                     was=record.value.consumed,
                     consumed=consumed,

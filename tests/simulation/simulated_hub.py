@@ -210,7 +210,7 @@ class SimulatedHub(Hub):
             give_up(topic, error)
 
         self.topics.give_up = tell  # type: ignore[method-assign]
-        self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing)
+        self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing, incarnation.backlogs)
 
     def _with_logs(self, bookies: BookkeeperLedgerStore, me: HubInfo) -> SharedLedgerStore:
         records, options = KeptLogRecords(self.metadata.named_records), self._logs

@@ -163,11 +163,12 @@ def limit(
 ) -> None:
     """Limit how much WHO may publish to topics, how many connections WHO may have, or what WHO may make.
 
-    LIMITS are publishes_per_s=N, publish_bytes_per_s=SIZE, connections=N, topics_max=N and subscriptions_max=N, with
-    commas between; connections are limited with the PATTERN * only. A limit of a group is for all its users together,
-    one of * is for each user by itself, and so is one whose PATTERN has {user}. Each hub counts by itself. But with
-    topics_max and subscriptions_max, WHO may make no more once there are so many in the deployment, whoever made them.
-    A limit for the same WHO and PATTERN is replaced.
+    LIMITS are publishes_per_s=N, publish_bytes_per_s=SIZE, backlog_bytes_max=SIZE, connections=N, topics_max=N and
+    subscriptions_max=N, with commas between; connections are limited with the PATTERN * only. A limit of a group is for
+    all its users together, one of * is for each user by itself, and so is one whose PATTERN has {user}. Each hub counts
+    by itself. But with topics_max and subscriptions_max, WHO may make no more once there are so many in the deployment,
+    whoever made them. With backlog_bytes_max, WHO may publish no more to a topic of which subscriptions have not
+    consumed so much, whoever published it. A limit for the same WHO and PATTERN is replaced.
     """
     made = _parsed(f"limit {who} {limits} {topics}")
     assert isinstance(made, Limit), "the text of a limit"

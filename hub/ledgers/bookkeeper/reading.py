@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
@@ -16,9 +16,12 @@ from hedwig.hub.ledgers.bookkeeper.wire.entries import Entry, UnverifiedError, d
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import BookieOutcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import BookieAnswer, ReadEntry
 
-__all__ = ["ReadAhead", "ask_for_entry", "read_entry", "read_payloads"]
+__all__ = ["ReadAhead", "ask_for_entry", "read_entry", "read_length", "read_payloads"]
 
 T = TypeVar("T")
+
+_LOST_MAX: Final = 16
+"""How many lost entries `read_length` passes over."""
 
 
 async def ask_for_entry(
@@ -78,6 +81,22 @@ async def read_entry(
     if all(answer.outcome.is_absence or answer.outcome is BookieOutcome.UNVERIFIED for answer in failures.values()):
         raise CorruptEntryError(f"{what} is lost: {text}", f"ledger {ledger_id}", entry_id)
     raise LedgerStoreUnavailableError(f"{what} cannot be read now: {text}")
+
+
+async def read_length(
+    cluster: BookieCluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int
+) -> int:
+    """Return how many bytes the payloads up to an acknowledged entry have, as its writer has counted them.
+
+    In place of a lost entry, it looks at one before. Raises: as `read_entry`, if too many are lost.
+    """
+    for before in range(entry_id, -1, -1):
+        try:
+            return (await read_entry(cluster, ledger_id, metadata, digest, before)).length
+        except CorruptEntryError:
+            if entry_id - before >= _LOST_MAX:
+                raise
+    return 0
 
 
 class _Answers:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Final, Self
@@ -31,7 +31,7 @@ from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRe
 from hedwig.hub.ledgers.bookkeeper.cluster import BookieCluster
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
+from hedwig.hub.ledgers.bookkeeper.reading import read_length, read_payloads
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.records.session import Session
 from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
@@ -188,10 +188,26 @@ class BookkeeperLedgerStore:
         digest = self._digest_of(ledger_id, metadata)
 
         entries = range(first_entry_id, last + 1)
-        try:
+        async with self._telling_of_records(ledger_id):
             return await read_payloads(self._cluster, ledger_id, metadata, digest, entries, bytes_max)
+
+    async def bytes_from(self, ledger_id: int, first_entry_id: int, *, enough: int) -> int:  # noqa: ARG002 (two reads)
+        self._check_open()
+        metadata, last = await self._extent(ledger_id)
+        if first_entry_id > last:
+            return 0
+        digest = self._digest_of(ledger_id, metadata)
+        async with self._telling_of_records(ledger_id):
+            length = await read_length(self._cluster, ledger_id, metadata, digest, last)
+            return length - await read_length(self._cluster, ledger_id, metadata, digest, first_entry_id - 1)
+
+    @asynccontextmanager
+    async def _telling_of_records(self, ledger_id: int) -> AsyncIterator[None]:
+        """Raise NoSuchLedgerError for entries that cannot be read since the ledger was deleted."""
+        try:
+            yield
         except (CorruptEntryError, LedgerStoreUnavailableError):
-            # A deleted ledger fails like this too, and so does one whose bookies were repaired. Its record tells.
+            # Entries of a ledger whose bookies were repaired fail like this too. Its record tells.
             self._closed_ledgers.pop(ledger_id, None)
             await self._cluster.metadata.read(ledger_id)
             raise

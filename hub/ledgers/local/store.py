@@ -211,6 +211,9 @@ class LocalLedgerStore:
             return []
         return await self._ask(lambda: self._reader.read(ledger_id, first_entry_id, entries_max, bytes_max))
 
+    async def bytes_from(self, ledger_id: int, first_entry_id: int, *, enough: int) -> int:
+        return await self._ask(lambda: self._reader.bytes_from(ledger_id, first_entry_id, enough))
+
     async def last_entry_id(self, ledger_id: int) -> int:
         return (await self._state(ledger_id)).last_entry_id
 

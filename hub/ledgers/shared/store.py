@@ -14,6 +14,7 @@ from typing import Final, Self, TypeAlias, TypeVar
 from hedwig.clock import Clock
 from hedwig.concurrency.keyed_work import KeyedWork
 from hedwig.errors import (
+    CorruptEntryError,
     HedwigError,
     InvalidArgumentError,
     LedgerClosedError,
@@ -322,10 +323,8 @@ class SharedLedgerStore:
         slot = slot_of(ledger_id)
 
         async def payloads(record: LogRecord) -> list[bytes]:
-            runs = self._following.take(ledger_id, first_entry_id) or await self._runs(record, slot, first_entry_id)
-            if not runs and self._may_lack_segments(record):
-                record = await self._record(ledger_id, is_fresh=True)
-                runs = await self._runs(record, slot, first_entry_id)
+            runs = self._following.take(ledger_id, first_entry_id)
+            runs = runs or await self._runs_from(ledger_id, first_entry_id, record)
             if not runs:
                 return []
             payloads = await self._reader.payloads(slot, first_entry_id, runs, entries_max, bytes_max)
@@ -333,6 +332,28 @@ class SharedLedgerStore:
             return payloads
 
         return await self._with_record(ledger_id, payloads)
+
+    async def bytes_from(self, ledger_id: int, first_entry_id: int, *, enough: int) -> int:
+        self._check_open()
+        if not is_virtual(ledger_id):
+            return await self._ledgers.bytes_from(ledger_id, first_entry_id, enough=enough)
+        size, following = 0, first_entry_id
+        while size <= enough:
+            runs = await self._with_record(ledger_id, partial(self._runs_from, ledger_id, following))
+            if not runs:
+                break
+            for ledger, run in runs:
+                size += run.size if run.first >= following else await self._bytes_in(ledger, run, following)
+            following = runs[-1][1].last + 1
+        return size
+
+    async def _bytes_in(self, ledger: int, run: Run, first: int) -> int:
+        """Return how many bytes the payloads of a run from entry `first` on have; of all, if its batch is lost."""
+        try:
+            found = await self._reader.payloads(run.slot, first, [(ledger, run)], run.entries, run.size)
+        except CorruptEntryError:
+            return run.size
+        return sum(map(len, found))
 
     async def last_entry_id(self, ledger_id: int) -> int:
         self._check_open()
@@ -541,6 +562,14 @@ class SharedLedgerStore:
         """Return the segments of this hub's log that the record does not name as sealed yet."""
         writer = self._writer
         return writer.unsealed() if writer is not None and record.number == writer.number else []
+
+    async def _runs_from(self, ledger_id: int, first: int, record: LogRecord) -> Sequence[tuple[int, Run]]:
+        """Return as `_runs`, by the present record of another hub's log if `record` lacks the entry."""
+        runs = await self._runs(record, slot_of(ledger_id), first)
+        if not runs and self._may_lack_segments(record):
+            record = await self._record(ledger_id, is_fresh=True)
+            runs = await self._runs(record, slot_of(ledger_id), first)
+        return runs
 
     async def _runs(self, record: LogRecord, slot: int, first: int) -> Sequence[tuple[int, Run]]:
         """Return some runs of a slot from entry `first` on, with the ledger of their batches.

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,6 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.hub.access.counts import Counts, Making, _Bound
-from hedwig.hub.hub import Hub
-from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
 from hedwig.metadata.access.count_records import Counted, CountKey, CountRecords, count_of
 from hedwig.metadata.access.rule_records import RuleRecords
@@ -26,27 +24,10 @@ from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import CreateOrAttach, Message, Publish, RefusalKind, Subscribe, Unsubscribe
 from tests.faults.support.waiting import until
-from tests.hub.conftest import Connect, StartHub
+from tests.hub.access.conftest import Start
+from tests.hub.conftest import Connect
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.support.endings import end_all
-
-ALL = ("allow * publish,create *", "allow * subscribe,unsubscribe * as *")
-Start = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture
-def start(start_hub: StartHub) -> Start:
-    async def start(*texts: str, mode: str = "rules") -> Hub:
-        hub = await start_hub(access=AccessOptions(mode=mode, refresh_s=0.05))
-        records = RuleRecords(hub.metadata.named_records)
-        for text in (*ALL, *texts):
-            rule = parse_rule(text)
-            await records.change(rule.who, lambda rules, rule=rule: (*rules, rule))  # type: ignore[misc]
-        assert hub.access is not None
-        await hub.access.refresh()
-        return hub
-
-    return start
 
 
 def key_of(pattern: str, counted: Counted = Counted.TOPICS) -> CountKey:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,35 +11,15 @@ from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.errors import InvalidArgumentError, QuotaExceededError
 from hedwig.hub.access.quotas import Connections, Quotas
-from hedwig.hub.hub import Hub
-from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata.access.rule_records import RuleRecords
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, RefusalKind
 from tests.faults.support.waiting import until
-from tests.hub.conftest import Connect, StartHub
+from tests.hub.access.conftest import Start
+from tests.hub.conftest import Connect
 from tests.hub.support.locked_metadata import locked
 from tests.hub.support.wire_client import eventually
-
-ALL = ("allow * publish,create *", "allow * subscribe * as *")
-Start = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture
-def start(start_hub: StartHub) -> Start:
-    async def start(*texts: str, mode: str = "rules", **options: object) -> Hub:
-        hub = await start_hub(access=AccessOptions(mode=mode, **{"refresh_s": 0.05, **options}))  # type: ignore[arg-type]
-        records = RuleRecords(hub.metadata.named_records)
-        for text in (*ALL, *texts):
-            rule = parse_rule(text)
-            await records.change(rule.who, lambda rules, rule=rule: (*rules, rule))  # type: ignore[misc]
-        assert hub.access is not None
-        await hub.access.refresh()
-        return hub
-
-    return start
-
 
 # ------------------------------------------------------------------------------------------------------- the words
 
@@ -53,6 +32,7 @@ def start(start_hub: StartHub) -> Start:
         "limit * publish_bytes_per_s=1000 home/{user}/*",
         "limit group:shop publishes_per_s=5,connections=20 *",
         "limit * publish_bytes_per_s=1000,topics_max=5,subscriptions_max=60 home/{user}/*",
+        "limit group:shop publishes_per_s=5,backlog_bytes_max=64MiB,topics_max=5 orders/*",
     ],
 )
 def test_a_limit_is_read_as_it_is_written(text: str) -> None:
@@ -71,6 +51,7 @@ def test_a_limit_is_read_as_it_is_written(text: str) -> None:
         ("limit user:ann publishes_per_s=1e300 *", "above 0"),
         ("limit user:ann publishes_per_s=x *", "could not convert"),
         ("limit user:ann publish_bytes_per_s=5parsecs *", "has the unit"),
+        ("limit user:ann backlog_bytes_max=0 *", "above 0"),
         ("limit user:ann topics=5 *", "each once"),
         ("limit user:ann connections=5 orders/*", "the pattern of their limit is"),
         ("limit user:ann connections=0.5 *", "invalid literal"),

@@ -210,7 +210,7 @@ async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
     await _with_a_detached_reader(run, 5, 3)
     clients = [await connect(hub), await connect(hub)]
     turns = hub.subscribing._turns
-    interventions = OperatorActions(hub.metadata.subscriptions, hub.subscribing)
+    interventions = OperatorActions(hub.metadata.subscriptions, hub.subscribing, hub.incarnation.backlogs)
     topic = hub.topics.get(T)
     assert topic is not None
 

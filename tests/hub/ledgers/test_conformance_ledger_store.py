@@ -39,6 +39,38 @@ async def test_read_stops_at_either_bound_but_gives_at_least_one(any_store: Ledg
     assert await any_store.read(ledger, 1 << 70, entries_max=9, bytes_max=1) == []
 
 
+async def test_bytes_are_those_of_the_payloads_from_an_entry_on(open_any_store: OpenAnyStore) -> None:
+    store = await open_any_store()
+    ledger, other, empty = [await store.create() for _ in range(3)]
+    sizes = [(37 * entry) % 900 for entry in range(120)]
+    for entry, size in enumerate(sizes):
+        # At once, so that a shared log has them in one batch.
+        await asyncio.gather(*(store.append(each, entry, bytes(size)) for each in (ledger, other)))
+
+    async def check(store: LedgerStore) -> None:
+        assert await store.bytes_from(empty, 0, enough=1 << 40) == 0
+        for entry in (0, 1, 2, 17, 60, 61, 118, 119, 120):
+            assert await store.bytes_from(ledger, entry, enough=1 << 40) == sum(sizes[entry:])
+        assert 1000 < await store.bytes_from(ledger, 0, enough=1000) <= sum(sizes)
+
+    await check(store)
+    for each in (ledger, empty):
+        await store.close(each)
+    await check(store)
+    await store.aclose()
+    store = await open_any_store()
+    assert await store.open_and_fence(ledger) == 119
+    empty = await store.create()
+    await check(store)
+
+
+async def test_many_entries_at_once_have_the_bytes_that_each_has(any_store: LedgerStore) -> None:
+    ledger = await any_store.create()
+    await asyncio.gather(*(any_store.append(ledger, entry, bytes(entry % 7)) for entry in range(9000)))
+    for first in (0, 1, 4095, 4096, 8999):
+        assert await any_store.bytes_from(ledger, first, enough=1 << 40) == sum(each % 7 for each in range(first, 9000))
+
+
 async def test_pipelined_appends_are_acknowledged_in_order(any_store: LedgerStore) -> None:
     ledgers = [await any_store.create() for _ in range(3)]
     done: list[tuple[int, int]] = []
@@ -141,6 +173,8 @@ async def test_deleted_ledger_is_gone_for_every_operation(any_store: LedgerStore
             await operation(ledger)
     with pytest.raises(NoSuchLedgerError):
         await any_store.read(ledger, 0, entries_max=1, bytes_max=1)
+    with pytest.raises(NoSuchLedgerError):
+        await any_store.bytes_from(ledger, 0, enough=1)
     ledger_ids = [each async for each in any_store.ledgers()]
     assert (ledger in ledger_ids, other in ledger_ids) == (False, True)
     assert len(await read_all(any_store, other)) == 3

@@ -52,7 +52,7 @@ async def _owned(hub: Hub, client: WireClient, messages: int, consumed: int) -> 
 
 
 async def _seek(hub: Hub, topic: OwnedTopic, to: int | Edge) -> Sought:
-    interventions = OperatorActions(hub.incarnation.subscriptions, hub.subscribing)
+    interventions = OperatorActions(hub.incarnation.subscriptions, hub.subscribing, hub.incarnation.backlogs)
     return await interventions.seek(topic, S, to, force=True, expected=None)
 
 

@@ -67,6 +67,10 @@ class Reader:
         most = min(entries_max, _ENTRIES_MAX)
         return self._while_segments_go(ledger_id, lambda: self._read(ledger_id, first, most, bytes_max))
 
+    def bytes_from(self, ledger_id: int, first: int, enough: int) -> int:
+        """Return how many bytes the payloads from `first` on have, as LedgerStore.bytes_from does."""
+        return self._while_segments_go(ledger_id, lambda: self._bytes_from(ledger_id, first, enough))
+
     def holds(self, ledger_id: int, segment: Segment) -> bool:
         """Return whether any segment but `segment` has a record of the ledger. The ledger may be deleted."""
         with self._catalog.lock:
@@ -93,13 +97,28 @@ class Reader:
         held, _ = self._look(ledger_id, 0, 0)
         return _state_of(held)
 
-    def _read(self, ledger_id: int, first: int, most: int, bytes_max: int) -> list[bytes]:
+    def _bytes_from(self, ledger_id: int, first: int, enough: int) -> int:
+        size = 0
+        while True:
+            held, locations = self._locate(ledger_id, first, _ENTRIES_MAX)
+            behind = first + _ENTRIES_MAX
+            size += sum(each.payload_bytes for entry_id, each in locations.items() if first <= entry_id < behind)
+            if size > enough or behind > _state_of(held).last_entry_id:
+                return size
+            first = behind
+
+    def _locate(self, ledger_id: int, first: int, most: int) -> tuple[list[_Held], dict[int, _Location]]:
+        """Return the segments that hold the ledger, and the locations of `most` entries from `first` on, or more."""
         held, locations = self._look(ledger_id, first, most)
         for one in sorted(held, key=lambda one: one.holding.first):
             if isinstance(one.segment.index, MemoryIndex) or not one.holding.first <= first + most - 1:
                 continue
             if one.holding.last >= first:
                 self._add(locations, one.segment, self._ask(one.segment, _rows, ledger_id, first, most))
+        return held, locations
+
+    def _read(self, ledger_id: int, first: int, most: int, bytes_max: int) -> list[bytes]:
+        held, locations = self._locate(ledger_id, first, most)
         run: list[_Location] = []
         size = 0
         while len(run) < most and (location := locations.get(first + len(run))) is not None:
