@@ -12,9 +12,11 @@ from hedwig.errors import NotPermittedError, QuotaExceededError, SubscriptionClo
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata.access.count_records import Counted, CountKey, count_of
 from hedwig.metadata.access.rule_records import RuleRecords
-from hedwig.model import SubscriberId, Topic
-from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both
+from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import Message, Publish, RefusalKind
+from tests.faults.support.waiting import TIMEOUT_S, until
+from tests.hub.cluster.support.both import on_both, on_each_kind
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
 
 HUBS = 3
@@ -104,3 +106,48 @@ async def test_no_more_topics_are_made_at_all_hubs_than_a_limit_says(deployment:
         # A hub may hold one that it has not made, for itself.
         assert sum(made) >= MOST - HUBS
         assert sum(len(hub.topics) > 0 for hub in hubs) > 1, "several hubs have made topics"
+
+
+@on_each_kind
+async def test_no_backlog_exceeds_its_limit_though_topics_change_hubs(deployment: Deployment) -> None:
+    records = RuleRecords(deployment.store.named_records)
+    limit = Limit.parse("limit user:local backlog_bytes_max=16KiB mine/*")
+    await records.change("user:local", lambda _: (*RULES, limit))
+    apart = deployment.apart("access.mode=rules", "access.refresh_s=0.5")
+    await asyncio.to_thread(apart.start)
+    staying, leaving = [
+        await deployment.start(access=AccessOptions(mode="rules", refresh_s=0.5)) for _ in range(HUBS - 1)
+    ]
+    await until(lambda: len(liveness_of(staying).live) == HUBS, "the hubs know each other")
+    clients = {hub.port: await deployment.connect(hub) for hub in (staying, leaving, apart)}
+
+    async def taken(topic: Topic) -> int:
+        """Publish to a topic, at whichever hub has it, until there is no room; return the last id that was given."""
+        last = refused = 0
+        port = staying.port
+        async with asyncio.timeout(TIMEOUT_S):
+            while refused < 2:
+                answer = await clients[port].request(topic, Publish(Message(bytes(2000))))
+                if answer.published is not None:
+                    last, refused = answer.published.local, 0
+                elif answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
+                    port = HubInfo.at(answer.text or "").port
+                else:
+                    # The first refusal may come of a bound that the hub has not measured again.
+                    refused += answer.refusal is RefusalKind.QUOTA_EXCEEDED
+                    await asyncio.sleep(1.2 if answer.refusal is RefusalKind.QUOTA_EXCEEDED else 0.1)
+        return last
+
+    async with HedwigClient(ClientOptions(hub=HubAddress("127.0.0.1", staying.port))) as client:
+        for topic in TOPICS:
+            await (await client.subscribe(topic, ANN)).close()
+        assert await asyncio.gather(*map(taken, TOPICS)) == [7] * len(TOPICS)
+        assert len(staying.topics) < len(TOPICS), "several hubs have topics"
+        await asyncio.to_thread(apart.kill)
+        await leaving.close()
+        await until(lambda: len(liveness_of(staying).live) == 1, "one hub is left")
+        assert await asyncio.gather(*map(taken, TOPICS)) == [0] * len(TOPICS)
+        for topic in TOPICS:
+            async with await client.subscribe(topic, ANN) as subscription:
+                assert [len((await anext(subscription)).body) for _ in range(7)] == [2000] * 7
+        assert await asyncio.gather(*map(taken, TOPICS)) == [14] * len(TOPICS)
