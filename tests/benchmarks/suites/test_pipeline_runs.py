@@ -33,7 +33,7 @@ def _measured(directory: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)  # Each step is a job of Spark, and a busy machine takes minutes for one.
 def test_steps_are_measured_one_after_the_other(tmp_path: Path) -> None:
     result = _measured(tmp_path, "--backend", "sqlite", "--target", "sqlite", "--rounds", "2")
     assert result.is_complete
