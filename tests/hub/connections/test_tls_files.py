@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hedwig.hub.options.access_options import AccessOptions
 from tests.faults.support.waiting import until
 from tests.hub.conftest import StartHub
 from tests.hub.support.tls_client import Authority, make_certificate, trusting
+from tests.hub.support.wire_client import WireClient
 
 
 def metric(hub: Hub, name: str) -> float:
@@ -40,8 +42,13 @@ async def shown(hub: Hub) -> bytes:
         await writer.wait_closed()
 
 
+@pytest.mark.parametrize("connections", [10, pytest.param(1000, marks=pytest.mark.full)])
 async def test_new_files_count_for_new_connections_and_open_ones_go_on(
-    start_hub: StartHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start_hub: StartHub,
+    connections: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("hedwig.hub.hub._TLS_FILES_S", 0.05)
     caplog.set_level("INFO", logger="hedwig.hub.connections.tls.files")
@@ -54,7 +61,11 @@ async def test_new_files_count_for_new_connections_and_open_ones_go_on(
     hub = await start_hub(tls_port=0, tls_certificate=str(file))
     old = await shown(hub)
     options = ClientOptions(hub=HubAddress("127.0.0.1", hub.port, hub.tls_port), tls=trusting())
-    async with HedwigClient(options) as client:
+    async with HedwigClient(options) as client, AsyncExitStack() as stack:
+        opened = [
+            await stack.enter_async_context(await WireClient.connect(hub.tls_port, trusting()))
+            for _ in range(connections)
+        ]
         await client.publish("t", b"m")
         file.write_bytes(b"no certificate")
         await until(lambda: "go on with the files that they have read before" in caplog.text, "the hub says so")
@@ -66,6 +77,7 @@ async def test_new_files_count_for_new_connections_and_open_ones_go_on(
         )
         assert (await client.publish("t", b"m")).local == 2
         assert client.counters.lost_connections == 0
+        assert [await each.publish(b"t", b"m") for each in opened] == list(range(3, 3 + connections))
 
 
 async def test_neither_a_certificate_that_has_ended_is_taken(
