@@ -12,6 +12,10 @@ or a pickled task. Paths in the file are relative to its directory:
     [hbase]                           # the region servers and masters
     tls_ca = "ca.pem"
     tls_certificate = "hub.pem"
+    kerberos_servers = "hbase/_HOST@EXAMPLE.ORG"    # then programs log in by Kerberos
+    kerberos_client = "hedwig@EXAMPLE.ORG"          # without these two, as the user of `kinit`
+    kerberos_keytab = "hedwig.keytab"
+    kerberos_config = "krb5.conf"                   # without it, that of the machine
 
     [bookkeeper]                      # the bookies
     tls_ca = "ca.pem"
@@ -28,7 +32,16 @@ from typing import Any, Final
 from hedwig.errors import ConfigurationError
 from hedwig.reasons import reason_of
 
-__all__ = ["NO_ACCESS", "STORES_FILE", "StoreAccess", "TlsFiles", "ZooKeeperAccess"]
+__all__ = [
+    "NO_ACCESS",
+    "NO_HBASE_ACCESS",
+    "STORES_FILE",
+    "HBaseAccess",
+    "KerberosLogin",
+    "StoreAccess",
+    "TlsFiles",
+    "ZooKeeperAccess",
+]
 
 STORES_FILE: Final = "HEDWIG_STORES_FILE"
 """The variable of the environment with the path of the file, for commands and tasks of Spark."""
@@ -37,9 +50,10 @@ _FILE_BYTES_MAX: Final = 1 << 16
 _CLOSED: Final = "closed"
 _OPEN: Final = "open"
 _TLS_KEYS: Final = frozenset({"tls_ca", "tls_certificate"})
+_KERBEROS_KEYS: Final = frozenset({"kerberos_servers", "kerberos_client", "kerberos_keytab", "kerberos_config"})
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
     "zookeeper": _TLS_KEYS | {"logins", "new_nodes"},
-    "hbase": _TLS_KEYS,
+    "hbase": _TLS_KEYS | _KERBEROS_KEYS,
     "bookkeeper": _TLS_KEYS,
 }
 """The keys of each table."""
@@ -90,11 +104,36 @@ NO_ACCESS: Final = ZooKeeperAccess()
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """How a program logs in to servers by Kerberos.
+
+    `servers` is their principal; `_HOST` in it stands for the name of the server. Without a `client` and its keytab,
+    the tickets of the user count. `config` is for the whole process.
+    """
+
+    servers: str
+    client: str = ""
+    keytab: Path | None = None
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HBaseAccess:
+    """What a connection shows to HBase."""
+
+    tls: TlsFiles | None = None
+    kerberos: KerberosLogin | None = None
+
+
+NO_HBASE_ACCESS: Final = HBaseAccess()
+
+
+@dataclass(frozen=True, slots=True)
 class StoreAccess:
     """The content of a stores file. Without one, nothing is shown, and nothing is encrypted."""
 
     zookeeper: ZooKeeperAccess = NO_ACCESS
-    hbase: TlsFiles | None = None
+    hbase: HBaseAccess = NO_HBASE_ACCESS
     bookkeeper: TlsFiles | None = None
 
     @classmethod
@@ -131,8 +170,34 @@ class StoreAccess:
             if unknown := sorted(set(table) - _KEYS[name]):
                 known = ", ".join(sorted(_KEYS[name]))
                 raise ConfigurationError(f"{name}.{unknown[0]} is unknown; choose from {known}")
-        tls = {name: _tls(name, content.get(name, {}), directory) for name in ("hbase", "bookkeeper")}
-        return cls(_zookeeper(content.get("zookeeper", {}), directory), **tls)
+        hbase = content.get("hbase", {})
+        return cls(
+            _zookeeper(content.get("zookeeper", {}), directory),
+            HBaseAccess(_tls("hbase", hbase, directory), _kerberos(hbase, directory)),
+            _tls("bookkeeper", content.get("bookkeeper", {}), directory),
+        )
+
+
+def _kerberos(table: Mapping[str, Any], directory: Path) -> KerberosLogin | None:
+    for key in _KERBEROS_KEYS & set(table):
+        if not (isinstance(table[key], str) and table[key].isprintable() and table[key]):
+            raise ConfigurationError(f"hbase.{key} must be a text")
+    names = ("servers", "client", "keytab", "config")
+    servers, client, keytab, config = (table.get(f"kerberos_{key}", "") for key in names)
+    if not servers:
+        if client or keytab or config:
+            raise ConfigurationError("hbase.kerberos_client needs hbase.kerberos_servers, the principal of the servers")
+        return None
+    if bool(client) != bool(keytab):
+        raise ConfigurationError("hbase.kerberos_client and hbase.kerberos_keytab need each other")
+    files = [directory / name if name else None for name in (keytab, config)]
+    for file in files:
+        try:
+            if file is not None:
+                file.open("rb").close()
+        except OSError as exc:
+            raise ConfigurationError(f"cannot read {file}: {reason_of(exc)}") from exc
+    return KerberosLogin(servers, client, *files)
 
 
 def _zookeeper(table: Mapping[str, Any], directory: Path) -> ZooKeeperAccess:

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 __all__ = [
     "AUTHORITY",
     "CLIENT",
+    "CLIENT_KEYTAB",
+    "CLIENT_PRINCIPAL",
+    "KERBEROS",
+    "REALM",
     "ROLE",
     "SERVER",
     "SERVER_CERTIFICATE",
     "SERVER_KEY",
+    "SERVER_KEYTAB",
+    "SERVER_PRINCIPAL",
     "STORES_FILE",
     "make_certificates",
 ]
@@ -34,6 +40,12 @@ SERVER_KEY: Final = "server-key.pem"
 SERVER_CERTIFICATE: Final = "server-certificate.pem"
 CLIENT: Final = "client.pem"
 STORES_FILE: Final = "stores.toml"
+KERBEROS: Final = "krb5.conf"
+REALM: Final = "HEDWIG.DEV"
+SERVER_PRINCIPAL: Final = f"hbase/localhost@{REALM}"
+SERVER_KEYTAB: Final = "server.keytab"
+CLIENT_KEYTAB: Final = "client.keytab"
+CLIENT_PRINCIPAL: Final = f"hedwig@{REALM}"
 ROLE: Final = "hedwig"
 """The role of clients at bookies, which read it in a certificate as the OU 0:ROLE."""
 
@@ -48,16 +60,22 @@ tls_certificate = "{client}"
 [hbase]
 tls_ca = "{ca}"
 tls_certificate = "{client}"
-
+{kerberos}
 [bookkeeper]
 tls_ca = "{ca}"
 tls_certificate = "{client}"
 """
+_KERBEROS_LINES: Final = f"""kerberos_servers = "{SERVER_PRINCIPAL}"
+kerberos_client = "{CLIENT_PRINCIPAL}"
+kerberos_keytab = "{CLIENT_KEYTAB}"
+kerberos_config = "{KERBEROS}"
+"""
 
 
-def make_certificates(directory: Path) -> None:
+def make_certificates(directory: Path, *, kerberos: bool) -> None:
     """Make all files in `directory`, the stores file last. If there is one, nothing is made.
 
+    Args: kerberos - programs log in to HBase by Kerberos; its server makes these files.
     Raises: MissingExtraError.
     """
     if (directory / STORES_FILE).exists():
@@ -77,8 +95,9 @@ def make_certificates(directory: Path) -> None:
             (directory / SERVER_KEY).write_bytes(key)
             (directory / SERVER_CERTIFICATE).write_bytes(certificate)
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
+    lines = _KERBEROS_LINES if kerberos else ""
     partial = directory / f"{STORES_FILE}.partial"
-    partial.write_text(_STORES.format(password=password, ca=AUTHORITY, client=CLIENT))
+    partial.write_text(_STORES.format(password=password, ca=AUTHORITY, client=CLIENT, kerberos=lines))
     partial.replace(directory / STORES_FILE)
 
 

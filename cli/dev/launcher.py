@@ -15,7 +15,7 @@ from hedwig.cli.dev.processes import ProcessIdentity, is_paused, send_signal, wa
 from hedwig.cli.dev.server_directory import ServerDirectory
 from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.servers.java import find_java, jvm_flags
-from hedwig.cli.dev.servers.server_kind import SECURE
+from hedwig.cli.dev.servers.server_kind import KDC, SECURE
 from hedwig.cli.dev.services import KINDS, SERVICES, planned_servers
 from hedwig.cli.dev.startup import Startup
 from hedwig.cli.dev.state import DirectorySettings, DirectoryState, ServerRecord
@@ -138,7 +138,11 @@ class DevServers:
                     f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down`"
                 )
             if secure:
-                self._make_secure(state)
+                self._make_secure(state, kerberos=KDC in kinds)
+            elif KDC in kinds and not state.of_kind(KDC):
+                raise DevError(
+                    "Kerberos is for secure servers, and decides which: run `hedwig-admin dev up … --secure`"
+                )
             plan = planned_servers(kinds, counts, state)
             for which in dict.fromkeys(state.settings.classpaths.get(kind.name, kind.classpath) for _, kind in plan):
                 self._jars(which)
@@ -257,11 +261,13 @@ class DevServers:
             jars = f"{self._directory.site(DirectoryState()).configuration('hbase-master')}{os.pathsep}{jars}"
         return [find_java(), *jvm_flags(_TOOL_HEAP_MB), "-XX:-UsePerfData", "-cp", jars, main_class, *arguments]
 
-    def _make_secure(self, state: DirectoryState) -> None:
+    def _make_secure(self, state: DirectoryState, *, kerberos: bool) -> None:
+        if kerberos and state.servers and not state.of_kind(KDC):
+            raise DevError(f"the servers in {self.directory} know no Kerberos: run `hedwig-admin dev down`")
         if state.servers and self.stores_file is None:
             raise DevError(f"the servers in {self.directory} are not secure: run `hedwig-admin dev down`")
         try:
-            make_certificates(self.directory / SECURE)
+            make_certificates(self.directory / SECURE, kerberos=kerberos)
         except OSError as exc:
             raise DevError(f"cannot make certificates in {self.directory}: {exc.strerror}; give another --dir") from exc
 

@@ -6,6 +6,7 @@ from hedwig.cli.dev.errors import DevError
 from hedwig.cli.dev.servers.bookkeeper import BOOKKEEPER
 from hedwig.cli.dev.servers.hbase import HBASE
 from hedwig.cli.dev.servers.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
+from hedwig.cli.dev.servers.kerberos import KERBEROS_SERVICE
 from hedwig.cli.dev.servers.server_kind import ServerKind, Service
 from hedwig.cli.dev.servers.thrift import THRIFT1, THRIFT2
 from hedwig.cli.dev.servers.zookeeper import ZOOKEEPER
@@ -14,7 +15,7 @@ from hedwig.cli.dev.state import DirectoryState
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 
 # In the order of their start: a service comes after those that it requires.
-_ALL = (ZOOKEEPER, HBASE, THRIFT2, THRIFT1, BOOKKEEPER, BOOKKEEPER43, JAVA_HEDWIG)
+_ALL = (ZOOKEEPER, KERBEROS_SERVICE, HBASE, THRIFT2, THRIFT1, BOOKKEEPER, BOOKKEEPER43, JAVA_HEDWIG)
 SERVICES: Mapping[str, Service] = {service.name: service for service in _ALL}
 KINDS: Mapping[str, ServerKind] = {kind.name: kind for service in _ALL for kind in service.kinds}
 DEFAULT_SERVICES = ("zookeeper", "hbase", "thrift2")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError
-from hedwig.store_access import NO_ACCESS, StoreAccess
+from hedwig.store_access import NO_ACCESS, NO_HBASE_ACCESS, HBaseAccess, KerberosLogin, StoreAccess
 from tests.hub.support.tls_client import Authority
 
 _SECRET = "a-canary-of-a-password"
@@ -25,7 +25,7 @@ def _write(directory: Path, text: str) -> str:
 
 
 def test_nothing_is_shown_without_a_file() -> None:
-    assert StoreAccess.read("") == StoreAccess(NO_ACCESS, None, None)
+    assert StoreAccess.read("") == StoreAccess(NO_ACCESS, NO_HBASE_ACCESS, None)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, authority: Authority) -> None:
@@ -37,12 +37,22 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, authority: Authority) ->
     access = StoreAccess.read(_write(tmp_path, text))
     assert access.zookeeper.logins == (f"hub:{_SECRET}", "old:er:one")
     assert not access.zookeeper.closes_nodes
-    assert access.hbase == access.zookeeper.tls
-    assert access.hbase is not None
-    assert access.hbase.authorities == authority.certificate
+    assert access.hbase == HBaseAccess(access.zookeeper.tls)
+    assert access.hbase.tls is not None
+    assert access.hbase.tls.authorities == authority.certificate
     assert access.bookkeeper is None
     assert _SECRET not in repr(access)
     assert pickle.loads(pickle.dumps(access)) == access
+
+
+def test_hbase_may_want_a_login_by_kerberos(tmp_path: Path) -> None:
+    text = '[hbase]\nkerberos_servers = "hbase/_HOST@HERE"\n'
+    assert StoreAccess.read(_write(tmp_path, text)).hbase == HBaseAccess(None, KerberosLogin("hbase/_HOST@HERE"))
+    for name in ("hub.keytab", "krb5.conf"):
+        (tmp_path / name).write_bytes(b"")
+    text += 'kerberos_client = "hub@HERE"\nkerberos_keytab = "hub.keytab"\nkerberos_config = "krb5.conf"\n'
+    login = KerberosLogin("hbase/_HOST@HERE", "hub@HERE", tmp_path / "hub.keytab", tmp_path / "krb5.conf")
+    assert StoreAccess.read(_write(tmp_path, text)).hbase.kerberos == login
 
 
 @pytest.mark.parametrize(
@@ -51,7 +61,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, authority: Authority) ->
         ("zookeeper = 1", "zookeeper must be a table"),
         ("[redis]", "there is no table 'redis'; choose from zookeeper, hbase, bookkeeper"),
         ('[zookeeper]\npassword = "{secret}"', "zookeeper.password is unknown; choose from logins, new_nodes, tls_ca"),
-        ('[hbase]\nlogins = ["{secret}"]', "hbase.logins is unknown; choose from tls_ca, tls_certificate"),
+        ('[hbase]\nlogins = ["{secret}"]', "hbase.logins is unknown; choose from kerberos_client, .*, tls_ca, tls"),
         ('[zookeeper]\nlogins = "{secret}"', "logins must be texts"),
         ('[zookeeper]\nlogins = ["{secret}"]', "logins must be texts"),
         ('[zookeeper]\nlogins = [":{secret}"]', "logins must be texts"),
@@ -67,6 +77,13 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, authority: Authority) ->
         (
             '[hbase]\ntls_ca = "authority/ca.pem"\ntls_certificate = "authority/ca.pem"',
             "needs a certificate, and its key",
+        ),
+        ('[hbase]\nkerberos_client = "hub@HERE"', "kerberos_client needs hbase.kerberos_servers"),
+        ("[hbase]\nkerberos_servers = 1", "hbase.kerberos_servers must be a text"),
+        ('[hbase]\nkerberos_servers = "hbase/_HOST@HERE"\nkerberos_keytab = "stores.toml"', "need each other"),
+        (
+            '[hbase]\nkerberos_servers = "hbase/_HOST@HERE"\nkerberos_config = "nowhere.conf"',
+            "cannot read .*nowhere.conf: No such file",
         ),
         ('logins = ["hub:{secret}" "x"]', "is no TOML"),
         ('[zookeeper]\nlogins = ["hub:{secret}', "is no TOML"),

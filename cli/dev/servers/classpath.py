@@ -14,7 +14,7 @@ from hedwig.cli.dev.locks import locked
 
 __all__ = ["CLASSPATHS", "ClasspathCache", "user_cache"]
 
-CLASSPATHS = ("zookeeper", "hbase", "hbase-hadoop3", "hedwig43", "bookkeeper")
+CLASSPATHS = ("zookeeper", "kerby", "hbase", "hbase-hadoop3", "hedwig43", "bookkeeper")
 
 # Enough for the first download of all HBase jars over a slow line. Later runs take seconds.
 _MAVEN_TIMEOUT_S = 900

@@ -11,12 +11,13 @@ from google.protobuf.message import DecodeError
 from hedwig.cli.dev.errors import NotReadyError
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.probes.hbase import ask_for_tables, live_servers, meta_port, own_name, read_meta
+from hedwig.cli.dev.servers.kerberos import hadoop_kerberos, hbase_kerberos, kerberos_flags
 from hedwig.cli.dev.servers.log4j import write_log4j
-from hedwig.cli.dev.servers.server_kind import Launch, PortKeeper, Service, Site
+from hedwig.cli.dev.servers.server_kind import KDC, Launch, PortKeeper, Service, Site
 from hedwig.cli.dev.servers.tls import hbase_tls, zookeeper_client_tls
 from hedwig.cli.dev.state import ServerRecord
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
-from hedwig.store_access import TlsFiles
+from hedwig.store_access import HBaseAccess
 
 __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
 
@@ -65,17 +66,22 @@ def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str
         "hbase.balancer.period": _NEVER_MS,
         "hbase.normalizer.period": _NEVER_MS,
     }
-    properties |= hbase_tls(site)
+    properties |= {**hbase_tls(site), **hbase_kerberos(site)}
     properties |= own
     properties |= site.state.settings.hbase_properties
     directory = site.configuration(record.name)
+    _write(directory / "hbase-site.xml", properties)
+    _write(directory / "core-site.xml", hadoop_kerberos(site))
+    write_log4j(directory)
+    return directory
+
+
+def _write(path: Path, properties: Mapping[str, object]) -> None:
     entries = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(str(value))}</value></property>\n"
         for name, value in properties.items()
     )
-    (directory / "hbase-site.xml").write_text(f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n')
-    write_log4j(directory)
-    return directory
+    path.write_text(f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n')
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class MasterKind:
     classpath: str = "hbase"
     heap_mb: int = 384
     count_option: str | None = None
-    starts_after: Sequence[str] = ("zookeeper",)
+    starts_after: Sequence[str] = ("zookeeper", KDC)
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.NOBODY
 
@@ -97,11 +103,16 @@ class MasterKind:
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
         directory = write_hbase_configuration(site, record, {"hbase.master.port": record.port})
-        return Launch("org.apache.hadoop.hbase.master.HMaster", ["start"], zookeeper_client_tls(site), directory)
+        return Launch(
+            "org.apache.hadoop.hbase.master.HMaster",
+            ["start"],
+            [*zookeeper_client_tls(site), *kerberos_flags(site)],
+            directory,
+        )
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Ask for the tables, which only an initialised master knows, and read hbase:meta where it says that it is."""
-        _check_meta(record.port, site.tls)
+        _check_meta(record.port, site.access)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ class RegionServerKind:
     classpath: str = "hbase"
     heap_mb: int = 512
     count_option: str | None = "regionservers"
-    starts_after: Sequence[str] = ("zookeeper",)
+    starts_after: Sequence[str] = ("zookeeper", KDC)
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.NOBODY
 
@@ -124,7 +135,7 @@ class RegionServerKind:
         """Write its hbase-site.xml."""
         directory = write_hbase_configuration(site, record, {"hbase.regionserver.port": record.port})
         main_class = "org.apache.hadoop.hbase.regionserver.HRegionServer"
-        return Launch(main_class, ["start"], zookeeper_client_tls(site), directory)
+        return Launch(main_class, ["start"], [*zookeeper_client_tls(site), *kerberos_flags(site)], directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Ask it for its name, find this very incarnation among the servers of the master, and read hbase:meta."""
@@ -132,22 +143,22 @@ class RegionServerKind:
         if not masters:
             raise NotReadyError("there is no master to register with")
         with _answers_of("it"):
-            name = own_name(record.port, site.tls)
+            name = own_name(record.port, site.access)
         with _answers_of("the master"):
-            registered = live_servers(masters[0].port, site.tls)
+            registered = live_servers(masters[0].port, site.access)
         if name not in registered:
             raise NotReadyError("it is not registered with the master yet")
-        _check_meta(masters[0].port, site.tls)
+        _check_meta(masters[0].port, site.access)
 
 
-def _check_meta(master_port: int, tls: TlsFiles | None) -> None:
+def _check_meta(master_port: int, access: HBaseAccess) -> None:
     with _answers_of("the master"):
-        ask_for_tables(master_port, tls)
-        meta = meta_port(master_port, tls)
+        ask_for_tables(master_port, access)
+        meta = meta_port(master_port, access)
     if meta is None:
         raise NotReadyError("hbase:meta is on no region server")
     with _answers_of("hbase:meta"):
-        read_meta(meta, tls)
+        read_meta(meta, access)
 
 
 @contextlib.contextmanager

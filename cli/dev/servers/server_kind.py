@@ -9,9 +9,10 @@ from typing import Final, Protocol
 from hedwig.cli.dev.certificates import AUTHORITY, CLIENT, STORES_FILE
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.state import DirectoryState, ServerRecord
-from hedwig.store_access import TlsFiles
+from hedwig.store_access import HBaseAccess, KerberosLogin, StoreAccess, TlsFiles
 
 __all__ = [
+    "KDC",
     "SECURE",
     "Launch",
     "PortKeeper",
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 
+KDC: Final = "kdc"
+"""The kind of the server of Kerberos."""
 SECURE: Final = "secure"
 """The folder of the certificates, and of the stores file."""
 
@@ -51,6 +54,18 @@ class Site:
     def tls(self) -> TlsFiles | None:
         """Return what a probe shows to the servers."""
         return None if self.secure is None else TlsFiles(self.secure / AUTHORITY, self.secure / CLIENT)
+
+    @property
+    def kerberos(self) -> KerberosLogin | None:
+        """Return how a probe logs in to HBase; None if HBase asks nobody."""
+        if self.secure is None or not self.state.of_kind(KDC):
+            return None
+        return StoreAccess.read(str(self.secure / STORES_FILE)).hbase.kerberos
+
+    @property
+    def access(self) -> HBaseAccess:
+        """Return what a probe shows to HBase."""
+        return HBaseAccess(self.tls, self.kerberos)
 
     def data(self, name: str) -> Path:
         """Return the directory for the data of one server, or of several that share it."""

@@ -8,7 +8,7 @@ from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.backend import HBaseFactory
 from hedwig.metadata.hbase.durability import DURABILITY, Durability
 from hedwig.metadata.hbase.thrift2.driver import Thrift2Driver
-from hedwig.store_access import StoreAccess
+from hedwig.store_access import NO_HBASE_ACCESS, StoreAccess
 
 __all__ = ["FACTORY", "Thrift2Driver"]
 
@@ -19,10 +19,10 @@ _CONNECTIONS_MAX: Final = 256
 
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Thrift2Driver:
     url.check_parameters(frozenset({"connections", "transport", DURABILITY}))
-    if StoreAccess.read(options.stores_file).hbase is not None:
+    if StoreAccess.read(options.stores_file).hbase != NO_HBASE_ACCESS:
         raise ConfigurationError(
-            f"{url.text!r}: connections to a gateway have no TLS, and the stores file asks for it; use hbase://, or "
-            "leave [hbase] out"
+            f"{url.text!r}: connections to a gateway have no TLS and no login, and the stores file asks for it; use "
+            "hbase://, or leave [hbase] out"
         )
     endpoints = url.endpoints(_PORT)
     if len(endpoints) != 1:

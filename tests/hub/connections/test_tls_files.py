@@ -60,6 +60,7 @@ async def test_new_files_count_for_new_connections_and_open_ones_go_on(
     file.write_bytes(first.read_bytes())
     hub = await start_hub(tls_port=0, tls_certificate=str(file))
     old = await shown(hub)
+    assert hub.tls_port is not None
     options = ClientOptions(hub=HubAddress("127.0.0.1", hub.port, hub.tls_port), tls=trusting())
     async with HedwigClient(options) as client, AsyncExitStack() as stack:
         opened = [

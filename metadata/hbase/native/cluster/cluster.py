@@ -44,7 +44,7 @@ class Cluster:
         self._advice = advice
         self._gathering = gathering
         self._identity = identity
-        self._links = Links(self._lost, route, identity.user, identity.tls)
+        self._links = Links(self._lost, route, identity.user, identity.access)
         self.registry = make_registry(self._links)
         self._batchers: dict[Server, Batcher] = {}
         self._locations: dict[str, Locations] = {}

@@ -12,7 +12,7 @@ from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import AbortedError, NotAppliedError
 from hedwig.reasons import reason_of
-from hedwig.store_access import TlsFiles
+from hedwig.store_access import NO_HBASE_ACCESS, HBaseAccess
 
 __all__ = ["ADMIN", "DATA", "MASTER", "REGISTRY", "Link", "Links", "Route"]
 
@@ -41,12 +41,12 @@ class Link:
         service: str,
         user: str,
         on_loss: Callable[[Server], None],
-        tls: TlsFiles | None = None,
+        access: HBaseAccess = NO_HBASE_ACCESS,
         *,
         in_blocks: bool = False,
     ) -> None:
         self.server = server
-        self._tls = tls
+        self._access = access
         self._address = address
         self._service = service
         self._user = user
@@ -90,7 +90,7 @@ class Link:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 connection = await Connection.open(
-                    self._address, self._service, self._user, self._ended, self._tls, in_blocks=self._in_blocks
+                    self._address, self._service, self._user, self._ended, self._access, in_blocks=self._in_blocks
                 )
         except (OSError, TimeoutError, ConfigurationError) as exc:
             self._on_loss(self.server)
@@ -126,11 +126,13 @@ class Links:
 
     Args: on_loss - called with a server whose connection ended, or that could not be reached; route - returns the
         address at which to reach a server, which is its own unless a proxy is in front of it; user - the user name
-        that the servers get; tls - whom to trust, and what to show, over TLS.
+        that the servers get; access - what connections show to servers.
     """
 
-    def __init__(self, on_loss: Callable[[Server], None], route: Route, user: str, tls: TlsFiles | None = None) -> None:
-        self._tls = tls
+    def __init__(
+        self, on_loss: Callable[[Server], None], route: Route, user: str, access: HBaseAccess = NO_HBASE_ACCESS
+    ) -> None:
+        self._access = access
         self._route = route
         self._user = user
         self._on_loss = on_loss
@@ -146,7 +148,7 @@ class Links:
             if self._closed:
                 raise AbortedError("the store was closed", sent=False)
             address = self._route(server)
-            link = Link(server, address, service, self._user, self._on_loss, self._tls, in_blocks=in_blocks)
+            link = Link(server, address, service, self._user, self._on_loss, self._access, in_blocks=in_blocks)
             self._links[server, service, in_blocks] = link
         return link
 

@@ -1,10 +1,12 @@
-"""The codec of a connection: its greeting, calls, and replies. No socket, no clock.
+"""The codec of a connection: its beginning, calls, and replies. No socket, no clock.
 
-    to the server     "HBas", 00, 50 (simple authentication); then frames: a ConnectionHeader, and calls
+    to the server     "HBas", 00, 50; then frames: a ConnectionHeader, and calls
     a frame           its length N in four bytes, big-endian, and N bytes
     a call            varint and RequestHeader, varint and request message
     a reply           varint and ResponseHeader, varint and response message unless the header has an exception,
                       and the cells, of which the header has the number of bytes
+
+In place of 50, 51 begins a login by Kerberos (`logins.py`); the frames follow that.
 
 Replies come in any order and name their call by its number. Connections that read whole tables agree on a cell codec
 (`cell_blocks.py`). On the others, cells are in the messages, and nothing follows these.
@@ -24,7 +26,17 @@ from hedwig.metadata.hbase.native.hbase_pb2 import ConnectionHeader, ResponseHea
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.wire.frames import FrameDecoder
 
-__all__ = ["CALL_BYTES_MAX", "FATAL_CALL", "Reply", "ReplyDecoder", "delimited", "encode_call", "greeting", "varint"]
+__all__ = [
+    "CALL_BYTES_MAX",
+    "FATAL_CALL",
+    "Reply",
+    "ReplyDecoder",
+    "delimited",
+    "encode_call",
+    "header",
+    "preamble",
+    "varint",
+]
 
 CALL_BYTES_MAX: Final = 4 << 20
 """The longest call. HBase closes a connection, with every call in flight, over a frame beyond its limit of 256 MiB."""
@@ -35,7 +47,8 @@ REPLY_BYTES_MAX: Final = 128 << 20
 FATAL_CALL: Final = 0xFFFFFFFF
 """The number of a reply that concerns the whole connection. The connection ends with it."""
 
-_PREAMBLE: Final = b"HBas\x00\x50"
+_PREAMBLE: Final = b"HBas\x00"
+_SIMPLE: Final = b"\x50"
 _LENGTH: Final = struct.Struct(">I")
 _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 _TWO_BYTES_END: Final = 1 << 14
@@ -73,18 +86,23 @@ def delimited(tag: bytes, content: bytes) -> bytes:
     return tag + (_ONE_BYTE[size] if size < 128 else varint(size)) + content
 
 
-def greeting(service: str, user: str, *, in_blocks: bool = False) -> bytes:
-    """Return the first bytes of a connection to one service of a server. The server answers them only to refuse.
+def preamble(login: bytes = _SIMPLE) -> bytes:
+    """Return the first bytes of a connection; they say by which kind of login it begins."""
+    return _PREAMBLE + login
 
-    With `in_blocks` the server may send cells after the messages of replies.
+
+def header(service: str, user: str | None, *, in_blocks: bool = False) -> bytes:
+    """Return what says which service of a server a connection is for. The server answers only to refuse it.
+
+    Args: user - None after a login, which has told it; in_blocks - the server may send cells after replies' messages.
     """
     header = ConnectionHeader(
-        user_info=UserInformation(effective_user=user),
+        user_info=None if user is None else UserInformation(effective_user=user),
         service_name=service,
         cell_block_codec_class=_CELL_CODEC if in_blocks else None,
         version_info=_VERSION,
     ).SerializeToString()
-    return _PREAMBLE + _LENGTH.pack(len(header)) + header
+    return _LENGTH.pack(len(header)) + header
 
 
 def encode_call(call: int, method: str, request: bytes, timeout_ms: int) -> bytes:

@@ -14,12 +14,13 @@ from contextlib import suppress
 from typing import Final, Self, TypeAlias
 
 from hedwig.clock import Deadline
-from hedwig.metadata.hbase.native.wire.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
+from hedwig.metadata.hbase.native.wire.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, header, preamble
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.logins import LoginAnswers, log_in
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.rpc import Bounds, Call, RpcConnection
-from hedwig.store_access import TlsFiles
+from hedwig.store_access import NO_HBASE_ACCESS, HBaseAccess
 
 __all__ = ["BOUNDS", "Connection", "Done"]
 
@@ -48,8 +49,11 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         on_end: Callable[["Connection"], None],
         *,
         in_blocks: bool = False,
+        has_logged_in: bool = False,
     ) -> None:
-        super().__init__(ReplyDecoder(), BOUNDS, on_end, greeting=greeting(service, user, in_blocks=in_blocks))
+        begin = b"" if has_logged_in else preamble()
+        begin += header(service, None if has_logged_in else user, in_blocks=in_blocks)
+        super().__init__(ReplyDecoder(), BOUNDS, on_end, greeting=begin)
         self._server = server
         self._service = service
         self._is_closed = False
@@ -66,22 +70,33 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         service: str,
         user: str,
         on_end: Callable[["Connection"], None],
-        tls: TlsFiles | None = None,
+        access: HBaseAccess = NO_HBASE_ACCESS,
         *,
         in_blocks: bool = False,
     ) -> Self:
-        """Connect, over TLS if there are files for it.
+        """Connect, over TLS if there are files for it, and log in if `access` says how.
 
-        Raises: OSError - no server listens there, or its certificate is not valid for its name; ConfigurationError - a
-            file cannot be used.
+        Raises: OSError - no server listens there, its certificate is not valid for its name, or a login failed;
+            ConfigurationError - a file cannot be used; MissingExtraError - logins need a package.
         """
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            lambda: cls(server, service, user, on_end, in_blocks=in_blocks),
-            server.host,
-            server.port,
-            ssl=None if tls is None else tls.context(),
-        )
+        tls = None if access.tls is None else access.tls.context()
+        if access.kerberos is None:
+            _, connection = await loop.create_connection(
+                lambda: cls(server, service, user, on_end, in_blocks=in_blocks), server.host, server.port, ssl=tls
+            )
+            return connection
+        transport, answers = await loop.create_connection(LoginAnswers, server.host, server.port, ssl=tls)
+        try:
+            await log_in(transport, answers, access.kerberos, server.host)
+            if not answers.are_over:
+                raise ConnectionAbortedError("the connection ended with the login")
+        except BaseException:
+            transport.abort()
+            raise
+        connection = cls(server, service, user, on_end, in_blocks=in_blocks, has_logged_in=True)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
         return connection
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.store_access import TlsFiles
+from hedwig.store_access import NO_HBASE_ACCESS, HBaseAccess
 
 __all__ = ["USER", "Identity"]
 
@@ -25,14 +25,14 @@ _TABLES: Final = "RWC"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The name of the user, and the namespace in which the user needs rights; with `tls`, connections speak TLS."""
+    """The name of the user, and the namespace in which the user needs rights; `access` is what its connections show."""
 
     user: str
     namespace: str
-    tls: TlsFiles | None = None
+    access: HBaseAccess = NO_HBASE_ACCESS
 
     @classmethod
-    def of(cls, url: MetadataUrl, tls: TlsFiles | None = None) -> Self:
+    def of(cls, url: MetadataUrl, access: HBaseAccess = NO_HBASE_ACCESS) -> Self:
         """Return the user that the URL names, else HADOOP_USER_NAME, else the user of the system.
 
         HBase's own client reads the same variable.
@@ -47,7 +47,7 @@ class Identity:
         if not name:
             with suppress(KeyError, OSError):
                 name = getpass.getuser()
-        return cls(name or "hedwig", url.path.strip("/"), tls)
+        return cls(name or "hedwig", url.path.strip("/"), access)
 
     @property
     def advice_for_records(self) -> str:

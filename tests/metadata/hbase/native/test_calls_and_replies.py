@@ -19,7 +19,8 @@ from hedwig.metadata.hbase.native.wire.codec import (
     ReplyDecoder,
     delimited,
     encode_call,
-    greeting,
+    header,
+    preamble,
     varint,
 )
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
@@ -45,17 +46,19 @@ def refusal(call: int, **fields: object) -> bytes:
 
 
 def test_a_connection_begins_with_the_preamble_and_a_header() -> None:
-    data = greeting("ClientService", "somebody")
+    data = preamble() + header("ClientService", "somebody")
     assert data[:6] == bytes.fromhex("48 42 61 73 00 50")
     assert int.from_bytes(data[6:10], "big") == len(data) - 10
-    header = ConnectionHeader.FromString(data[10:])
-    assert header.service_name == "ClientService"
-    assert header.user_info.effective_user == "somebody"
-    assert (header.version_info.version_major, header.version_info.version_minor) == (2, 6)
-    assert header.version_info.HasField("src_checksum"), "HBase requires every field of it"
-    assert not header.HasField("cell_block_codec_class"), "with one, messages have no cells"
-    in_blocks = ConnectionHeader.FromString(greeting("ClientService", "somebody", in_blocks=True)[10:])
+    sent = ConnectionHeader.FromString(data[10:])
+    assert sent.service_name == "ClientService"
+    assert sent.user_info.effective_user == "somebody"
+    assert (sent.version_info.version_major, sent.version_info.version_minor) == (2, 6)
+    assert sent.version_info.HasField("src_checksum"), "HBase requires every field of it"
+    assert not sent.HasField("cell_block_codec_class"), "with one, messages have no cells"
+    in_blocks = ConnectionHeader.FromString(header("ClientService", "somebody", in_blocks=True)[4:])
     assert in_blocks.cell_block_codec_class == "org.apache.hadoop.hbase.codec.KeyValueCodec"
+    after_login = ConnectionHeader.FromString(header("ClientService", None)[4:])
+    assert not after_login.HasField("user_info"), "else HBase takes it for somebody who acts for another"
 
 
 @given(NUMBERS, METHODS, st.binary(max_size=300), st.integers(20, 2**31))
