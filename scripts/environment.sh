@@ -5,6 +5,7 @@
 #   environment_beside        the same with another Python, beside .venv
 #   environment_java          a JDK and Maven, for the servers that tests start
 #   environment_terminal      tmux, in which tests look at what is drawn on a terminal, and the shells that complete there
+#   environment_kerberos      the extra kerberos, which is compiled, for the long tests; it follows the development one
 #
 # Each does only what is missing, says in one line what it does, and ends the script with one line when it cannot.
 
@@ -180,4 +181,16 @@ environment_terminal() {
     done
     [ ${#packages[@]} -gt 0 ] || return 0
     system_packages "${packages[*]}, in which tests look at terminal views and have words completed," "${packages[@]}"
+}
+
+environment_kerberos() {
+    local packages=()
+    $VENV/bin/python -c 'import gssapi' 2>/dev/null && return 0
+    command -v krb5-config >/dev/null || packages+=(libkrb5-dev)
+    command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+    [ ${#packages[@]} -eq 0 ] ||
+        system_packages "${packages[*]}, with which the package for logins by Kerberos is compiled," "${packages[@]}"
+    say "compiling the package for logins by Kerberos"
+    pip_install --require-hashes --requirement locks/kerberos-build.txt
+    pip_install --require-hashes --no-build-isolation --requirement locks/kerberos.txt
 }
