@@ -1,4 +1,4 @@
-"""Prove that what a server sends during a login is read as it is, however it is cut, and what is no login is refused."""
+"""Prove that what a server sends during a login is read as it is, however it is cut, and nothing else is a login."""
 
 import asyncio
 import struct
