@@ -48,7 +48,7 @@ def test_steps_are_measured_one_after_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_a_history_goes_through_all_steps_but_for_owners_which_are_not_restored(tmp_path: Path) -> None:
     result = _measured(tmp_path, "--backend", "sqlite", "--target", "sqlite", "--with-history")
     counts = {each.workload.name: each.count for each in result.measurements}

@@ -33,15 +33,17 @@ class Identity:
 
     @classmethod
     def of(cls, url: MetadataUrl, access: HBaseAccess = NO_HBASE_ACCESS) -> Self:
-        """Return the user that the URL names, else HADOOP_USER_NAME, else the user of the system.
+        """Return the user of the login by Kerberos, else that of the URL, else HADOOP_USER_NAME, else the system's.
 
-        HBase's own client reads the same variable.
+        HBase's own client reads the same variable. Without a keytab, nobody knows here whose tickets count.
 
         Raises: ConfigurationError - the name in the URL is empty or not printable.
         """
         name = url.parameters.get(USER)
         if name is not None and not (name and name.isprintable()):
             raise ConfigurationError(f"{url.text!r}: the parameter {USER} is the name of a user of HBase")
+        if access.kerberos is not None and access.kerberos.client:
+            name = access.kerberos.client.partition("@")[0].partition("/")[0]  # What HBase makes of it by default.
         if not name:
             name = os.environ.get(_VARIABLE)
         if not name:
