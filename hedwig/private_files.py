@@ -14,6 +14,7 @@ __all__ = [
     "make_file",
     "make_token",
     "user_data_directory",
+    "write_private",
 ]
 
 PRIVATE: Final = stat.S_IRUSR | stat.S_IWUSR
@@ -53,12 +54,21 @@ def make_token(path: Path, *, replaces: bool = False) -> bool:
     Raises: OSError.
     """
     import secrets  # Every command loads this module, even for completion in a shell.
+
+    return write_private(path, f"{secrets.token_urlsafe(_TOKEN_BYTES)}\n", replaces=replaces)
+
+
+def write_private(path: Path, text: str, *, replaces: bool = False) -> bool:
+    """Write a file, whole or not at all, that only its owner can read; return whether that was done.
+
+    An existing file stays unchanged, unless `replaces`. Raises: OSError.
+    """
     import tempfile
 
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # Only its owner can read it.
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(f"{secrets.token_urlsafe(_TOKEN_BYTES)}\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         if replaces:

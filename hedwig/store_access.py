@@ -16,6 +16,7 @@ or a pickled task. Paths in the file are relative to its directory:
     kerberos_client = "hedwig@EXAMPLE.ORG"          # without these two, as the user of `kinit`
     kerberos_keytab = "hedwig.keytab"
     kerberos_config = "krb5.conf"                   # without it, that of the machine
+    token = "hbase.token"                           # in place of the four
 
     [bookkeeper]                      # the bookies
     tls_ca = "ca.pem"
@@ -51,9 +52,10 @@ _CLOSED: Final = "closed"
 _OPEN: Final = "open"
 _TLS_KEYS: Final = frozenset({"tls_ca", "tls_certificate"})
 _KERBEROS_KEYS: Final = frozenset({"kerberos_servers", "kerberos_client", "kerberos_keytab", "kerberos_config"})
+_TOKEN_KEY: Final = "token"
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
     "zookeeper": _TLS_KEYS | {"logins", "new_nodes"},
-    "hbase": _TLS_KEYS | _KERBEROS_KEYS,
+    "hbase": _TLS_KEYS | _KERBEROS_KEYS | {_TOKEN_KEY},
     "bookkeeper": _TLS_KEYS,
 }
 """The keys of each table."""
@@ -123,6 +125,8 @@ class HBaseAccess:
 
     tls: TlsFiles | None = None
     kerberos: KerberosLogin | None = None
+    token: Path | None = None
+    """The file with a token of HBase, in place of a login by Kerberos."""
 
 
 NO_HBASE_ACCESS: Final = HBaseAccess()
@@ -173,9 +177,20 @@ class StoreAccess:
         hbase = content.get("hbase", {})
         return cls(
             _zookeeper(content.get("zookeeper", {}), directory),
-            HBaseAccess(_tls("hbase", hbase, directory), _kerberos(hbase, directory)),
+            HBaseAccess(_tls("hbase", hbase, directory), _kerberos(hbase, directory), _token(hbase, directory)),
             _tls("bookkeeper", content.get("bookkeeper", {}), directory),
         )
+
+
+def _token(table: Mapping[str, Any], directory: Path) -> Path | None:
+    name = table.get(_TOKEN_KEY)
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError("hbase.token must be the path of a file")
+    if _KERBEROS_KEYS & set(table):
+        raise ConfigurationError("hbase.token takes the place of a login by Kerberos: leave out hbase.kerberos_servers")
+    return directory / name
 
 
 def _kerberos(table: Mapping[str, Any], directory: Path) -> KerberosLogin | None:

@@ -53,6 +53,8 @@ def test_hbase_may_want_a_login_by_kerberos(tmp_path: Path) -> None:
     text += 'kerberos_client = "hub@HERE"\nkerberos_keytab = "hub.keytab"\nkerberos_config = "krb5.conf"\n'
     login = KerberosLogin("hbase/_HOST@HERE", "hub@HERE", tmp_path / "hub.keytab", tmp_path / "krb5.conf")
     assert StoreAccess.read(_write(tmp_path, text)).hbase.kerberos == login
+    text = '[hbase]\ntoken = "hbase.token"\n'
+    assert StoreAccess.read(_write(tmp_path, text)).hbase == HBaseAccess(token=tmp_path / "hbase.token")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,11 @@ def test_hbase_may_want_a_login_by_kerberos(tmp_path: Path) -> None:
         (
             '[hbase]\nkerberos_servers = "hbase/_HOST@HERE"\nkerberos_config = "nowhere.conf"',
             "cannot read .*nowhere.conf: No such file",
+        ),
+        ("[hbase]\ntoken = 1", "hbase.token must be the path"),
+        (
+            '[hbase]\ntoken = "hbase.token"\nkerberos_servers = "hbase/_HOST@HERE"',
+            "hbase.token takes the place of a login by Kerberos",
         ),
         ('logins = ["hub:{secret}" "x"]', "is no TOML"),
         ('[zookeeper]\nlogins = ["hub:{secret}', "is no TOML"),

@@ -10,6 +10,7 @@ from hedwig.cli.arguments.confirmation import confirm_by_typing
 from hedwig.cli.commands.metadata.check import check_store
 from hedwig.cli.commands.metadata.exporting import export_store
 from hedwig.cli.commands.metadata.frozen import say_if_frozen
+from hedwig.cli.commands.metadata.hbase_token import make_hbase_token
 from hedwig.cli.commands.metadata.importing import import_store
 from hedwig.cli.commands.metadata.migrate import migrate_store
 from hedwig.cli.commands.metadata.repair import repair_store
@@ -169,7 +170,15 @@ def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
     with_store(settings.deployment, remove)
 
 
-for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
+for command in (
+    check_store,
+    repair_store,
+    export_store,
+    import_store,
+    migrate_store,
+    thaw_store,
+    make_hbase_token,
+):
     metadata.add_command(command)
 
 

@@ -79,7 +79,12 @@ def hbase_kerberos(site: Site) -> Mapping[str, object]:
         return {}
     logins = {f"hbase.{server}.kerberos.principal": SERVER_PRINCIPAL for server in ("master", "regionserver")}
     keytabs = {f"hbase.{server}.keytab.file": site.secure / SERVER_KEYTAB for server in ("master", "regionserver")}
-    return {"hbase.security.authentication": "kerberos", **logins, **keytabs}
+    return {
+        "hbase.security.authentication": "kerberos",
+        "hbase.coprocessor.region.classes": "org.apache.hadoop.hbase.security.token.TokenProvider",
+        **logins,
+        **keytabs,
+    }
 
 
 def hadoop_kerberos(site: Site) -> Mapping[str, object]:

@@ -35,6 +35,7 @@ from hedwig.metadata.hbase.native.streams import CellStream
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.identity import Identity
 from hedwig.metadata.hbase.native.wire.regions import Region, Server
+from hedwig.metadata.hbase.native.wire.tokens import Token
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["NativeDriver"]
@@ -82,6 +83,10 @@ class NativeDriver:
                 f"HBase {version} ignores the conditions of batched writes; the driver needs 2.4.0 or later "
                 "(hbase+thrift:// works with older clusters)"
             )
+
+    async def new_token(self) -> Token:
+        """Return a token for the user who has logged in by Kerberos. Raises: MetadataError - HBase gives none."""
+        return await Attempts(self._options, "ask for a token").read(self._cluster.new_token)
 
     async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
         region = self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline)

@@ -14,6 +14,7 @@ from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.regions import Server
+from hedwig.metadata.hbase.native.wire.tokens import Token
 from hedwig.model import LedgerRanges, Topic
 from hedwig.store_access import HBaseAccess, KerberosLogin, StoreAccess
 from hedwig.versions import NEW
@@ -99,6 +100,45 @@ async def test_both_sides_must_know_each_other(
     else:
         with pytest.raises(PermissionError, match=said):
             await connecting
+
+
+def _by_token(servers: DevServers, token: Path) -> str:
+    """Return a stores file with the path of a token, and without Kerberos."""
+    here = _file(servers).parent
+    kept = [line for line in _file(servers).read_text().splitlines() if not line.startswith("kerberos_")]
+    text = "\n".join(kept).replace('= "c', f'= "{here}/c').replace("[hbase]", f'[hbase]\ntoken = "{token}"')
+    path = token.parent / "by-token.toml"
+    path.write_text(text)
+    return str(path)
+
+
+async def test_programs_log_in_by_a_token_without_keytab_and_tickets(
+    kerberos: DevServers, admin: Admin, tmp_path: Path
+) -> None:
+    token = tmp_path / "hbase.token"
+    given = ("--metadata", _url(kerberos), "--stores-file", str(_file(kerberos)))
+    command = ("metadata", "hbase-token", str(token))
+    made = await asyncio.to_thread(admin.run_apart, *command, *given)
+    assert "created" in made.out, made
+    assert token.stat().st_mode & 0o777 == 0o600
+    again = await asyncio.to_thread(admin.run_apart, *command, *given)
+    assert "exists already; write over it with --replace" in again.err
+    replaced = await asyncio.to_thread(admin.run_apart, *command, "--replace", *given)
+    assert "created" in replaced.out, replaced
+    await asyncio.to_thread(kerberos.kill, "kdc")
+    try:
+        options = StoreOptions(stores_file=_by_token(kerberos, token))
+        async with await open_metadata(_url(kerberos), options) as store:
+            await store.persistence.write(Topic(b"by-a-token"), LedgerRanges(), NEW)
+            assert await store.persistence.read(Topic(b"by-a-token")) is not None
+    finally:
+        await asyncio.to_thread(kerberos.start, "kdc")
+    tls = StoreAccess.read(str(_file(kerberos))).hbase.tls
+    await _connect(kerberos.address("hbase"), HBaseAccess(tls, None, token))
+    other = Token.read(token)
+    token.write_text(Token(other.identifier, other.password[::-1]).text)
+    with pytest.raises(PermissionError, match="the server refuses the login"):
+        await _connect(kerberos.address("hbase"), HBaseAccess(tls, None, token))
 
 
 async def test_a_server_that_asks_nobody_is_not_believed(kerberos: DevServers, servers: RunningServers) -> None:

@@ -30,6 +30,8 @@ _SERVED_BY_A_CLUSTER: Final = {("topic", "move"), ("ledger", "delete-orphans")}
 """Their examples run in test_topics_of_a_cluster, and in test_check_of_ledgers."""
 _SERVED_BY_A_HUB: Final = {("access", "status")}
 """Its example runs in test_admin_access, which has a hub."""
+_SERVED_BY_KERBEROS: Final = {("metadata", "hbase-token")}
+"""Its example runs in test_kerberos, which has such an HBase."""
 _JUDGES_THE_MACHINE: Final = {("check", "perf")}
 """Its exit code says how fast the disk is; its example runs in test_checks."""
 
@@ -37,7 +39,7 @@ ON_THE_STORE: Final = {
     path: command
     for path, command in EVERY_COMMAND.items()
     if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS}
-    and path not in _SERVED_BY_A_CLUSTER | _SERVED_BY_A_HUB | _JUDGES_THE_MACHINE
+    and path not in _SERVED_BY_A_CLUSTER | _SERVED_BY_A_HUB | _SERVED_BY_KERBEROS | _JUDGES_THE_MACHINE
 }
 
 

@@ -10,10 +10,18 @@ from hedwig.metadata.hbase.native.cluster.links import DATA, MASTER, Links, Rout
 from hedwig.metadata.hbase.native.cluster.locations import Locations
 from hedwig.metadata.hbase.native.cluster.meta import find_region, has_table, list_regions, meta_region
 from hedwig.metadata.hbase.native.cluster.registry import Registry
+from hedwig.metadata.hbase.native.hbase_pb2 import (
+    CoprocessorServiceCall,
+    CoprocessorServiceRequest,
+    CoprocessorServiceResponse,
+    GetAuthenticationTokenResponse,
+    RegionSpecifier,
+)
 from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.failures import Meaning, ServerFailure
 from hedwig.metadata.hbase.native.wire.identity import Identity
 from hedwig.metadata.hbase.native.wire.regions import META_TABLE, NowhereError, Region, Server
+from hedwig.metadata.hbase.native.wire.tokens import Token
 from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["Cluster"]
@@ -21,6 +29,8 @@ __all__ = ["Cluster"]
 T = TypeVar("T")
 
 _LOOK_TIMEOUT_S: Final = 10.0
+_TOKENS: Final = "AuthenticationService"
+_NEW_TOKEN: Final = "GetAuthenticationToken"
 
 
 class Cluster:
@@ -157,6 +167,23 @@ class Cluster:
             case Meaning.NOT_YET | Meaning.SCANNER_LOST:
                 pass
         raise NotAppliedError(text) from failure
+
+    async def new_token(self, deadline: Deadline) -> Token:
+        """Return a token for the user who has logged in by Kerberos, from the server of hbase:meta.
+
+        Raises: NotAppliedError - it gives none, or does not answer.
+        """
+
+        async def ask(connection: Connection, meta: Region, until: Deadline) -> Token:
+            call = CoprocessorServiceCall(row=b"", service_name=_TOKENS, method_name=_NEW_TOKEN, request=b"")
+            region = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=meta.name)
+            request = CoprocessorServiceRequest(region=region, call=call)
+            body = await connection.ask("ExecService", request.SerializeToString(), until)
+            value = CoprocessorServiceResponse.FromString(body).value.value
+            token = GetAuthenticationTokenResponse.FromString(value).token
+            return Token(token.identifier, token.password)
+
+        return await self._ask_meta(ask, deadline)
 
     async def close(self) -> None:
         """End every connection. May be called twice."""

@@ -18,6 +18,7 @@ from hedwig.metadata.hbase.native.wire.codec import FATAL_CALL, Reply, ReplyDeco
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.logins import LoginAnswers, log_in
 from hedwig.metadata.hbase.native.wire.regions import Server
+from hedwig.metadata.hbase.native.wire.tokens import Token
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.rpc import Bounds, Call, RpcConnection
 from hedwig.store_access import NO_HBASE_ACCESS, HBaseAccess
@@ -81,14 +82,15 @@ class Connection(RpcConnection[bytes | Reply | Exception]):
         """
         loop = asyncio.get_running_loop()
         tls = None if access.tls is None else access.tls.context()
-        if access.kerberos is None:
+        login = access.kerberos if access.token is None else Token.read(access.token)
+        if login is None:
             _, connection = await loop.create_connection(
                 lambda: cls(server, service, user, on_end, in_blocks=in_blocks), server.host, server.port, ssl=tls
             )
             return connection
         transport, answers = await loop.create_connection(LoginAnswers, server.host, server.port, ssl=tls)
         try:
-            await log_in(transport, answers, access.kerberos, server.host)
+            await log_in(transport, answers, login, server.host)
             if not answers.are_over:
                 raise ConnectionAbortedError("the connection ended with the login")
         except BaseException:

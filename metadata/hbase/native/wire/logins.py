@@ -1,11 +1,12 @@
-"""Logins by Kerberos, with which a connection begins where HBase asks who its user is.
+"""Logins by Kerberos or a token, with which a connection begins where HBase asks who its user is.
 
     to the server     "HBas", 00, 51; then tokens
     a token           its length in four bytes, and its bytes
     from the server   for each token but the last: 00000000 and a token; or, if it refuses, 00000001 and two texts of
                       that form, the class of a Java exception and what it says
 
-This is SASL with the mechanism GSSAPI (RFC 4752). Frames follow as they are: whoever wants them encrypted has TLS.
+This is SASL with the mechanism GSSAPI (RFC 4752), or with 52 in place of 51, DIGEST-MD5 (`tokens.py`). Frames follow as
+they are: whoever wants them encrypted has TLS.
 """
 
 import asyncio
@@ -15,11 +16,13 @@ from typing import Any, Final
 
 from hedwig.extras import needed
 from hedwig.metadata.hbase.native.wire.codec import preamble
+from hedwig.metadata.hbase.native.wire.tokens import Digest, Token
 from hedwig.store_access import KerberosLogin
 
 __all__ = ["LoginAnswers", "log_in"]
 
 _KERBEROS: Final = b"\x51"
+_TOKEN: Final = b"\x52"
 _LENGTH: Final = struct.Struct(">i")
 _DONE: Final = 0
 _NO_LOGIN: Final = -88
@@ -86,11 +89,26 @@ class LoginAnswers(asyncio.Protocol):
         return data
 
 
-async def log_in(transport: asyncio.Transport, answers: LoginAnswers, login: KerberosLogin, host: str) -> None:
+async def log_in(transport: asyncio.Transport, answers: LoginAnswers, login: KerberosLogin | Token, host: str) -> None:
     """Log in on a new connection to the server `host`.
 
     Raises: OSError - there is no ticket, or the server refuses it; MissingExtraError.
     """
+    if isinstance(login, KerberosLogin):
+        await _by_kerberos(transport, answers, login, host)
+    else:
+        await _by_token(transport, answers, login)
+
+
+async def _by_token(transport: asyncio.Transport, answers: LoginAnswers, token: Token) -> None:
+    digest = Digest(token)
+    transport.write(preamble(_TOKEN) + _LENGTH.pack(0))
+    response = digest.answer(await answers.token())
+    transport.write(_LENGTH.pack(len(response)) + response)
+    digest.check(await answers.token())
+
+
+async def _by_kerberos(transport: asyncio.Transport, answers: LoginAnswers, login: KerberosLogin, host: str) -> None:
     with needed("kerberos", "logins by Kerberos need"):
         import gssapi
 
