@@ -38,8 +38,8 @@ ROWS: Final = 30_000
 SOME: Final = 6_000
 """Enough that both executors have written by then, also if one started some seconds after the other."""
 NAMES: Final = [b"topic-%05d" % number for number in range(ROWS)]
-BEFORE_S: Final = 240.0
-JOB_S: Final = 240.0
+BEFORE_S: Final = 900.0
+JOB_S: Final = 900.0
 KILLED: Final = "127.0.0.2"
 TWICE: Final = {
     "spark.speculation": "true",
@@ -55,7 +55,7 @@ TWICE: Final = {
 HUB_WROTE: Final = LedgerRanges((LedgerRange(ledger_id=1, start=1, end=MessageSeqId(7)),))
 ZOMBIE_S: Final = 5.0
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ async def test_bookie_that_dies_costs_two_changes_of_ensembles_however_many_topi
     assert load.slowest_s < 1 + waited_most_s(waits, waits_s(pids))
 
 
-@pytest.mark.parametrize("topics", [300, pytest.param(100_000, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("topics", [300, pytest.param(100_000, marks=[pytest.mark.full, pytest.mark.timeout(3600)])])
 async def test_topics_that_become_active_write_nothing_to_the_zookeeper_of_the_bookies(
     stack: DevServers, deployment: Deployment, topics: int
 ) -> None:
