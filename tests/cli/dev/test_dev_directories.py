@@ -281,7 +281,7 @@ def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
     [
         (["kill", "zookeeper-1"], 3, "error: there is no server 'zookeeper-1' in"),
         (["logs", "zookeeper-1"], 3, "run `hedwig-admin dev up` first"),
-        (["up", "zookeper"], 2, "'zookeper' is not one of 'zookeeper', 'hbase'"),
+        (["up", "zookeper"], 2, "'zookeper' is not one of 'zookeeper', 'kdc', 'hbase'"),
         (["up", "--heap", "hub=1"], 2, "is not [KIND=]MIB with at least 16 MiB"),
         (["up", "--regionservers", "0"], 2, "0 is not in the range"),
     ],

@@ -224,7 +224,7 @@ def test_a_deadline_is_kept_and_says_what_is_missing(cluster: Cluster) -> None:
 def test_unknown_names_are_refused_with_the_known_ones(cluster: Cluster) -> None:
     with pytest.raises(UnknownServerError, match=r"no server 'thrift9' in .*: choose from zookeeper-1, hbase-master"):
         cluster.servers.kill("thrift9")
-    with pytest.raises(DevError, match="no service 'hbas': choose from zookeeper, hbase"):
+    with pytest.raises(DevError, match="no service 'hbas': choose from zookeeper, kdc, hbase"):
         cluster.servers.up(["hbas"])
     with pytest.raises(DevError, match="thrift2 runs already"):
         cluster.servers.start("thrift2")
