@@ -68,7 +68,7 @@ class _Backlog:
     owner_version: Version
     """That of the claim. After another one this is worth nothing."""
     size: int | None
-    """At least what is not consumed, or on its way; None until it is measured."""
+    """No more than this is not consumed, or on its way, unless it is beyond `most`; None until it is measured."""
     on_their_way: int = 0
     since: int = 0
     """What was on its way when the measure under way began, or came since. It may be in what is measured, or not."""
