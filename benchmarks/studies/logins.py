@@ -5,6 +5,9 @@
 A client publishes every few milliseconds, first beside nobody, then beside the crowd. The processes of the crowd
 connect and log in as fast as the hub takes them. The figures are the latencies of the publishes. The crowd derives its
 key once: 15,000 computations of 10 ms would keep the processors of this machine busy, and true clients have their own.
+
+Then somebody guesses: in turns a wrong password, and one of a user that does not exist. The figures are the times that
+the hub takes for the last step of each. If they differed, they would tell which users there are.
 """
 
 import argparse
@@ -13,7 +16,7 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +41,8 @@ __all__ = ["main"]
 
 _PASSWORD: Final = "correct horse"
 _USER: Final = "ann"
+_WRONG: Final = "incorrect horse"
+_NOBODY: Final = "bob"
 _MECHANISM: Final = "SCRAM-SHA-256"
 _EVERY_S: Final = 0.005
 _ALONE_S: Final = 5.0
@@ -48,15 +53,24 @@ _FRAME_BYTES_MAX: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
 
 
-async def _log_in(port: int, number: int) -> asyncio.StreamWriter:
+class _RefusedError(Exception):
+    """The hub refused a login, `after_s` seconds after its last step."""
+
+    def __init__(self, after_s: float, answer: object) -> None:
+        super().__init__(f"a login was refused: {answer}")
+        self.after_s = after_s
+
+
+async def _log_in(port: int, number: int, user: str = _USER, password: str = _PASSWORD) -> asyncio.StreamWriter:
     """Connect and log in; return the connection. One address may not have nearly all connections of a hub."""
     source = f"127.0.1.{1 + number % _ADDRESSES}", 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=source)
     decoder = FrameDecoder(_FRAME_BYTES_MAX)
-    client = scramp.core.ScramClient([_MECHANISM], _USER, _PASSWORD)
+    client = scramp.core.ScramClient([_MECHANISM], user, password)
 
     async def step(number: int, data: str) -> str:
         request = Request(topic=PING_TOPIC, txn_id=number, action=Authenticate(_MECHANISM, data.encode()))
+        began = time.perf_counter()
         writer.write(encode_frame(encode_request(request), _FRAME_BYTES_MAX))
         bodies: list[bytes] = []
         while not bodies:
@@ -66,7 +80,8 @@ async def _log_in(port: int, number: int) -> asyncio.StreamWriter:
             bodies = decoder.receive(data_read)
         answer = decode_response(bodies[0])
         if not isinstance(answer, Answer) or answer.authentication is None:
-            raise RuntimeError(f"a login was refused: {answer}")
+            writer.close()
+            raise _RefusedError(time.perf_counter() - began, answer)
         return answer.authentication.data.decode()
 
     client.set_server_first(await step(1, client.get_client_first()))
@@ -89,7 +104,7 @@ async def _crowd(port: int, count: int) -> None:
         writer.close()
 
 
-def _crowd_process(port: int, count: int) -> None:
+def _derive_once() -> None:
     derive, derived = scramp.core.hi, {}
 
     def derive_once(hash_function: Any, password: bytes, salt: bytes, iterations: Any) -> Any:
@@ -99,7 +114,26 @@ def _crowd_process(port: int, count: int) -> None:
         return derived[key]
 
     scramp.core.hi = derive_once
+
+
+def _crowd_process(port: int, count: int) -> None:
+    _derive_once()
     asyncio.run(_crowd(port, count))
+
+
+async def _guess(port: int, guesses: int) -> Mapping[str, Sequence[float]]:
+    """Return how many microseconds each refusal took, for a user that exists and for one that does not."""
+    _derive_once()
+    took: dict[str, list[float]] = {_USER: [], _NOBODY: []}
+    for number in range(guesses):
+        for user in (_USER, _NOBODY) if number % 2 else (_NOBODY, _USER):
+            try:
+                await _log_in(port, number, user, _WRONG)
+            except _RefusedError as exc:
+                took[user].append(exc.after_s * 1e6)
+            else:
+                raise SystemExit("the hub took a wrong password")
+    return took
 
 
 def _hub_process(directory: str, crowd: int, ports: "multiprocessing.SimpleQueue[int]") -> None:
@@ -164,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a crowd of logins does to a client that is served.")
     parser.add_argument("--clients", type=int, default=15_000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--guesses", type=int, default=400, help="of each kind, 400 at most")
     given = parser.parse_args()
     spawn = multiprocessing.get_context("spawn")
     ports: multiprocessing.SimpleQueue[int] = spawn.SimpleQueue()
@@ -171,12 +206,17 @@ def main() -> None:
         hub = spawn.Process(target=_hub_process, args=(directory, given.clients, ports))
         hub.start()
         try:
-            alone, beside, took_s = asyncio.run(_measure(ports.get(), given.clients, given.processes))
+            port = ports.get()
+            alone, beside, took_s = asyncio.run(_measure(port, given.clients, given.processes))
+            guessed = asyncio.run(_guess(port, given.guesses))
         finally:
             hub.terminate()
             hub.join()
     print(f"alone: {_shown(alone)}")
     print(f"beside {given.clients} logins within {took_s:.1f} s: {_shown(beside)}")
+    for user, whose in ((_USER, "a wrong password"), (_NOBODY, "a user that does not exist")):
+        low, middle, high = statistics.quantiles(guessed[user], n=4)
+        print(f"refusal of {whose}: {middle:.0f} µs, from {low:.0f} to {high:.0f} between the quarters")
 
 
 if __name__ == "__main__":

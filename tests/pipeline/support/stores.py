@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,8 +20,6 @@ from hedwig.versions import Versioned
 __all__ = ["break_one", "check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
 
 T = TypeVar("T")
-
-_TIMEOUT_S: Final = 1.0
 
 
 def new_store(folder: Path, name: str = "store") -> str:
@@ -81,14 +79,14 @@ def break_one(url: str, table: Table, key: RecordKey) -> None:
         assert done.rowcount > 0
 
 
-def check_pauses(url: str, pauses: int) -> None:
+def check_pauses(url: str, pauses: int, timeout_s: float = 1.0) -> None:
     """Read subscriptions, and pause after each of the first batches for longer than a request may take."""
-    config = ScanConfig(url=url, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5, operation_timeout_s=_TIMEOUT_S)
+    config = ScanConfig(url=url, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5, operation_timeout_s=timeout_s)
     rows = 0
     for keys in plan(config):
         with closing(scan(config, keys)) as batches:
             for number, batch in enumerate(batches):
                 rows += batch.num_rows
                 if number < pauses:
-                    time.sleep(1.2 * _TIMEOUT_S)  # Spark does the same.
+                    time.sleep(1.2 * timeout_s)  # Spark does the same.
     assert rows == len(records(url, Table.SUBSCRIPTIONS))
