@@ -31,13 +31,15 @@ class Subject:
     """One store, which only this test or module uses.
 
     `url` opens it. `kept` says whether it outlives the last client. `probe` reads it without the code under test. It
-    takes an open store, because a database in memory can only be reached through that. `gather` sets that option.
+    takes an open store, because a database in memory can only be reached through that. `gather` and `stores_file` set
+    these options.
     """
 
     url: str
     probe: Callable[[MetadataStore | None], Probe]
     kept: bool = True
     gather: bool = False
+    stores_file: str = ""
 
     async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
         """Format the store."""
@@ -59,4 +61,4 @@ class Subject:
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
         """Return the options of a test, with those of the subject added."""
-        return replace(options or StoreOptions(), gather=self.gather)
+        return replace(options or StoreOptions(), gather=self.gather, stores_file=self.stores_file)

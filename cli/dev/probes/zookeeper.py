@@ -30,9 +30,9 @@ def check_serving(port: int, tls: TlsFiles | None = None) -> None:
         raise NotReadyError("it serves no requests yet")
 
 
-def transactions_of(port: int) -> int:
+def transactions_of(port: int, tls: TlsFiles | None = None) -> int:
     """Return how many transactions ZooKeeper has made: each write is one, so is each begin and end of a session."""
-    zxid = _ZXID.search(four_letter_word(port, "srvr"))
+    zxid = _ZXID.search(four_letter_word(port, "srvr", tls))
     if zxid is None:
         raise NotReadyError("it does not say how many transactions it has made")
     return int(zxid[1], 16)

@@ -35,7 +35,7 @@ class Networked:
 
     def proxy(self, subject: Subject, plan: Plan) -> Proxy:
         """Return a proxy to the server of `subject`."""
-        return Proxy(MetadataUrl.parse(subject.url).hosts, self.wire, plan)
+        return Proxy(MetadataUrl.parse(subject.url).hosts, self.wire, plan, subject.stores_file)
 
     def behind(self, proxy: Proxy, subject: Subject) -> Subject:
         """Return `subject` as clients reach it through `proxy`."""
@@ -48,7 +48,7 @@ class _NetworkedHBase(Networked):
 
     def proxy(self, subject: Subject, plan: Plan) -> Proxy:
         assert isinstance(subject, RoutedSubject), "its rows make no others"
-        return Proxy(subject.server, self.wire, plan)
+        return Proxy(subject.server, self.wire, plan, subject.stores_file)
 
     def behind(self, proxy: Proxy, subject: Subject) -> Subject:
         assert isinstance(subject, RoutedSubject), "its rows make no others"

@@ -9,14 +9,18 @@ import contextlib
 import functools
 import random
 import socket
+import ssl
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from hedwig.cli.dev.certificates import SERVER
+from hedwig.store_access import StoreAccess
 from tests.faults.support.wires import Request, Wire
 from tests.support.endings import end_all
 
@@ -96,11 +100,14 @@ class Proxy:
     `plan` may be replaced at any time. `seen` counts the requests by name. `done` counts the steps by action, and as
     `unreachable` connections that the server did not accept. `late_answers` counts answers to requests that were held,
     `late_losses` requests held until the server had ended their connection. `wires` are all connections so far, oldest
-    first.
+    first. With the stores file of secure servers (hedwig.cli.dev), both sides speak TLS.
     """
 
-    def __init__(self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS) -> None:
+    def __init__(
+        self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS, stores_file: str = ""
+    ) -> None:
         self._behind = address.split(",")
+        self._to_clients, self._to_servers = _contexts(stores_file)
         self._wire = wire
         self.plan = plan
         self._listens_on = [0 for _ in self._behind]
@@ -144,7 +151,7 @@ class Proxy:
         """Listen at the same address as before."""
         for number, address in enumerate(self._behind):
             accept = functools.partial(self._accept, address)
-            server = await asyncio.start_server(accept, _LOOPBACK, self._listens_on[number])
+            server = await asyncio.start_server(accept, _LOOPBACK, self._listens_on[number], ssl=self._to_clients)
             self._servers.append(server)
             self._listens_on[number] = server.sockets[0].getsockname()[1]
 
@@ -168,7 +175,7 @@ class Proxy:
     async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = address.rpartition(":")
         try:
-            server_reader, server_writer = await asyncio.open_connection(host, int(port))
+            server_reader, server_writer = await asyncio.open_connection(host, int(port), ssl=self._to_servers)
         except OSError:
             self.done["unreachable"] += 1
             return
@@ -290,6 +297,16 @@ class _Link:
             # The other direction may be cut first, which must not stop others amid their work.
             await asyncio.shield(self._proxy.begin(step.meanwhile))
         raise _CutError
+
+
+def _contexts(stores_file: str) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """Return the settings of TLS towards clients, as the servers have them, and towards the servers."""
+    shown = StoreAccess.read(stores_file).zookeeper.tls
+    if shown is None:
+        return None, None
+    to_clients = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    to_clients.load_cert_chain(Path(stores_file).parent / SERVER)
+    return to_clients, shown.context()
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:

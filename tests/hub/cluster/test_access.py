@@ -3,6 +3,8 @@
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from hedwig.wire import Message, Publish, RefusalKind
 from tests.faults.support.waiting import TIMEOUT_S, until
 from tests.hub.cluster.support.both import on_both, on_each_kind
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
+from tests.hub.cluster.support.traffic import Traffic
 
 HUBS = 3
 MOST = 30
@@ -77,6 +80,38 @@ async def test_rights_are_lost_at_all_hubs(deployment: Deployment) -> None:
                     await asyncio.sleep(0.1)
                 else:
                     break
+
+
+async def test_an_open_cluster_is_closed_without_an_outage(deployment: Deployment, tmp_path: Path) -> None:
+    """As docs/how-to/access.md says: hubs ask the rules, then obey them, and are restarted one after the other."""
+    await RuleRecords(deployment.store.named_records).replace("user:local", RULES)
+    hubs = [deployment.apart() for _ in range(HUBS)]
+    for hub in hubs:
+        await asyncio.to_thread(hub.start)
+    audit = tmp_path / "audit.jsonl"
+    async with (
+        HedwigClient(ClientOptions(hub=HubAddress("127.0.0.1", hubs[1].port))) as stranger,
+        Traffic(hubs[0].address, TOPICS) as traffic,
+    ):
+        for mode in ("audit", "rules"):
+            for number, hub in enumerate(hubs):
+                goal = traffic.published + 100
+                await asyncio.to_thread(hub.restart, f"access.mode={mode}", f"access.audit_file={audit}-{number}")
+                await until(partial(_has_published, traffic, goal), "messages are published")
+            if mode == "audit":
+                await stranger.publish("others/1", b"it is done, and told")
+
+        def is_told() -> bool:
+            return any('"topic": "others/1"' in Path(f"{audit}-{number}").read_text() for number in range(HUBS))
+
+        await until(is_told, "it is in the log of refusals")
+        with pytest.raises(NotPermittedError):
+            await stranger.publish("others/1", b"now it is refused")
+        await traffic.settle()
+
+
+def _has_published(traffic: Traffic, goal: int) -> bool:
+    return traffic.published > goal
 
 
 @on_both

@@ -26,15 +26,15 @@ from tests.hub.cluster.support.deployment import Deployment, bodies_of, bookies_
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.backends import BACKENDS, Surroundings
-from tests.support.servers import UNSYNCED, RunningServers
+from tests.support.servers import RunningServers
 
 _BOOKIES = ["bookie-1", "bookie-2", "bookie-3"]
 _ZOOKEEPER_ROW = next(row for row in BACKENDS if row.label == "zookeeper")
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
-    launcher = DevServers(tmp_path_factory.mktemp("away") / "servers", **UNSYNCED)
+def stack(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
+    launcher = servers.beside(tmp_path_factory.mktemp("away") / "servers")
     try:
         launcher.up(["bookkeeper"], bookies=len(_BOOKIES))
         yield launcher
@@ -119,9 +119,9 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
 
 @on_both_ledgers
 async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_some(
-    deployment: Deployment, tmp_path: Path
+    servers: RunningServers, deployment: Deployment, tmp_path: Path
 ) -> None:
-    launcher = DevServers(tmp_path / "new", **UNSYNCED)
+    launcher = servers.beside(tmp_path / "new")
     try:
         await asyncio.to_thread(launcher.up, ["zookeeper"])
         deployment.bookkeeper = launcher.address("zookeeper")

@@ -19,6 +19,7 @@ from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
+from hedwig.store_access import StoreAccess
 from hedwig.wire import Message, Publish
 from tests.chaos.support.starvation import waited_most_s, waits_s
 from tests.faults.support.waiting import until
@@ -26,7 +27,7 @@ from tests.hub.cluster.support.deployment import Deployment, bodies_of
 from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.hub.support.wire_client import WireClient, eventually
 from tests.metadata.support.backends import BACKENDS, Surroundings
-from tests.support.servers import UNSYNCED, RunningServers
+from tests.support.servers import RunningServers
 
 _BOOKIES: Final = ["bookie-1", "bookie-2", "bookie-3", "bookie-4"]
 _ZOOKEEPER_ROW: Final = next(row for row in BACKENDS if row.label == "zookeeper")
@@ -38,8 +39,8 @@ _ATTEMPTS_MAX: Final = 3
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Iterator[DevServers]:
-    launcher = DevServers(tmp_path / "servers", **UNSYNCED)
+def stack(servers: RunningServers, tmp_path: Path) -> Iterator[DevServers]:
+    launcher = servers.beside(tmp_path / "servers")
     try:
         launcher.up(["bookkeeper"], bookies=len(_BOOKIES))
         yield launcher
@@ -71,7 +72,7 @@ async def _only_log(deployment: Deployment) -> LogRecord:
 async def _ledgers(deployment: Deployment) -> dict[int, LedgerMetadata]:
     """Return what BookKeeper has on record of the ledgers of the only log."""
     record = await _only_log(deployment)
-    async with session_with(deployment.bookkeeper) as session:
+    async with session_with(deployment.bookkeeper, deployment.stores_file) as session:
         ledgers = await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock())
         return {each: (await ledgers.read(each)).value for each in sorted(record.ledgers)}
 
@@ -153,11 +154,11 @@ async def test_topics_that_become_active_write_nothing_to_the_zookeeper_of_the_b
         return len((await _only_log(deployment)).listed) == 2
 
     await eventually(has_next, "the log has its next ledger too")
-    port = stack.port("zookeeper-1")
+    asked = stack.port("zookeeper-1"), StoreAccess.read(deployment.stores_file).zookeeper.tls
     for attempt in range(_ATTEMPTS_MAX):
-        before = await asyncio.to_thread(transactions_of, port)
+        before = await asyncio.to_thread(transactions_of, *asked)
         await _Load(client, [b"t%d.%d" % (attempt, number) for number in range(topics)]).round(b"first")
-        writes = await asyncio.to_thread(transactions_of, port) - before
+        writes = await asyncio.to_thread(transactions_of, *asked) - before
         # A ledger for each topic takes three a topic. But 100,000 topics take minutes. In that time a segment may end,
         # and on a busy machine a bookie may lose its session.
         if writes <= topics // 1000:

@@ -16,12 +16,12 @@ from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import HedwigError
-from hedwig.metadata import format_metadata
+from hedwig.metadata import StoreOptions, format_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.faults.support.waiting import until
 from tests.hub.support.running import RunningHub
 from tests.support.endings import end_all
-from tests.support.servers import UNSYNCED
+from tests.support.servers import RunningServers
 
 TOPICS: Final = [Topic(b"topic-%d" % number) for number in range(200)]
 AWAY_S: Final = 15.0
@@ -81,9 +81,9 @@ class _Load:
 
 
 @pytest.fixture
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
+def stack(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
     """Three bookies, and the ZooKeeper for all needs of a hub."""
-    launcher = DevServers(tmp_path_factory.mktemp("outage") / "servers", **UNSYNCED)
+    launcher = servers.beside(tmp_path_factory.mktemp("outage") / "servers")
     try:
         launcher.up(["bookkeeper"], bookies=3)
         yield launcher
@@ -92,12 +92,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 
 @pytest.mark.timeout(900)
-async def test_outages_take_a_few_lines_however_many_topics_there_are(stack: DevServers, tmp_path: Path) -> None:
+async def test_outages_take_a_few_lines_however_many_topics_there_are(
+    servers: RunningServers, stack: DevServers, tmp_path: Path
+) -> None:
     zookeeper = f"zookeeper://{stack.address('zookeeper')}"
     metadata = f"{zookeeper}/hedwig/lines"
-    await format_metadata(metadata)
+    await format_metadata(metadata, StoreOptions(stores_file=servers.stores_file))
     settings = (
         f"metadata={metadata}",
+        f"stores_file={servers.stores_file}",
         f"cluster.zookeeper={zookeeper}/hedwig/lines",
         f"bookkeeper.zookeeper={zookeeper}{LEDGERS_ROOT}",
         "bookkeeper.ensemble=2",

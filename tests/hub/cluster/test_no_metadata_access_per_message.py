@@ -84,7 +84,7 @@ async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
     record = await deployment.store.persistence.read(Topic(name))
     assert record is not None
     (ledger,) = record.value.ranges
-    async with session_with(deployment.zookeeper) as session:
+    async with session_with(deployment.zookeeper, deployment.stores_file) as session:
         records = await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock())
         custom = (await records.read(ledger.ledger_id)).value.custom
         assert custom == {

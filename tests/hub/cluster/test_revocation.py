@@ -79,7 +79,9 @@ class _Load:
             return
 
 
-@pytest.mark.parametrize("deployment", ["zookeeper", "hbase", "hbase+thrift"], indirect=True)
+@pytest.mark.parametrize(
+    "deployment", ["zookeeper", "hbase", pytest.param("hbase+thrift", marks=pytest.mark.open_servers)], indirect=True
+)
 @pytest.mark.parametrize(
     ("program", "status", "within_s"),
     [pytest.param(_MAIN, 0, 3.0, id="denied"), pytest.param(_KILLED, -signal.SIGKILL, 60.0, id="killed")],

@@ -40,7 +40,8 @@ async def older(
 ) -> AsyncIterator[Callable[[], RunningHub]]:
     """A function that returns another hub of the last release without shared logs, which is not started yet."""
     made: list[RunningHub] = []
-    settings = [each for each in deployment.settings() if not each.startswith("bookkeeper.ledgers")]
+    unknown = ("bookkeeper.ledgers", "stores_file")
+    settings = [each for each in deployment.settings() if not each.startswith(unknown)]
 
     def make() -> RunningHub:
         made.append(RunningHub(tmp_path / f"older-{len(made)}", *settings, environment=before_shared_logs))
@@ -53,14 +54,6 @@ async def older(
 
 async def _start(hub: RunningHub) -> RunningHub:
     return await asyncio.to_thread(hub.start)
-
-
-async def _restart(hub: RunningHub, *settings: str) -> None:
-    """Stop a hub in order, and start it with other settings."""
-    await asyncio.to_thread(hub.stop)
-    names = {setting.partition("=")[0] for setting in settings}
-    hub.settings = (*(each for each in hub.settings if each.partition("=")[0] not in names), *settings)
-    await _start(hub)
 
 
 async def _replace(deployment: Deployment, former: RunningHub) -> RunningHub:
@@ -121,6 +114,7 @@ async def _read(hub: RunningHub, topic: bytes, count: int) -> list[tuple[int, by
         return [(each.seq_id.local, bytes(each.body)) for each in received]
 
 
+@pytest.mark.open_servers  # An earlier release shows no certificate.
 @pytest.mark.full
 async def test_hubs_are_upgraded_one_by_one_and_go_back(
     deployment: Deployment, older: Callable[[], RunningHub]
@@ -137,7 +131,7 @@ async def test_hubs_are_upgraded_one_by_one_and_go_back(
         second = await _replace(deployment, two)
         assert "of an older release" not in second.log
 
-        await _restart(first)
+        await asyncio.to_thread(first.restart)
         assert first.log.count("of an older release") == 1
         await _all_publish_in(deployment, shared=True)
         assert await _format(deployment) == SHARED_LOGS_MAJOR
@@ -149,8 +143,8 @@ async def test_hubs_are_upgraded_one_by_one_and_go_back(
         assert await asyncio.to_thread(refused.wait) != 0
         assert "the store is newer: upgrade this software" in refused.log.splitlines()[-1]
 
-        await _restart(first, _PER_TOPIC)
-        await _restart(second, _PER_TOPIC)
+        await asyncio.to_thread(first.restart, _PER_TOPIC)
+        await asyncio.to_thread(second.restart, _PER_TOPIC)
         await _all_publish_in(deployment, shared=False)
         assert all(record.state is LogState.CLOSED for record in await _logs(deployment))
         traffic.check_going_on()
@@ -164,6 +158,7 @@ async def test_hubs_are_upgraded_one_by_one_and_go_back(
         assert stream.acknowledged.items() <= received.items()
 
 
+@pytest.mark.open_servers  # An earlier release shows no certificate.
 @pytest.mark.full
 async def test_older_hub_that_comes_between_loses_nothing(
     deployment: Deployment, older: Callable[[], RunningHub]

@@ -142,6 +142,13 @@ class RunningHub:
         if code != 0:
             raise RuntimeError(f"the hub ended with {code} on SIGTERM: {self.log[-4000:]}")
 
+    def restart(self, *settings: str) -> None:
+        """End the hub in order, and start it with other settings."""
+        self.stop()
+        names = {setting.partition("=")[0] for setting in settings}
+        self.settings = (*(each for each in self.settings if each.partition("=")[0] not in names), *settings)
+        self.start()
+
     def kill(self) -> None:
         """End the hub with SIGKILL, as a crash does; do nothing if it does not run."""
         if self.process is not None:

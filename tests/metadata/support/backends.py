@@ -207,7 +207,11 @@ class _ZooKeeper:
     def subject(self, surroundings: Surroundings) -> Subject:
         address = surroundings.servers.address("zookeeper")
         root = f"/hedwig/{uuid.uuid4().hex}"
-        return Subject(f"zookeeper://{address}{root}", lambda _: ZooKeeperProbe(address, root))
+        return Subject(
+            f"zookeeper://{address}{root}",
+            lambda _: ZooKeeperProbe(address, root),
+            stores_file=surroundings.servers.stores_file,
+        )
 
     def url_at(self, host: str, port: int) -> str | None:
         return f"zookeeper://{host}:{port}/hedwig/standalone"
@@ -265,11 +269,12 @@ class _HBaseNative:
 
     def subject(self, surroundings: Surroundings) -> Subject:
         running = servers_of(self, surroundings.servers)
-        _, quorum, reader = (running.address(name) for name in ("hbase", "zookeeper", "thrift1"))
+        _, quorum = (running.address(name) for name in ("hbase", "zookeeper"))
         namespace = f"t{uuid.uuid4().hex}"
         return RoutedSubject(
             f"hbase://{quorum}/{namespace}",
-            lambda _: HBaseProbe(reader, namespace),
+            lambda _: HBaseProbe(running.address("thrift1"), namespace),
+            stores_file=running.stores_file,
             regions=self.regions,
             server=running.launcher.address("regionserver"),
         )

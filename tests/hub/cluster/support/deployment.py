@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
@@ -30,9 +31,11 @@ from hedwig.metadata.logs.record import LogRecord
 from hedwig.metadata.logs.records import KeptLogRecords
 from hedwig.metadata.testing.subject import Subject
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
+from hedwig.store_access import STORES_FILE, StoreAccess
 from hedwig.versions import NEW
 from hedwig.wire import Answer, CloseSubscription, Message
 from hedwig.wire import pubsub_pb2 as pb
+from hedwig.zookeeper.handler import PromptHandler
 from tests.faults.support.network import NETWORKED, Networked
 from tests.faults.support.proxy import PASS, Plan, Proxy
 from tests.faults.support.waiting import until
@@ -46,7 +49,16 @@ SESSION_S: Final = 4.0
 _LONG_SESSION_S: Final = 10.0
 """The session of the other hubs. They share a busy machine, and an event loop, with the faults of the test."""
 
+_RAW_TCP_S: Final = 10.0
+
 _NETWORKED: Final = {row.label: row for row in NETWORKED}
+
+
+class _BlockingHandler(PromptHandler):
+    """Connects with TLS, for a client that waits. kazoo's own leaves a socket open if the server is not there yet."""
+
+    def async_result(self) -> Any:
+        return SequentialThreadingHandler.async_result(self)
 
 
 class Deployment:
@@ -68,6 +80,9 @@ class Deployment:
         self.ledgers = ledgers
         self.prefix = f"/hedwig/{uuid.uuid4().hex}"
         self.networked: Networked = _NETWORKED[backend]
+        self.stores_file = subject.stores_file
+        """The file with what programs show to the servers; empty if these let everybody in."""
+        patch.setenv(STORES_FILE, self.stores_file)  # For commands in processes of their own.
         # The hub opens its store in the same way.
         self.subject = replace(subject, gather=True)
         self.directory = directory
@@ -95,6 +110,7 @@ class Deployment:
             "metadata": self.subject.url,
             "port": 0,
             "admin_port": -1,
+            "stores_file": self.stores_file,
             "access": AccessOptions(mode="open"),
             "retention_interval_s": 3600.0,
             "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
@@ -156,6 +172,7 @@ class Deployment:
         """Return the settings of a hub in a process of its own."""
         return (
             f"metadata={self.subject.url}",
+            f"stores_file={self.stores_file}",
             f"cluster.zookeeper=zookeeper://{self.zookeeper}{self.prefix}",
             f"cluster.session_timeout_s={SESSION_S:g}",
             "cluster.rebalance_interval_s=0",
@@ -177,11 +194,16 @@ class Deployment:
 
     async def proxy_to_zookeeper(self, wire: Any) -> Proxy:
         """Return a proxy in front of ZooKeeper, for the liveness of a hub."""
-        return await self._stack.enter_async_context(Proxy(self.zookeeper, wire))
+        return await self._stack.enter_async_context(Proxy(self.zookeeper, wire, stores_file=self.stores_file))
 
     def raw(self, zookeeper: str | None = None) -> KazooClient:
         """Return a ZooKeeper client beside the code under test. Call it between awaits: it answers at once."""
-        client = KazooClient(zookeeper or self.zookeeper)
+        access = StoreAccess.read(self.stores_file).zookeeper
+        client = KazooClient(
+            zookeeper or self.zookeeper,
+            auth_data=[("digest", login) for login in access.logins],
+            handler=None if access.tls is None else _BlockingHandler(_RAW_TCP_S, access.tls),
+        )
         client.start(30)
         self._stack.callback(client.close)
         self._stack.callback(client.stop)
