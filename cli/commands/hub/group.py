@@ -9,6 +9,7 @@ import click
 
 from hedwig.cli.arguments.selection import NAME, Selection, cut, list_options
 from hedwig.cli.commands.hub.asking import write_answers
+from hedwig.cli.commands.hub.topics import list_topics_of_hub
 from hedwig.cli.program import AdminGroup
 from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.hub_names import complete_hub
@@ -181,6 +182,9 @@ def undrain_hub(settings: Settings, hub: str, deployment: Deployment) -> None:
     output = settings.writer()
     reached = reach_hub(deployment, hub)
     output.record(_drained(reached, reached.endpoint.post("/drain?state=off")))
+
+
+hub.add_command(list_topics_of_hub)
 
 
 def _fields(live: "LiveHub") -> dict[str, Any]:

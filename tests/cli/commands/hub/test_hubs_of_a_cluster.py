@@ -100,6 +100,19 @@ def test_list_shows_the_hubs_that_are_alive(pair: Pair) -> None:
     assert {line.split()[0] for line in table[1:]} == set(rows)
 
 
+def test_topics_are_those_whose_owner_record_names_the_hub(pair: Pair) -> None:
+    one = pair.hubs[0]
+    pair.own(one, 5)
+    where = ("--metadata", pair.cluster, "-o", "ndjson", "--all")
+    found = {hub.address: pair.admin.done("hub", "topics", hub.address, *where).rows for hub in pair.hubs}
+    epochs = {name: row["epoch"] for name, row in _rows(pair).items()}
+    for address, rows in found.items():
+        assert {(row["hub"], row["epoch"]) for row in rows} <= {(address, epochs[address])}
+    topics = [{row["topic"] for row in rows} for rows in found.values()]
+    assert {f"{number} of {one.port}" for number in range(5)} <= topics[0]
+    assert topics[0].isdisjoint(topics[1])
+
+
 def test_list_is_cut_and_goes_on_as_all_listings(pair: Pair) -> None:
     first, second = sorted(hub.address for hub in pair.hubs)
     cut = pair.admin.done("hub", "list", "--limit", "1", "-o", "json").json
