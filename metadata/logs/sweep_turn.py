@@ -87,9 +87,11 @@ async def sweep_held(
     Raises: SweepHoldLostError - this process stood still for so long that a hub took the turn; MetadataError.
     """
     hold = _Hold(records)
-    await hold.begin()
+    await hold.take()
+    # It takes a while to change the records of many logs, and the hold must not end meanwhile.
     keeping = asyncio.create_task(_keep(hold, clock or SystemClock(), interval_s / _RENEWALS))
     try:
+        await hold.refuse_sweeps()
         yield
     finally:
         keeping.cancel()
@@ -107,14 +109,17 @@ class _Hold:
         self._records = records
         self._mine = b""
 
-    async def begin(self) -> None:
-        """Take the turn from whoever has it, and have each sweep that is halfway refused. Raises: MetadataError."""
+    async def take(self) -> None:
+        """Take the turn from whoever has it. Raises: MetadataError."""
         while True:
             stored = await self._records.read(_NAME)
             words = (stored or b"").split(b" ")
             self._mine = b" ".join(words[:2] if words[0] == _HELD else (_HELD, _token()))
             if await replace_surely(self._records, _NAME, stored, _fresh(self._mine)):
-                break
+                return
+
+    async def refuse_sweeps(self) -> None:
+        """Have each sweep that is halfway refused. Raises: MetadataError."""
         logs = KeptLogRecords(self._records)
         async for number in logs.numbers():
             while (record := await logs.read(number)) is not None:

@@ -5,7 +5,9 @@ once the later one is refused a write, and looks again.
 
 A hub that is declared dead between its claim and the opening of the log may open it behind the later owner, and shut
 that one out. Only its lease prevents that, which hubs of the simulation do not have. So no rule holds between these.
-Nor does one hold for what it finds there: the ranges may be those that an importer has taken out.
+Nor does one hold for what it finds there: the ranges may be those that an importer has taken out. If the later owner
+releases the topic in order, the next one has nobody to shut out. So no rule holds between that one and the hub that was
+declared dead either, until an owner has changed the ranges as it opened the log.
 """
 
 from collections import defaultdict
@@ -46,6 +48,8 @@ class Owners:
         """The owners that are opening the log."""
         self._beside: dict[Topic, dict[int, set[int]]] = defaultdict(dict)
         """For each owner the former ones that open the log behind it."""
+        self._behind: dict[Topic, set[int]] = defaultdict(set)
+        """Those that have opened the log behind a later owner, and were not shut out since."""
 
     @contextmanager
     def opening(self, topic: Topic, owner: int) -> Iterator[None]:
@@ -66,9 +70,13 @@ class Owners:
             # It may not even have begun when they opened it: the answer to its claim came so late.
             for later in overtaken:
                 self._beside[log.topic][later].add(owner)
+            self._behind[log.topic].add(owner)
             return
         self._found[log.topic][owner] = log.last_id
-        self._beside[log.topic][owner] = {each for each in self._opening[log.topic] if each < owner}
+        if not log._record.is_as_found:
+            self._behind[log.topic].clear()  # It has changed the record, so they cannot.
+        others = self._opening[log.topic] | self._behind[log.topic]
+        self._beside[log.topic][owner] = {each for each in others if each < owner}
         for former, last_id in self._stored[log.topic].items():
             if former < owner and log.last_id < last_id:
                 self._break(log.topic, owner, log.last_id, last_id)

@@ -23,6 +23,7 @@ from tests.hub.ledgers.shared.support.steps import NamesInSteps, Steps
 from tests.hub.ledgers.support.contents import fill, read_all
 from tests.simulation.metadata_model import ModelWay, open_model, open_tables
 from tests.simulation.simulated_hub import VirtualClock
+from tests.support.endings import end_all
 
 ONE = HubInfo(host="one", port=4080, epoch=1)
 OTHER = HubInfo(host="other", port=4080, epoch=2)
@@ -226,6 +227,30 @@ def test_an_import_that_stood_still_is_told_that_hubs_have_swept() -> None:
 
         with pytest.raises(SweepHoldLostError, match="stood still"):
             await hold()
+
+    run(work)
+
+
+def test_an_import_holds_the_sweep_while_it_changes_the_records_of_many_logs() -> None:
+    async def work() -> None:
+        deployment = Deployment()
+        for number in range(8):
+            await _written(await deployment.start(HubInfo(host=f"hub{number}", port=4080, epoch=number)))
+        sweeper = await deployment.start_sweeper()
+
+        async def slow() -> None:
+            await asyncio.sleep(SWEEP_INTERVAL_S / 8)
+
+        async def sweep_again_and_again() -> None:
+            while True:
+                await sweeper.sweep()
+                await asyncio.sleep(SWEEP_INTERVAL_S)
+
+        sweeping = asyncio.create_task(sweep_again_and_again())
+        began = VirtualClock().monotonic()
+        async with _held(NamesInSteps(deployment.metadata.named_records, slow)):
+            assert VirtualClock().monotonic() - began > 2 * SWEEP_INTERVAL_S, "a hub would have taken its turn"
+        await end_all([sweeping])
 
     run(work)
 
