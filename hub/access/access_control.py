@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -95,6 +96,10 @@ class AccessControl:
         self._whole_at = 0.0
         self._asked_at: float | None = None
         """When the store has answered last, on the monotonic clock."""
+        self._sure_until = -math.inf
+        """Until when the hub goes by these rules, on that clock. Each request asks, so it is at hand."""
+        self.refuses = options.mode == AccessMode.RULES
+        """Whether the rules are kept, and not only asked."""
         self.refused = 0
         """How many requests the rules have refused, or would have."""
         self.over_limits = 0
@@ -205,6 +210,7 @@ class AccessControl:
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at
+        self._sure_until = asked_at + (self._options.stale_max_s or math.inf)
         has_news, self._has_news = self._has_news, False
         return has_news
 
@@ -236,12 +242,12 @@ class AccessControl:
                 raise asking.why_over
         action, topic = request.action, request.topic
         match action:
-            case Publish(message=message):
+            case Publish():
                 rights = self._rights(asking, topic)
                 if not rights.may(_PUBLISH):
                     self._refuse(asking, "publish", topic)
                 elif rights.limits and not is_counted:
-                    self._count(asking, rights, topic, len(message.body))
+                    self._count(asking, rights, topic, len(action.message.body))
             case Subscribe(subscriber=subscriber) | Consume(subscriber=subscriber) | CloseSubscription(subscriber):
                 self.check_subscriber(asking, topic, subscriber)
             case Unsubscribe(subscriber):
@@ -259,11 +265,6 @@ class AccessControl:
             return True
         caller = asking.caller
         return caller is not None and caller.rights(topic, self._book).may_as(_SUBSCRIBE, subscriber)
-
-    @property
-    def refuses(self) -> bool:
-        """Whether the rules are kept, and not only asked."""
-        return self._options.mode == AccessMode.RULES
 
     def backlog_limit(self, asking: _Asking, topic: bytes) -> Limit | None:
         """Return what bounds the backlog of a topic for a publisher, None if nothing does."""
@@ -331,7 +332,7 @@ class AccessControl:
         return None
 
     def _rights(self, asking: _Asking, topic: bytes) -> TopicRights:
-        if (why := self.why_unknown) is not None:
+        if self._clock.monotonic() > self._sure_until and (why := self.why_unknown) is not None:
             raise ServiceDownError(f"{why}; try again")
         caller = asking.caller
         return _NONE if caller is None else caller.rights(topic, self._book)
