@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 _HUBS: Final = 3
 _TOPICS: Final = [Topic(b"load/%d" % number) for number in range(60)]
 _PAUSE_S: Final = 0.01
+_LATE_MAX_S: Final = 5.0
+"""How much later a busy machine may make it."""
 _RULES: Final = (
     Rule.parse("allow user:local publish,create load/*"),
     Rule.parse("allow user:local subscribe load/* as ann"),
@@ -116,4 +118,5 @@ async def test_a_right_ends_under_load_at_all_hubs(
         f"and {load.delivered - delivered} messages delivered, the last after {delivered_s:.2f} s; a process waited "
         f"{waited_s:.2f} s for a processor"
     )
-    assert max(published_s, delivered_s) < within_s + waited_s
+    # A hub under load waits for a processor all the time. That delays one look at the rules, not all of them.
+    assert max(published_s, delivered_s) < within_s + min(waited_s, _LATE_MAX_S)
