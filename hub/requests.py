@@ -245,8 +245,16 @@ class Requests:
 
     def _check(self, channel: Channel, request: Request) -> None:
         as_topic(request.topic)
-        if self._access is not None:
-            self._access.check(channel, request)
+        if (access := self._access) is not None:
+            # Spelt out, since each publish comes by here, and a call costs as much as the rest.
+            caller, action = channel.caller, request.action
+            if (
+                caller is None
+                or request.topic not in caller.publishes
+                or not isinstance(action, Publish)
+                or channel.why_over is not None
+            ):
+                access.check(channel, request)
         if self.unanswered_bytes > self._options.request_bytes_max:
             self._check_share(channel)
         if self._gate.why_closed is not None and isinstance(request.action, Publish | Subscribe | Unsubscribe):

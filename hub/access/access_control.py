@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from hedwig.access import Action, CertificateNames, Limit, Principal, RuleBook, TopicRights
 from hedwig.clock import Clock
@@ -88,8 +88,11 @@ class AccessControl:
         self._certificate_names = CertificateNames(options.certificate_names)
         self._callers: WeakValueDictionary[Principal, Caller] = WeakValueDictionary()
         """Those who have shown a certificate, while they are connected."""
+        self._let: WeakSet[Caller] = WeakSet()
+        """Those of whom publishes to some topics pass without a question."""
         self._rules: Mapping[str, KeptRules] = {}
-        self._book = RuleBook({})
+        self.book = RuleBook({})
+        """The rules. It is another object whenever they have changed."""
         self._changes = -1
         self._has_news = False
         """Whether rules or users were read that nobody was told of."""
@@ -97,7 +100,8 @@ class AccessControl:
         self._asked_at: float | None = None
         """When the store has answered last, on the monotonic clock."""
         self._sure_until = -math.inf
-        """Until when the hub goes by these rules, on that clock. Each request asks, so it is at hand."""
+        """Until when the hub goes by these rules, on that clock."""
+        self._ageing: asyncio.TimerHandle | None = None
         self.refuses = options.mode == AccessMode.RULES
         """Whether the rules are kept, and not only asked."""
         self.refused = 0
@@ -109,11 +113,6 @@ class AccessControl:
         """How many topics and subscriptions were refused, since there are enough."""
         self._quotas = Quotas(clock)
         self._connections = Connections()
-
-    @property
-    def book(self) -> RuleBook:
-        """The rules. It is another object whenever they have changed."""
-        return self._book
 
     @property
     def age_s(self) -> float | None:
@@ -165,7 +164,7 @@ class AccessControl:
             self._connections.leave(connected)
             return
         try:
-            self._connections.take(connected, caller.principal, caller.rights(b"", self._book).connection_limits)
+            self._connections.take(connected, caller.principal, caller.rights(b"", self.book).connection_limits)
         except QuotaExceededError as exc:
             if was_over is None:
                 self.connections_over_limits += 1
@@ -201,8 +200,9 @@ class AccessControl:
             rules = await self._records.read()
             if rules is not self._rules:
                 self._has_news = True
+                self._ask_again()
                 self._rules = rules
-                self._book = RuleBook({who: kept.value for who, kept in rules.items()}, self._book)
+                self.book = RuleBook({who: kept.value for who, kept in rules.items()}, self.book)
                 if self.audit is not None:
                     self.audit.write("rules", changes=changes, rules=sum(len(kept.value) for kept in rules.values()))
             if self.logins is not None and await self.logins.refresh():
@@ -210,7 +210,14 @@ class AccessControl:
             # Changes after the count was read are read again, once they are counted.
             self._changes, self._whole_at = changes, asked_at
         self._asked_at = asked_at
-        self._sure_until = asked_at + (self._options.stale_max_s or math.inf)
+        if self._options.stale_max_s:
+            self._sure_until = asked_at + self._options.stale_max_s
+            if self._ageing is not None:
+                self._ageing.cancel()
+            left_s = self._sure_until - self._clock.monotonic()
+            self._ageing = asyncio.get_running_loop().call_later(left_s, self._ask_again)
+        else:
+            self._sure_until = math.inf
         has_news, self._has_news = self._has_news, False
         return has_news
 
@@ -246,13 +253,29 @@ class AccessControl:
                 rights = self._rights(asking, topic)
                 if not rights.may(_PUBLISH):
                     self._refuse(asking, "publish", topic)
-                elif rights.limits and not is_counted:
+                elif not rights.limits:
+                    self._let_publish(asking, topic)
+                elif not is_counted:
                     self._count(asking, rights, topic, len(action.message.body))
             case Subscribe(subscriber=subscriber) | Consume(subscriber=subscriber) | CloseSubscription(subscriber):
                 self.check_subscriber(asking, topic, subscriber)
             case Unsubscribe(subscriber):
                 if not self._rights(asking, topic).may_as(_UNSUBSCRIBE, subscriber):
                     self._refuse(asking, "unsubscribe", topic, subscriber)
+
+    def _let_publish(self, asking: _Asking, topic: bytes) -> None:
+        """Let the next publishes to a topic pass without a question, until the rules change or are too old."""
+        caller = asking.caller
+        assert caller is not None, "nobody has no rights"
+        if not caller.publishes:
+            self._let.add(caller)
+        caller.let_publish(topic)
+
+    def _ask_again(self) -> None:
+        """Let no publish pass any more without a question."""
+        for caller in self._let:
+            caller.publishes.clear()
+        self._let.clear()
 
     def check_subscriber(self, asking: _Asking, topic: bytes, subscriber: bytes) -> None:
         """Raise as `check` unless a connection may act as that subscriber."""
@@ -264,12 +287,12 @@ class AccessControl:
         if not self.refuses:
             return True
         caller = asking.caller
-        return caller is not None and caller.rights(topic, self._book).may_as(_SUBSCRIBE, subscriber)
+        return caller is not None and caller.rights(topic, self.book).may_as(_SUBSCRIBE, subscriber)
 
     def backlog_limit(self, asking: _Asking, topic: bytes) -> Limit | None:
         """Return what bounds the backlog of a topic for a publisher, None if nothing does."""
         caller = asking.caller
-        limits = () if caller is None else caller.rights(topic, self._book).backlog_limits
+        limits = () if caller is None else caller.rights(topic, self.book).backlog_limits
         return min(limits, key=lambda limit: limit.backlog_bytes_max or 0) if limits else None
 
     def count_over_limit(self, asking: _Asking, topic: bytes) -> None:
@@ -283,14 +306,14 @@ class AccessControl:
         if not self.refuses:
             return True
         caller = asking.caller
-        return caller is not None and caller.rights(topic, self._book).may(_CREATE)
+        return caller is not None and caller.rights(topic, self.book).may(_CREATE)
 
     def making(self, asking: _Asking, topic: bytes, counted: Counted) -> Making | None:
         """Return what says whether a connection may make the topic, or a subscription of it; None if no limit does."""
         caller = asking.caller
         if not self.refuses or caller is None:
             return None
-        limits = caller.rights(topic, self._book).count_limits
+        limits = caller.rights(topic, self.book).count_limits
         if limits:
             limits = tuple(limit for limit in limits if most_of(limit, counted) is not None)
         if not limits:
@@ -317,7 +340,7 @@ class AccessControl:
 
     def may_view(self, caller: Caller, topic: bytes) -> bool:
         """Return whether a user may know of a topic, by the rules that the hub has, however old they are."""
-        return caller.rights(topic, self._book, is_kept=False).may(_VIEW)
+        return caller.rights(topic, self.book, is_kept=False).may(_VIEW)
 
     @property
     def why_unknown(self) -> str | None:
@@ -335,7 +358,7 @@ class AccessControl:
         if self._clock.monotonic() > self._sure_until and (why := self.why_unknown) is not None:
             raise ServiceDownError(f"{why}; try again")
         caller = asking.caller
-        return _NONE if caller is None else caller.rights(topic, self._book)
+        return _NONE if caller is None else caller.rights(topic, self.book)
 
     def _count(self, asking: _Asking, rights: TopicRights, topic: bytes, size: int) -> None:
         """Raise QuotaExceededError if a message is more than its publisher may publish now."""

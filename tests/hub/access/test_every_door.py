@@ -228,7 +228,7 @@ async def test_once_the_rules_are_too_old_nothing_is_permitted(
         patch.setattr(RuleRecords, "changes", away)
         access = deployment.hub.access
         assert access is not None
-        await until(lambda: (access.age_s or 0) > 0.5, "the rules are too old")
+        await until(lambda: (access.age_s or 0) > 0.6, "the rules are too old")
         answer = await client.request(T, Publish(Message(b"m")))
         assert answer.status is StatusCode.SERVICE_DOWN
         assert answer.text is not None
