@@ -28,6 +28,7 @@ from hedwig.hub.options.cluster_options import hosts_and_path
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.patterns import topic_matcher
 from hedwig.hub.topics.balance import Balance
+from hedwig.hub.topics.takeover import Takeover
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.logs.format import raise_format
 from hedwig.metadata.logs.record import LogRecord
@@ -69,7 +70,8 @@ class ClusterMembership:
         self._bookies: BookkeeperLedgerStore | None = None
         self._store: BookkeeperLedgerStore | SharedLedgerStore | None = None
         """The store of the present incarnation: `_bookies`, or one with shared logs on it."""
-        self._sweeping: asyncio.Task[None] | None = None
+        self._upkeep = Tasks()
+        """The work that runs for as long as the present incarnation lives."""
         self._changes: deque[tuple[Registration, bool]] = deque()
         self._changed = asyncio.Event()
         self._why_over: str | None = None
@@ -164,6 +166,7 @@ class ClusterMembership:
             on_failed=self._end_following,
         )
         self._joined.push_async_callback(self._end, self.liveness)
+        self._joined.push_async_callback(self._upkeep.cancel)
         self._joined.push_async_callback(self._tasks.cancel)
         self.balance = Balance(cluster, self.liveness, self._clock, self._random)
         await self.liveness.start()
@@ -268,7 +271,18 @@ class ClusterMembership:
             SharedLogOptions().sweep_interval_s,
             lambda: registration.is_proven() and not incarnation.is_frozen(),
         )
-        self._sweeping = self._tasks.start(sweep.run())
+        self._upkeep.start(sweep.run())
+        if rate := self._options.cluster.takeover_rate:
+            takeover = Takeover(
+                rate,
+                registration.hub,
+                lambda: self.liveness.live,
+                incarnation.topics,
+                metadata,
+                self._clock,
+                lambda: registration.is_proven() and not incarnation.is_frozen(),
+            )
+            self._upkeep.start(takeover.run())
 
     async def _with_logs(
         self, bookies: BookkeeperLedgerStore, registration: Registration, metadata: MetadataStore, *, has_others: bool
@@ -349,10 +363,7 @@ class ClusterMembership:
             return
         await hub.lost(f"hub {registration.hub.address} could not prove that it is alive; it registers anew")
         self._serving = None
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
-            self._sweeping = None
+        await self._upkeep.cancel()
         if self._store is not None and self._bookies is not None:
             await self._store.abandon()
             await self._bookies.abandon()

@@ -160,6 +160,7 @@ class Incarnation:
             "lost_messages": self.delivery.lost_messages,
             "stored_consume_pointers": self.subscribing.pointers.stored,
             "acquired_topics": self.topics.acquired,
+            "taken_over_topics": self.topics.taken_over,
             "released_topics": self.topics.released,
             "deleted_messages": self.retention.deleted_messages,
         }

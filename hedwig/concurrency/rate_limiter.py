@@ -15,11 +15,11 @@ class RateLimiter:
         self._ahead_s = max(0.1, self._interval_s)
         self._next_at = clock.monotonic()
 
-    def wait_s(self) -> float:
-        """Take a turn and return 0, or return the time until the next turn."""
+    def wait_s(self, turns: int = 1) -> float:
+        """Take N turns and return 0, or return the time until the next turn. Later turns wait for all N."""
         now = self._clock.monotonic()
         next_at = max(self._next_at, now - self._ahead_s)
         if next_at > now:
             return next_at - now
-        self._next_at = next_at + self._interval_s
+        self._next_at = next_at + turns * self._interval_s
         return 0.0

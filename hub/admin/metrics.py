@@ -31,6 +31,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "lost_messages": "Damaged messages that subscribers went past, counted for each subscriber.",
     "stored_consume_pointers": "Consume pointers written to the metadata.",
     "acquired_topics": "Topics that this hub became owner of.",
+    "taken_over_topics": "Topics of dead hubs among these that nobody had asked this hub for.",
     "released_topics": "Topics that this hub released.",
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
     "metadata_conflicts": "Writes of metadata that were refused because another program had changed the record.",

@@ -44,7 +44,7 @@ from hedwig.hub.logs.repeats import Publisher
 from hedwig.metadata.logs.virtual_ids import is_virtual
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
-from hedwig.versions import NEW, Version
+from hedwig.versions import NEW, Version, Versioned
 from hedwig.wire import Message
 
 __all__ = ["DurableLog"]
@@ -145,18 +145,38 @@ class DurableLog:
             except TopicPersistenceInfoExistsError as exists:
                 current = exists.current
         assert current is not None, "who refuses NEW says what is there"
-        ranges: LedgerRanges = current.value
+        return await cls.take_over(store, topic, current, is_shut_out=is_shut_out or not taken_over)
+
+    @classmethod
+    def as_recorded(cls, store: LogContext, topic: Topic, record: Versioned[LedgerRanges]) -> Self | None:
+        """Return the log that a record describes; None if the record lacks the start or the end of a range.
+
+        Nobody may be able to append to the log, as in `take_over` with `is_shut_out`.
+        """
+        if any(each.start is None or each.end is None for each in record.value.ranges):
+            return None
+        return cls(store, topic, record.value, record.version)._as_found()
+
+    @classmethod
+    async def take_over(
+        cls, store: LogContext, topic: Topic, record: Versioned[LedgerRanges], *, is_shut_out: bool
+    ) -> Self:
+        """Open the log of a topic that has this record. See `open`."""
+        ranges = record.value
         recovered = await recover_ranges(store, topic, ranges)
-        version = current.version
+        version = record.version
         is_found = all(each.start is not None and (each.end or is_virtual(each.ledger_id)) for each in ranges.ranges)
-        if (taken_over and not is_shut_out) or not is_found:
+        if not is_shut_out or not is_found:
             recovered = to_store(recovered)
             version = await store.persistence.write(topic, recovered, version)
             kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
             await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
         log = cls(store, topic, recovered, version)
-        log._record.is_as_found = version == current.version
-        return log
+        return log._as_found() if version == record.version else log
+
+    def _as_found(self) -> Self:
+        self._record.is_as_found = True
+        return self
 
     def attach_listener(self, listener: LogListener) -> None:
         """Set the listener of the log. Call this before anything else."""

@@ -31,6 +31,9 @@ class ClusterOptions:
     session_timeout_s: float = option(10.0, "how long other hubs take a killed hub for alive")
     placement: str = option("load", "how a hub is chosen for a topic without owner: by `load`, or `uniform`")
     claims_rate: int = option(2_000, "topics that this hub claims a second; others wait their turn; 0: no limit")
+    takeover_rate: int = option(
+        5_000, "topics of a dead hub that this hub takes over a second before they are asked for; 0: none"
+    )
     owners_kept_max: int = option(100_000, "topics of other hubs whose owner this hub remembers, to save reads")
     owners_kept_s: float = option(10.0, "how long this hub remembers such an owner; a dead hub is forgotten at once")
     rebalance_interval_s: float = option(300.0, "how often a hub looks whether it has too many topics; 0: never")
@@ -46,6 +49,7 @@ class ClusterOptions:
             raise ConfigurationError(f"cluster: placement is {self.placement!r}; it must be load or uniform")
         bounds = (
             ("claims_rate", 0, 1_000_000),
+            ("takeover_rate", 0, 1_000_000),
             ("owners_kept_max", 1, 100_000_000),
             ("rebalance_topics_max", 1, 1_000_000),
             ("drain_rate", 1, 1_000_000),

@@ -1,7 +1,7 @@
 """Ownership of topics: claims and releases of owner records, and the hub to redirect a client to."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.topics.known_owners import KnownOwners
 from hedwig.metadata import TopicOwnershipManager, change
+from hedwig.metadata.contract.operations import RecordKey, Write
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
@@ -183,6 +184,34 @@ class Ownership:
             raise NotResponsibleForTopicError(chosen.address)
         assert version is not None, "it was written"
         return Claim(version, taken_over, former, is_shut_out)
+
+    async def take_over(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]]) -> Mapping[Topic, Claim]:
+        """Make this hub the owner of topics of dead hubs, in one go. `found` are their owner records.
+
+        Return the claims. The other topics have changed since, or are not known to be this hub's: the outcome of a
+        write may be unknown. Such a topic is claimed anew at the next request for it.
+
+        Raises: ServiceDownError - this hub may not claim now, or it cannot be determined who is alive; MetadataError;
+            LedgerError; TimeoutError - as `SharedLogs.shut_out`.
+        """
+        me = self._liveness.me
+        is_out: dict[HubInfo, bool] = {}
+        for former in dict.fromkeys(record.value for _, record in found):
+            if not former.is_fleeting and not former.is_same(me) and not await self._liveness.is_alive(former):
+                is_out[former] = await self._shut_out(former)
+        if self._logs is not None:
+            me = replace(me, log=await self._logs.begin_log())
+        taken = [(topic, record) for topic, record in found if record.value in is_out]
+        if not taken:
+            return {}
+        for topic, _ in taken:
+            self._known.forget(topic)
+        outcomes = await self._manager.apply([Write(RecordKey(topic), me, record.version) for topic, record in taken])
+        claims = {}
+        for (topic, record), outcome in zip(taken, outcomes, strict=True):
+            if outcome.version is not None:
+                claims[topic] = Claim(outcome.version, True, record.value, is_out[record.value])
+        return claims
 
     async def _shut_out(self, former: HubInfo) -> bool:
         """Shut a dead hub out of its shared log; return whether it can append nothing from now on."""

@@ -8,10 +8,10 @@ asks for very many topics delays only itself.
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -39,11 +39,13 @@ from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.non_durable_log import NonDurableLog
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.patterns import topic_matcher
+from hedwig.hub.topics.acquisition import Acquisition, Waiter
 from hedwig.hub.topics.ownership import Claim, Ownership
 from hedwig.hub.topics.topic import OwnedTopic, TopicState
+from hedwig.metadata.contract.operations import Outcome, Read, RecordKey
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.names import show_name
-from hedwig.versions import Version
+from hedwig.versions import Version, Versioned
 
 __all__ = ["Caretaker", "Topics"]
 
@@ -55,6 +57,8 @@ _RELEASES_AT_ONCE: Final = 256
 _LEFT_S: Final = 10.0
 """For how long this hub does not claim a topic that it gave up for the balance, so that clients ask other hubs."""
 _LEFT_MAX: Final = 100_000
+_OPENED_AT_ONCE: Final = 32
+"""How many logs the hub recovers at once, of topics that it takes over in bulk."""
 _FAIR_SHARE: Final = 16
 """How many topics one connection may always have waiting, whatever other connections have."""
 
@@ -76,59 +80,6 @@ class Caretaker(Protocol):
     async def collect(self, topic: OwnedTopic) -> int:
         """Delete the closed ledgers of `topic` that all subscribers have consumed; return the number of messages."""
         ...
-
-
-@dataclass(slots=True)
-class _Waiter:
-    """A request for a topic; `makes` says whether it makes a topic that does not exist, `making` by which limits."""
-
-    makes: bool
-    making: Making | None
-    should_claim: bool
-    tried: Sequence[bytes]
-    serve: Callable[[OwnedTopic], None]
-    refuse: Callable[[HedwigError], None]
-
-
-@dataclass(slots=True)
-class _Acquisition:
-    """A topic that the hub is acquiring, and the requests that wait for it."""
-
-    waiters: deque[_Waiter] = field(default_factory=deque)
-    running: asyncio.Task[None] | None = None
-    """Set once its turn has come."""
-
-    @property
-    def makes(self) -> bool:
-        """Whether any waiting request makes the topic if there is none."""
-        return any(waiter.makes for waiter in self.waiters)
-
-    @property
-    def makes_freely(self) -> bool:
-        """Whether any of them makes it without a limit."""
-        return any(waiter.makes and waiter.making is None for waiter in self.waiters)
-
-    @property
-    def should_claim(self) -> bool:
-        """Whether another hub sent any waiting request here."""
-        return any(waiter.should_claim for waiter in self.waiters)
-
-    @property
-    def tried(self) -> frozenset[bytes]:
-        """The hubs that have redirected any waiting request."""
-        return frozenset(hub for waiter in self.waiters for hub in waiter.tried)
-
-    def refuse_the_first_that_make_nothing(self, error: HedwigError) -> None:
-        """Refuse the requests that make no topic, up to the first that makes it."""
-        while self.waiters and not self.waiters[0].makes:
-            self.waiters.popleft().refuse(error)
-
-    def refuse_all_not_sent_here(self, error: HedwigError) -> None:
-        """Refuse the requests that no other hub sent here."""
-        refused = [waiter for waiter in self.waiters if not waiter.should_claim]
-        self.waiters = deque(waiter for waiter in self.waiters if waiter.should_claim)
-        for waiter in refused:
-            waiter.refuse(error)
 
 
 @dataclass(slots=True)
@@ -159,7 +110,7 @@ class Topics:
         self._store = store
         self._clock = clock
         self._owned: dict[Topic, OwnedTopic] = {}
-        self._acquisitions: dict[Topic, _Acquisition] = {}
+        self._acquisitions: dict[Topic, Acquisition] = {}
         self._turns = FairTurns[Topic]()
         """The topics that wait for their turn to be acquired."""
         self._running = 0
@@ -182,6 +133,8 @@ class Topics:
         """The topics that this hub leaves to other hubs, if there are any, and until when."""
         self._caretaker: Caretaker | None = None
         self.acquired = 0
+        self.taken_over = 0
+        """How many of these were taken over in bulk."""
         self.released = 0
 
     def attach_caretaker(self, caretaker: Caretaker) -> None:
@@ -254,11 +207,11 @@ class Topics:
             if is_full and self._turns.waiting_for(source) >= _FAIR_SHARE:
                 refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
                 return
-            acquisition = self._acquisitions[name] = _Acquisition()
+            acquisition = self._acquisitions[name] = Acquisition()
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
-        acquisition.waiters.append(_Waiter(makes, making, should_claim, tried, serve, refuse))
+        acquisition.waiters.append(Waiter(makes, making, should_claim, tried, serve, refuse))
         if acquisition.running is None:
             # Also if it waits for another connection already, which may have many more topics in front of it.
             self._turns.add(name, source)
@@ -279,7 +232,7 @@ class Topics:
         self._next_turn = None
         self._begin_turns()
 
-    async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
+    async def _acquire(self, name: Topic, acquisition: Acquisition) -> None:
         topic: OwnedTopic | None = None
         error: HedwigError | None = None
         try:
@@ -304,15 +257,10 @@ class Topics:
             if topic is not None:
                 self._owned[name] = topic
                 self.acquired += 1
-            # No other task runs meanwhile, so no request overtakes those that wait.
-            for waiter in acquisition.waiters:
-                if topic is not None and topic.is_serving:
-                    waiter.serve(topic)
-                else:
-                    waiter.refuse(error or ServiceDownError(f"topic '{show_name(name)}' could not be acquired"))
+            acquisition.end(topic, error or ServiceDownError(f"topic '{show_name(name)}' could not be acquired"))
             self._begin_turns()
 
-    async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
+    async def _own_or_redirect(self, name: Topic, acquisition: Acquisition) -> OwnedTopic:
         if acquisition.makes_freely or await self._store.within(self._exists(name)):
             return await self._own_here_or_redirect(name, acquisition)
         missing = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
@@ -331,7 +279,7 @@ class Topics:
                 acquisition.refuse_the_first_that_make_nothing(missing)
         raise error
 
-    async def _own_here_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
+    async def _own_here_or_redirect(self, name: Topic, acquisition: Acquisition) -> OwnedTopic:
         should_claim = acquisition.should_claim
         try:
             return await self._own(name, should_claim, acquisition.tried)
@@ -363,6 +311,129 @@ class Topics:
         if self.is_durable(name):
             return await DurableLog.open(self._store, name, taken_over=claim.taken_over, is_shut_out=claim.is_shut_out)
         return NonDurableLog(self._store)
+
+    # ------------------------------------------------------------------------------------------- taking over in bulk
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether this hub has room for topics that nobody has asked for, and is about to keep them."""
+        is_leaving = self._is_over or self._is_closing or self.claims_nothing_new
+        return not is_leaving and len(self._owned) < self._options.topics_max
+
+    async def take_over(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]]) -> int:
+        """Take topics of dead hubs over that nobody has asked for; return how many this hub serves now.
+
+        `found` are topics with their owner records. Requests for them wait meanwhile. A topic that could not be taken
+        over is acquired as any other if requests wait for it. If the call is cancelled, the work goes on.
+
+        Raises: MetadataError, LedgerError, ServiceDownError, TimeoutError - nothing is known of any of the topics.
+        """
+        busy = (self._owned, self._acquisitions, self._releases, self._deletions)
+        batch = [(name, record) for name, record in found if not any(name in names for names in busy)]
+        if not batch or not self.takes_over:
+            return 0
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        acquisitions = {name: Acquisition() for name, _ in batch}
+        self._acquisitions |= acquisitions
+        running = self._tasks.start(self._take_batch_over(batch, acquisitions, outcome))
+        for acquisition in acquisitions.values():
+            acquisition.running = running
+        return await outcome
+
+    async def _take_batch_over(
+        self,
+        batch: Sequence[tuple[Topic, Versioned[HubInfo]]],
+        acquisitions: Mapping[Topic, Acquisition],
+        outcome: "asyncio.Future[int]",
+    ) -> None:
+        served: dict[Topic, OwnedTopic] = {}
+        error: Exception | None = None
+        try:
+            await self._own_batch(batch, served)
+        except (HedwigError, TimeoutError) as exc:
+            error = exc
+        finally:
+            for name, acquisition in acquisitions.items():
+                self._end_taking_over(name, acquisition, served.get(name))
+            self._begin_turns()
+            if outcome.done():
+                pass  # Its caller has left.
+            elif error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(len(served))
+
+    def _end_taking_over(self, name: Topic, acquisition: Acquisition, topic: OwnedTopic | None) -> None:
+        if topic is None and acquisition.waiters and not self._is_over:
+            # It takes its turn, as if it had been asked for now.
+            acquisition.running = None
+            self._turns.add(name, self)
+            return
+        del self._acquisitions[name]
+        if topic is not None:
+            self._owned[name] = topic
+            self.acquired += 1
+            self.taken_over += 1
+        acquisition.end(topic, ServiceDownError("the hub is shutting down"))
+
+    async def _own_batch(
+        self, batch: Sequence[tuple[Topic, Versioned[HubInfo]]], served: dict[Topic, OwnedTopic]
+    ) -> None:
+        """Claim topics, and open their logs. Add those that this hub owns now to `served`."""
+        await self._open_batch(await self.ownership.take_over(batch), served)
+
+    async def _open_batch(self, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]) -> None:
+        durable = [name for name in claims if self.is_durable(name)]
+        try:
+            records = dict(zip(durable, await self._read_ranges(durable), strict=True))
+        except (MetadataError, TimeoutError):
+            # Nothing of them is known. So each goes back to its former owner, and the next request takes it over.
+            await asyncio.gather(*(self.ownership.give_back(name, claim) for name, claim in claims.items()))
+            raise
+        turns, errors = asyncio.Semaphore(_OPENED_AT_ONCE), []
+
+        async def open_log(name: Topic, claim: Claim, record: Versioned[LedgerRanges]) -> None:
+            try:
+                async with turns:
+                    log = await DurableLog.take_over(self._store, name, record, is_shut_out=claim.is_shut_out)
+            except Exception as exc:
+                errors.append(exc)
+                if not isinstance(exc, UncertainStateError):  # Else see `_let_go`.
+                    await self.ownership.give_back(name, claim)
+            else:
+                served[name] = OwnedTopic(self, name, claim.version, log, self.now())
+
+        opening = []
+        for name, claim in claims.items():
+            if not self.is_durable(name):
+                served[name] = OwnedTopic(self, name, claim.version, NonDurableLog(self._store), self.now())
+                continue
+            read = records[name]
+            if read.record is not None:
+                if claim.is_shut_out and (log := DurableLog.as_recorded(self._store, name, read.record)) is not None:
+                    served[name] = OwnedTopic(self, name, claim.version, log, self.now())
+                else:
+                    opening.append(open_log(name, claim, read.record))
+            elif read.error is None:
+                # Its hub died before it made the topic, or after the topic was deleted.
+                opening.append(self.ownership.release(name, claim.version))
+            else:
+                errors.append(read.error)
+                opening.append(self.ownership.give_back(name, claim))
+        await asyncio.gather(*opening)
+        if errors:
+            first = errors[0]
+            _log.warning(
+                "%d of %d topics of a dead hub cannot be served: %s",
+                len(errors),
+                len(claims),
+                first if str(first) else repr(first),
+            )
+
+    async def _read_ranges(self, names: Sequence[Topic]) -> Sequence[Outcome[LedgerRanges]]:
+        if not names:
+            return ()
+        return await self._store.within(self._store.persistence.apply([Read(RecordKey(name)) for name in names]))
 
     # --------------------------------------------------------------------------------------------- releasing
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness import DRAINING_LOAD, LiveHub
 from hedwig.model import HubInfo
 
 __all__ = ["LivenessModel", "Register"]
@@ -36,6 +37,11 @@ class Register:
         """Declare one registration of a hub dead."""
         if self.has(hub):
             del self.hubs[hub.host]
+
+    def live(self) -> list[LiveHub]:
+        """Return the registered hubs, sorted by address."""
+        hubs = sorted(self.hubs.items())
+        return [LiveHub(hub, DRAINING_LOAD if name in self.leaving else 0) for name, hub in hubs]
 
     def has(self, hub: HubInfo) -> bool:
         """Say whether this incarnation of a hub is registered."""

@@ -44,11 +44,16 @@ class Faults:
         return cls(*(random.random() < share for share in (0.5, 0.3, 0.5, 0.6, 0.5, 0.7, 0.5)))
 
 
-def hub_options(random: Random, left_out: Collection[str]) -> HubOptions:
+def hub_options(random: Random, left_out: Collection[str], *, takes_over: bool) -> HubOptions:
+    """`takes_over`: hubs take over the topics of dead hubs without being asked."""
     return HubOptions(
         metadata="hbase://model:2181/model",
         region="model",
-        cluster=ClusterOptions(zookeeper=_ZOOKEEPER, owners_kept_s=random.choice((0.0, 2.0))),
+        cluster=ClusterOptions(
+            zookeeper=_ZOOKEEPER,
+            owners_kept_s=random.choice((0.0, 2.0)),
+            takeover_rate=5_000 if takes_over else 0,
+        ),
         # The simulation opens the ledger stores itself. Its pauses of shared logs fit into its shortest operations.
         bookkeeper=BookieOptions(ledgers="per-topic"),
         operation_timeout_s=random.choice((1.0, 4.0)),

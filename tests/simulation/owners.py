@@ -11,8 +11,8 @@ declared dead either, until an owner has changed the ranges as it opened the log
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest.mock import patch
 
@@ -98,7 +98,7 @@ class Owners:
 def ordered_owners(history: History) -> Iterator[Owners]:
     """Check the rule until the block ends."""
     owners = Owners(history)
-    open_log, on_stored = Topics._open_log, DurableLog.on_stored
+    open_log, open_batch, on_stored = Topics._open_log, Topics._open_batch, DurableLog.on_stored
 
     async def open_and_note(self: Topics, name: Topic, claim: Claim) -> TopicLog:
         owner = _number(claim.version)
@@ -108,11 +108,27 @@ def ordered_owners(history: History) -> Iterator[Owners]:
                 owners.opened(log, owner)
         return log
 
+    async def open_all_and_note(self: Topics, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]) -> None:
+        numbers = {name: _number(claim.version) for name, claim in claims.items()}
+        with ExitStack() as stack:
+            for name, owner in numbers.items():
+                stack.enter_context(owners.opening(name, owner))
+            try:
+                await open_batch(self, claims, served)
+            finally:
+                for name, topic in served.items():
+                    if isinstance(topic.log, DurableLog):
+                        owners.opened(topic.log, numbers[name])
+
     def store_and_note(self: DurableLog, stored: bytes) -> None:
         on_stored(self, stored)
         owners.stored(self)
 
-    with patch.object(Topics, "_open_log", open_and_note), patch.object(DurableLog, "on_stored", store_and_note):
+    with (
+        patch.object(Topics, "_open_log", open_and_note),
+        patch.object(Topics, "_open_batch", open_all_and_note),
+        patch.object(DurableLog, "on_stored", store_and_note),
+    ):
         yield owners
 
 

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from hedwig.clock import Clock
+from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.listeners import Listeners
@@ -22,6 +23,7 @@ from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.hub.subscriptions.operator_actions import OperatorActions
+from hedwig.hub.topics.takeover import Takeover
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.logs.records import KeptLogRecords
@@ -156,7 +158,7 @@ class SimulatedHub(Hub):
         self.stores: list[SharedLedgerStore] = []
         """The ledger stores of all incarnations."""
         self.clusters: list[BookieCluster] = []
-        self._sweeping: asyncio.Task[None] | None = None
+        self._upkeep = Tasks()
         self.liveness: LivenessModel
 
     async def start_up(self) -> None:
@@ -177,6 +179,7 @@ class SimulatedHub(Hub):
         self._stack.push_async_callback(self._let_go)
         self._stack.push_async_callback(self.deletions.close)
         self._stack.push_async_callback(self._end_incarnation)
+        self._stack.push_async_callback(self._upkeep.cancel)
         self._stack.push_async_callback(self._tasks.cancel)
         await self.serve_anew()
         self._tasks.start(self.freezing.run())
@@ -200,7 +203,19 @@ class SimulatedHub(Hub):
             sweep = LogSweep(
                 store, records, self.metadata, me, self.clock, interval_s, lambda: not incarnation.is_frozen()
             )
-            self._sweeping = self._tasks.start(sweep.run())
+            self._upkeep.start(sweep.run())
+        if rate := self.options.cluster.takeover_rate:
+            # So does it take over.
+            takeover = Takeover(
+                rate,
+                me,
+                self.register.live,
+                incarnation.topics,
+                self.metadata,
+                self.clock,
+                lambda: not incarnation.is_frozen(),
+            )
+            self._upkeep.start(takeover.run())
         self.has_begun = True
         give_up = self.topics.give_up
 
@@ -263,9 +278,7 @@ class SimulatedHub(Hub):
         await self._stack.aclose()
 
     async def _abandon_stores(self) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        await self._upkeep.cancel()
         await self.stores[-1].abandon()
         await self.bookies[-1].abandon()
 

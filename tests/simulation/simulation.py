@@ -59,7 +59,7 @@ class Simulation:
         self.register = Register(random)
         self.tables = open_tables()
         self._delay_s = delay_s
-        self._options = hub_options(random, left_out)
+        self._options = hub_options(random, left_out, takes_over=Random(f"takeover {seed}").random() < 0.5)
         self._bookkeeper = bookkeeper_options(random)
         self._logs = log_options(Random(seed))
         self._publishes_once = random.random() < 0.6
