@@ -272,7 +272,8 @@ class ClusterMembership:
             lambda: registration.is_proven() and not incarnation.is_frozen(),
         )
         self._upkeep.start(sweep.run())
-        if rate := self._options.cluster.takeover_rate:
+        # Beside hubs of the original, topics go to whoever is asked, as those hubs expect.
+        if (rate := self._options.cluster.takeover_rate) and not is_beside:
             takeover = Takeover(
                 rate,
                 registration.hub,

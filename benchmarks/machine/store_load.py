@@ -11,7 +11,7 @@ from typing import Any, Final
 from hedwig.benchmarks.machine.periodic import Periodic
 from hedwig.cli.dev.probes.sockets import four_letter_word
 
-__all__ = ["StoreLoad"]
+__all__ = ["StoreLoad", "claims_of"]
 
 _INTERVAL_S: Final = 1.0
 _ASK_S: Final = 5.0
@@ -88,12 +88,17 @@ class StoreLoad(Periodic):
         counters["hbase_rows"] = float(bean["totalRowActionRequestCount"])
 
     def _ask_hubs(self, counters: dict[str, float]) -> None:
-        claims = 0.0
-        for admin in self._hubs:
-            for line in _got(f"{admin}/metrics").splitlines():
-                if line.startswith(f"{_ACQUIRED} "):
-                    claims += float(line.split()[1])
-        counters["claims"] = claims
+        counters["claims"] = claims_of(self._hubs)
+
+
+def claims_of(hubs: Sequence[str]) -> float:
+    """Return how many topics hubs have claimed; `hubs` are their admin endpoints, host:port. Raises: OSError."""
+    claims = 0.0
+    for admin in hubs:
+        for line in _got(f"{admin}/metrics").splitlines():
+            if line.startswith(f"{_ACQUIRED} "):
+                claims += float(line.split()[1])
+    return claims
 
 
 def _got(address: str) -> str:

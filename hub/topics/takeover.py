@@ -11,7 +11,6 @@ Most hubs that leave in order have released all of their topics, and most hubs t
 before. So the hub first looks at some of the records, and reads on only if one of them names such a hub.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,15 +20,13 @@ from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.concurrency.rate_limiter import RateLimiter
-from hedwig.concurrency.tasks import Tasks
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, TooManyNamesError
 from hedwig.hub.liveness import LiveHub
 from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.kinds import OWNERSHIP
-from hedwig.model import HubInfo, Topic
-from hedwig.versions import Versioned
+from hedwig.model import HubInfo
 
 __all__ = ["Takeover"]
 
@@ -40,8 +37,7 @@ _RETRY_S: Final = 2.0
 _RANGES_EACH: Final = 8
 """Into how many ranges the topics are cut for each hub."""
 _BATCH: Final = 128
-_AT_ONCE: Final = 4
-"""How many batches are under way at once."""
+"""How many topics the hub claims at once. One batch follows the other, so that other work has its turn."""
 _GRACE_S: Final = 2.0
 """How long the others have at least for their ranges."""
 
@@ -85,26 +81,21 @@ class Takeover:
         self._clock = clock
         self._may_write = may_write
         self._pace = RateLimiter(rate, clock)
-        self._batches = Tasks()
-        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
         """Take over topics until this is cancelled."""
         waiting = deque([_Gone(self._me, is_any_before=True, is_surely_owner=False)])
         seen = self._live()
-        try:
-            while True:
-                while waiting:
-                    gone = waiting.popleft()
-                    try:
-                        await self._take_all(gone)
-                    except Exception:
-                        _log.exception("the topics of hub %s are left until they are asked for", gone.hub.address)
-                    seen = self._look(seen, waiting)
-                await self._clock.sleep(_LOOK_S)
+        while True:
+            while waiting:
+                gone = waiting.popleft()
+                try:
+                    await self._take_all(gone)
+                except Exception:
+                    _log.exception("the topics of hub %s are left until they are asked for", gone.hub.address)
                 seen = self._look(seen, waiting)
-        finally:
-            await self._batches.cancel()
+            await self._clock.sleep(_LOOK_S)
+            seen = self._look(seen, waiting)
 
     def _look(self, seen: Sequence[LiveHub], waiting: "deque[_Gone]") -> Sequence[LiveHub]:
         """Add the hubs to `waiting` that were alive and are not any more; return those that are alive."""
@@ -118,6 +109,9 @@ class Takeover:
 
     async def _take_all(self, gone: _Gone) -> None:
         """Take over the topics of one hub: first this hub's share, then what is left."""
+        if not self._topics.takes_over:
+            _log.info("leaves the topics of hub %s, which is gone, until they are asked for", gone.hub.address)
+            return
         began, before = self._clock.monotonic(), self._topics.taken_over
         sharing = sorted({self._me.address, *(hub.info.address for hub in self._live() if not hub.is_draining)})
         mine, parts = sharing.index(self._me.address), len(sharing) * _RANGES_EACH
@@ -127,12 +121,12 @@ class Takeover:
                 ranges = await self._metadata.key_ranges(OWNERSHIP, parts)
                 if not gone.is_surely_owner and not await self._owns_some(gone, ranges):
                     return
+            except TooManyNamesError as exc:
+                _log.warning("the topics of hub %s are left until they are asked for: %s", gone.hub.address, exc)
+                return
             except (HedwigError, TimeoutError) as exc:
                 _log.warning("the topics of hub %s are not taken over yet: %s", gone.hub.address, exc)
                 await self._clock.sleep(_RETRY_S)
-        if not self._topics.takes_over:
-            _log.info("leaves the topics of hub %s, which is gone, until they are asked for", gone.hub.address)
-            return
         _log.info(
             "takes over the topics of hub %s, which is gone, %s",
             gone.hub.address,
@@ -141,13 +135,17 @@ class Takeover:
         own = ranges[mine :: len(sharing)]
         for keys in own:
             await self._take_range(gone, keys)
-        if len(sharing) > 1:
-            await self._clock.sleep(max(_GRACE_S, self._clock.monotonic() - began))
-            for keys in ranges:
-                if keys not in own:
-                    await self._take_range(gone, keys)
         taken, took_s = self._topics.taken_over - before, self._clock.monotonic() - began
         _log.info("took over %d topics of hub %s in %.1f s", taken, gone.hub.address, took_s)
+        if len(sharing) == 1:
+            return
+        await self._clock.sleep(max(_GRACE_S, took_s))
+        before = self._topics.taken_over
+        for keys in ranges:
+            if keys not in own:
+                await self._take_range(gone, keys)
+        if left := self._topics.taken_over - before:
+            _log.info("took over %d more topics of hub %s, which other hubs had left", left, gone.hub.address)
 
     async def _owns_some(self, gone: _Gone, ranges: Sequence[KeyRange]) -> bool:
         """Look at the first owner records of each range. Raises: MetadataError."""
@@ -175,41 +173,15 @@ class Takeover:
             await self._clock.sleep(_RETRY_S)
 
     async def _try_range(self, gone: _Gone, keys: KeyRange) -> None:
-        """Read a range, and take over the topics of a hub in it. Raises: as `Topics.take_over`."""
-        errors: list[Exception] = []
-        found: list[tuple[Topic, Versioned[HubInfo]]] = []
-        try:
-            async with aclosing(self._metadata.scan_range(keys)) as pages:
-                async for page in pages:
-                    found += [
-                        (each.key.topic, each.read())
-                        for each in page
-                        if each.error is None and gone.owned(each.read().value)
-                    ]
-                    while len(found) >= _BATCH and not errors:
-                        await self._begin(found[:_BATCH], errors)
-                        del found[:_BATCH]
-                    if errors or not self._topics.takes_over:
-                        break
-                else:
-                    if found:
-                        await self._begin(found, errors)
-        finally:
-            await self._batches.settle()
-        if errors:
-            raise errors[0]
-
-    async def _begin(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]], errors: list[Exception]) -> None:
-        """Begin to take over a batch, once it is its turn. Add its error to `errors` if it fails."""
-        while (wait_s := self._pace.wait_s(len(found))) > 0:
-            await self._clock.sleep(wait_s)
-        await self._room.acquire()
-        self._batches.start(self._take(found, errors))
-
-    async def _take(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]], errors: list[Exception]) -> None:
-        try:
-            await self._topics.take_over(found)
-        except (HedwigError, TimeoutError) as exc:
-            errors.append(exc)
-        finally:
-            self._room.release()
+        """Read a range, and take over the topics of a hub in it, at the pace. Raises: as `Topics.take_over`."""
+        async with aclosing(self._metadata.scan_range(keys)) as pages:
+            async for page in pages:
+                records = ((each.key.topic, each.read()) for each in page if each.error is None)
+                found = [(topic, record) for topic, record in records if gone.owned(record.value)]
+                for first in range(0, len(found), _BATCH):
+                    batch = found[first : first + _BATCH]
+                    while (wait_s := self._pace.wait_s(len(batch))) > 0:
+                        await self._clock.sleep(wait_s)
+                    if not self._topics.takes_over:
+                        return
+                    await self._topics.take_over(batch)

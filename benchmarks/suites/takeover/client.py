@@ -6,7 +6,7 @@ Like benchmarks.drivers.generator it reads and writes lines of JSON:
 2. It writes `ready` once it has published to all topics in use, and attached their subscribers.
 3. It reads when to begin. After the kill it reads which topics lost their hub, and when.
 4. It writes `served` when all topics that are asked for are served again, or after the plan's time limit.
-5. It reads that it may end, and writes its `summary`.
+5. It reads that it may end, and when all topics had an owner again, and writes its `summary`.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class _TakeoverClient:
                 for position, topic in enumerate(self._used)
             ]
             await self._follow_the_loss()
-            await hear_later()
+            owned_ns = (await hear_later())["owned_ns"]
             self._over.set()
             done, late = await asyncio.wait(publishing, timeout=self._plan["drain_s"])
             for task in (*late, *receiving):
@@ -90,7 +90,7 @@ class _TakeoverClient:
             await asyncio.gather(*late, *receiving, return_exceptions=True)
             for task in done:
                 task.result()
-            say({"summary": self._record.summary(start_ns, self._lost_ns, unfinished=len(late))})
+            say({"summary": self._record.summary(start_ns, self._lost_ns, unfinished=len(late), owned_ns=owned_ns)})
         finally:
             for client in (*self._publishers, *self._receivers, *self._askers):
                 await client.close()

@@ -35,12 +35,14 @@ class TakeoverSummary:
         published after the kill.
     others, own: by phase, response times of publishes to topics of the other hubs, and of the killed hub.
     errors: by phase and status, the number of failed attempts. The client repeated each.
-    all_served_ns: when the last topic was served again. The phase `during` ends then.
+    all_served_ns: when the last topic was served again.
+    calm_ns: when the phase `during` ends: then, or once all topics have an owner again, if that is later.
     unfinished: the number of topics whose last message was never acknowledged.
     slowest: the topics that were served again last, with the seconds that took, and the failed attempts before.
     """
 
     all_served_ns: int
+    calm_ns: int
     unfinished: int
     slowest: list[dict[str, Any]] = field(default_factory=list)
     served: Histogram = field(default_factory=Histogram)
@@ -54,6 +56,7 @@ class TakeoverSummary:
         """Return it as a JSON object."""
         return {
             "all_served_ns": self.all_served_ns,
+            "calm_ns": self.calm_ns,
             "unfinished": self.unfinished,
             "slowest": self.slowest,
             "served": self.served.encode(),
@@ -69,6 +72,7 @@ class TakeoverSummary:
         """Read what `to_json` made."""
         return cls(
             all_served_ns=values["all_served_ns"],
+            calm_ns=values["calm_ns"],
             unfinished=values["unfinished"],
             slowest=values["slowest"],
             served=Histogram.decode(values["served"]),
@@ -110,17 +114,23 @@ class TakeoverRecord:
         """Record that a topic that lost its hub is served again."""
         self._served_ns[topic] = at_ns
 
-    def summary(self, start_ns: int, lost_ns: int, *, unfinished: int) -> dict[str, Any]:
+    def summary(self, start_ns: int, lost_ns: int, *, unfinished: int, owned_ns: int | None = None) -> dict[str, Any]:
         """Return the summary as a JSON object."""
-        return self.summarize(start_ns, lost_ns, unfinished=unfinished).to_json()
+        return self.summarize(start_ns, lost_ns, owned_ns=owned_ns, unfinished=unfinished).to_json()
 
-    def summarize(self, start_ns: int, lost_ns: int, *, unfinished: int = 0) -> TakeoverSummary:
-        """Return the numbers. A message belongs to the phase in which it should have been published."""
+    def summarize(
+        self, start_ns: int, lost_ns: int, *, unfinished: int = 0, owned_ns: int | None = None
+    ) -> TakeoverSummary:
+        """Return the numbers. A message belongs to the phase in which it should have been published.
+
+        `owned_ns` is when all topics had an owner again; None if nobody looked.
+        """
         all_served_ns = max(self._served_ns.values(), default=lost_ns)
-        summary = TakeoverSummary(all_served_ns=all_served_ns, unfinished=unfinished)
+        calm_ns = max(all_served_ns, owned_ns or 0)
+        summary = TakeoverSummary(all_served_ns=all_served_ns, calm_ns=calm_ns, unfinished=unfinished)
 
         def phase_at(at_ns: int) -> str:
-            return PHASES[0] if at_ns < lost_ns else PHASES[1] if at_ns < all_served_ns else PHASES[2]
+            return PHASES[0] if at_ns < lost_ns else PHASES[1] if at_ns < calm_ns else PHASES[2]
 
         summary.slowest = self._slowest(lost_ns)
         summary.served.record_all([(at - lost_ns) // 1000 for at in self._served_ns.values()])

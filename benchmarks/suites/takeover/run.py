@@ -17,7 +17,7 @@ from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.machine.jvm_flags import NoteFlags, flags_of_servers
 from hedwig.benchmarks.machine.sampling import Sampler
-from hedwig.benchmarks.machine.store_load import StoreLoad
+from hedwig.benchmarks.machine.store_load import StoreLoad, claims_of
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.dataset import FillTask
 from hedwig.benchmarks.stores.fill import fill
@@ -55,6 +55,7 @@ _OPEN_S: Final = 120.0
 _DRAIN_S: Final = 30.0
 _SUMMARY_S: Final = 120.0
 _START_AHEAD_S: Final = 0.5
+_OWNED_POLL_S: Final = 0.1
 _COUNTERS: Final = ("zookeeper", "hbase", "hbase_rows", "claims")
 
 
@@ -206,11 +207,26 @@ class TakeoverRuns:
             self._progress(f"writing the owners of {sizes.topics - len(used):,} topics")
             rest = [topic for topic in range(sizes.topics) if topic not in is_used]
             others = (await write_owners(url, prefix, rest, in_use.infos)).topics.get(address, [])
-        elif sizes.ask:
+        elif sizes.ask or self._takes_over:
             owned = (await read_owners(url, prefix, range(sizes.topics))).topics.get(address, [])
             others = [topic for topic in owned if topic not in is_used]
         asked = random.Random(self._seed + 1).sample(others, round(sizes.ask * len(others)))
-        return _Owned(list(in_use.topics.get(address, [])), asked)
+        own = list(in_use.topics.get(address, []))
+        return _Owned(own, asked, len(own) + len(others))
+
+    @property
+    def _takes_over(self) -> bool:
+        """Whether the hubs take over topics that nobody asks for."""
+        return "cluster.takeover_rate=0" not in self._settings
+
+    @staticmethod
+    def _owned_at(survivors: Sequence[HubProcess], claims: float, until: float) -> int:
+        """Wait until hubs have claimed so many topics, and return when that was. Raises BenchmarkError - too late."""
+        while claims_of([hub.admin for hub in survivors]) < claims:
+            if time.monotonic() > until:
+                raise BenchmarkError("the other hubs did not take over all topics of the killed hub in time")
+            time.sleep(_OWNED_POLL_S)
+        return time.monotonic_ns()
 
     def _storm(
         self,
@@ -232,14 +248,19 @@ class TakeoverRuns:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns})
             time.sleep(_START_AHEAD_S + sizes.before_s)
+            claims = claims_of([hub.admin for hub in survivors])
             lost_ns = time.monotonic_ns()
             victim.kill()
             client.tell({"lost_ns": lost_ns, "used": owned.used, "asked": owned.asked})
             self._progress("killed the hub; waiting until all topics that clients ask for are served again")
             not_served = client.hear("served", time.monotonic() + sizes.served_max_s + _DRAIN_S)
+            owned_ns = None
+            if self._takes_over:
+                self._progress("waiting until the other hubs own the rest, too")
+                owned_ns = self._owned_at(survivors, claims + owned.count, time.monotonic() + sizes.served_max_s)
             time.sleep(sizes.after_s)
             end_ns = time.monotonic_ns()
-            client.tell({})
+            client.tell({"owned_ns": owned_ns})
             summary = TakeoverSummary.from_json(client.hear("summary", time.monotonic() + _DRAIN_S + _SUMMARY_S))
         measurement = Measurement(workload=workload, driver="client", round=number)
         _note_summary(measurement, summary)
@@ -256,6 +277,11 @@ class TakeoverRuns:
             "killed_at_s": (lost_ns - start_ns) / _SECOND_NS,
             "all_served_s": (summary.all_served_ns - lost_ns) / _SECOND_NS,
         }
+        if owned_ns is not None:
+            measurement.values |= {
+                "owned_by_killed": owned.count,
+                "all_owned_s": (owned_ns - lost_ns) / _SECOND_NS,
+            }
         if not_served:
             measurement.wall = (
                 f"{not_served:,} of {len(owned.used) + len(owned.asked):,} topics were not served again within "
@@ -263,8 +289,8 @@ class TakeoverRuns:
             )
         moments = {
             PHASES[0]: (start_ns, lost_ns),
-            PHASES[1]: (lost_ns, summary.all_served_ns),
-            PHASES[2]: (summary.all_served_ns, end_ns),
+            PHASES[1]: (lost_ns, summary.calm_ns),
+            PHASES[2]: (summary.calm_ns, end_ns),
         }
         for phase, (from_ns, to_ns) in moments.items():
             for role in roles:
@@ -274,7 +300,7 @@ class TakeoverRuns:
                 if (rate := load.per_s(counter, from_ns, to_ns)) is not None:
                     measurement.values[f"{counter}_per_s_{phase}"] = rate
         for counter in _COUNTERS:
-            if (peak := load.peak_per_s(counter, lost_ns, summary.all_served_ns)) is not None:
+            if (peak := load.peak_per_s(counter, lost_ns, summary.calm_ns)) is not None:
                 measurement.values[f"{counter}_per_s_peak"] = peak
         for second, counters in load.series(start_ns).items():
             measurement.series.setdefault(second, {})["counters"] = counters
@@ -299,10 +325,11 @@ def _tell_every_second(configuration: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """Topics of the hub that is killed: those in use, and others that the client asks for after the kill."""
+    """Topics of the hub that is killed: those in use, others that the client asks for after the kill, and how many."""
 
     used: list[int]
     asked: list[int]
+    count: int
 
 
 def _note_summary(measurement: Measurement, summary: TakeoverSummary) -> None:

@@ -58,6 +58,16 @@ def _away(good: Sequence[Measurement]) -> TextTable:
                     f"{min(lasts):.2f} – {max(lasts):.2f}" if len(lasts) > 1 else "1 round",
                 ]
             )
+    if owned := [each for each in good if "all_owned_s" in each.values]:
+        seconds = [each.values["all_owned_s"] for each in owned]
+        lines.append(
+            [
+                "owned again, asked for or not",
+                median(owned, lambda each: each.values["owned_by_killed"], "{:,.0f}"),
+                f"– / – / – / {max(seconds):.2f}",
+                f"{min(seconds):.2f} – {max(seconds):.2f}" if len(seconds) > 1 else "1 round",
+            ]
+        )
     timeout = median(good, lambda each: each.values["session_timeout_s"], "{:g}")
     return TextTable(f"topics of the killed hub, session timeout {timeout} s", _AWAY, lines)
 

@@ -7,12 +7,14 @@ from typing import Final
 
 import pytest
 
-from hedwig.errors import MetadataUnavailableError
+from hedwig.errors import LedgerStoreUnavailableError, MetadataUnavailableError
 from hedwig.hub.hub import Hub
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.topics.topics import Topics
-from hedwig.model import HubInfo, MessageSeqId, SubscriberId, Topic
+from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
-from hedwig.versions import NEW
+from hedwig.versions import NEW, Versioned
 from hedwig.wire import Message, Publish
 from tests.faults.support.waiting import until
 from tests.hub.cluster.support.both import on_each_kind, on_zookeeper_first
@@ -169,6 +171,32 @@ async def test_what_fails_is_given_back_and_taken_over_later(
     assert not failures
     assert any("not taken over yet: nobody answers" in record.getMessage() for record in caplog.records)
     assert set(await owners(deployment)) == {hub.me}
+
+
+@on_zookeeper_first
+async def test_a_topic_that_cannot_be_served_is_given_back_alone(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub = await deployment.start()
+    killed = await start_one_to_kill(deployment, hub)
+    (before,) = await owners(deployment, TOPICS[:1])
+    take_over, is_away = DurableLog.take_over, True
+
+    async def fail_for_one(
+        store: LogContext, topic: Topic, record: Versioned[LedgerRanges], *, is_shut_out: bool
+    ) -> DurableLog:
+        if topic == TOPICS[0] and is_away:
+            raise LedgerStoreUnavailableError("no bookie answers")
+        return await take_over(store, topic, record, is_shut_out=is_shut_out)
+
+    monkeypatch.setattr(DurableLog, "take_over", fail_for_one)
+    killed.kill()
+    await until(lambda: len(hub.topics) == len(TOPICS) - 1, "the others are taken over")
+    assert any("1 of " in (line := record.getMessage()) and "no bookie answers" in line for record in caplog.records)
+    assert await owners(deployment, TOPICS[:1]) == [before]
+    is_away = False
+    client = await deployment.connect(hub)
+    assert (await client.request(TOPICS[0], Publish(Message(b"three")))).published == MessageSeqId(3)
 
 
 @on_zookeeper_first
