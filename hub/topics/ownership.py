@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from hedwig.errors import (
     BadVersionError,
+    HedwigError,
     MetadataError,
     NoRecordError,
     NotResponsibleForTopicError,
@@ -185,11 +186,11 @@ class Ownership:
         assert version is not None, "it was written"
         return Claim(version, taken_over, former, is_shut_out)
 
-    async def take_over(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]]) -> Mapping[Topic, Claim]:
+    async def take_over(self, found: Sequence[tuple[Topic, Versioned[HubInfo]]]) -> Mapping[Topic, Claim | HedwigError]:
         """Make this hub the owner of topics of dead hubs, in one go. `found` are their owner records.
 
-        Return the claims. The other topics have changed since, or are not known to be this hub's: the outcome of a
-        write may be unknown. Such a topic is claimed anew at the next request for it.
+        Return the claims, and the errors of writes that failed or whose outcome is unknown. A topic that has changed
+        since is in neither. If an unknown write was done, the next request for the topic claims it anew.
 
         Raises: ServiceDownError - this hub may not claim now, or it cannot be determined who is alive; MetadataError;
             LedgerError; TimeoutError - as `SharedLogs.shut_out`.
@@ -207,10 +208,12 @@ class Ownership:
         for topic, _ in taken:
             self._known.forget(topic)
         outcomes = await self._manager.apply([Write(RecordKey(topic), me, record.version) for topic, record in taken])
-        claims = {}
+        claims: dict[Topic, Claim | HedwigError] = {}
         for (topic, record), outcome in zip(taken, outcomes, strict=True):
             if outcome.version is not None:
                 claims[topic] = Claim(outcome.version, True, record.value, is_out[record.value])
+            elif outcome.error is not None and not isinstance(outcome.error, BadVersionError | NoRecordError):
+                claims[topic] = outcome.error
         return claims
 
     async def _shut_out(self, former: HubInfo) -> bool:

@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.25
 _RETRY_S: Final = 2.0
+_TRIES_MAX: Final = 30
 _RANGES_EACH: Final = 8
 """Into how many ranges the topics are cut for each hub."""
 _BATCH: Final = 128
@@ -158,18 +159,27 @@ class Takeover:
         return False
 
     async def _take_range(self, gone: _Gone, keys: KeyRange) -> None:
-        """Take over the topics in a range, once more after each failure, for as long as this hub takes topics."""
+        """Take over the topics in a range, for as long as this hub takes topics. After a failure it tries again.
+
+        It does not try for ever: the ledgers of one topic may be away for long, and others wait.
+        """
+        tries = 0
         while self._topics.takes_over:
             if self._may_write():
                 try:
                     await self._try_range(gone, keys)
                     return
                 except (HedwigError, TimeoutError) as exc:
+                    tries += 1
+                    is_last = tries == _TRIES_MAX
                     _log.warning(
-                        "some topics of hub %s are not taken over yet: %s",
+                        "some topics of hub %s are %s: %s",
                         gone.hub.address,
+                        "left until they are asked for" if is_last else "not taken over yet",
                         exc if str(exc) else repr(exc),
                     )
+                    if is_last:
+                        return
             await self._clock.sleep(_RETRY_S)
 
     async def _try_range(self, gone: _Gone, keys: KeyRange) -> None:

@@ -23,7 +23,9 @@ from hedwig.errors import (
     BadVersionError,
     HedwigError,
     LedgerError,
+    LedgerStoreUnavailableError,
     MetadataError,
+    MetadataUnavailableError,
     NoSuchTopicError,
     NoTopicPersistenceInfoError,
     NotResponsibleForTopicError,
@@ -59,6 +61,8 @@ _LEFT_S: Final = 10.0
 _LEFT_MAX: Final = 100_000
 _OPENED_AT_ONCE: Final = 32
 """How many logs the hub recovers at once, of topics that it takes over in bulk."""
+_PASSING: Final = (MetadataUnavailableError, UncertainStateError, LedgerStoreUnavailableError, TimeoutError)
+"""Errors after which a topic may be taken over a little later."""
 _FAIR_SHARE: Final = 16
 """How many topics one connection may always have waiting, whatever other connections have."""
 
@@ -326,7 +330,8 @@ class Topics:
         `found` are topics with their owner records. Requests for them wait meanwhile. A topic that could not be taken
         over is acquired as any other if requests wait for it. If the call is cancelled, the work goes on.
 
-        Raises: MetadataError, LedgerError, ServiceDownError, TimeoutError - nothing is known of any of the topics.
+        Raises: MetadataError, LedgerError, ServiceDownError, TimeoutError - some of them may be taken over later, and
+            the others were.
         """
         busy = (self._owned, self._acquisitions, self._releases, self._deletions)
         batch = [(name, record) for name, record in found if not any(name in names for names in busy)]
@@ -380,9 +385,24 @@ class Topics:
         self, batch: Sequence[tuple[Topic, Versioned[HubInfo]]], served: dict[Topic, OwnedTopic]
     ) -> None:
         """Claim topics, and open their logs. Add those that this hub owns now to `served`."""
-        await self._open_batch(await self.ownership.take_over(batch), served)
+        outcomes = await self.ownership.take_over(batch)
+        claims = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Claim)}
+        errors: list[Exception] = [outcome for outcome in outcomes.values() if isinstance(outcome, HedwigError)]
+        errors += await self._open_batch(claims, served)
+        if errors:
+            first = errors[0]
+            _log.warning(
+                "%d of %d topics of a dead hub cannot be served: %s",
+                len(errors),
+                len(batch),
+                first if str(first) else repr(first),
+            )
+        for error in errors:
+            if isinstance(error, _PASSING):
+                raise error
 
-    async def _open_batch(self, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]) -> None:
+    async def _open_batch(self, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]) -> Sequence[Exception]:
+        """Open the logs of topics. Add those that this hub serves now to `served`, and return why not the others."""
         durable = [name for name in claims if self.is_durable(name)]
         try:
             records = dict(zip(durable, await self._read_ranges(durable), strict=True))
@@ -390,7 +410,8 @@ class Topics:
             # Nothing of them is known. So each goes back to its former owner, and the next request takes it over.
             await asyncio.gather(*(self.ownership.give_back(name, claim) for name, claim in claims.items()))
             raise
-        turns, errors = asyncio.Semaphore(_OPENED_AT_ONCE), []
+        turns = asyncio.Semaphore(_OPENED_AT_ONCE)
+        errors: list[Exception] = []
 
         async def open_log(name: Topic, claim: Claim, record: Versioned[LedgerRanges]) -> None:
             try:
@@ -421,14 +442,7 @@ class Topics:
                 errors.append(read.error)
                 opening.append(self.ownership.give_back(name, claim))
         await asyncio.gather(*opening)
-        if errors:
-            first = errors[0]
-            _log.warning(
-                "%d of %d topics of a dead hub cannot be served: %s",
-                len(errors),
-                len(claims),
-                first if str(first) else repr(first),
-            )
+        return errors
 
     async def _read_ranges(self, names: Sequence[Topic]) -> Sequence[Outcome[LedgerRanges]]:
         if not names:

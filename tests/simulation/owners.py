@@ -11,7 +11,7 @@ declared dead either, until an owner has changed the ranges as it opened the log
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest.mock import patch
@@ -108,13 +108,15 @@ def ordered_owners(history: History) -> Iterator[Owners]:
                 owners.opened(log, owner)
         return log
 
-    async def open_all_and_note(self: Topics, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]) -> None:
+    async def open_all_and_note(
+        self: Topics, claims: Mapping[Topic, Claim], served: dict[Topic, OwnedTopic]
+    ) -> Sequence[Exception]:
         numbers = {name: _number(claim.version) for name, claim in claims.items()}
         with ExitStack() as stack:
             for name, owner in numbers.items():
                 stack.enter_context(owners.opening(name, owner))
             try:
-                await open_batch(self, claims, served)
+                return await open_batch(self, claims, served)
             finally:
                 for name, topic in served.items():
                     if isinstance(topic.log, DurableLog):

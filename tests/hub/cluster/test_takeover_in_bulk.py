@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
-from hedwig.errors import LedgerStoreUnavailableError, MetadataUnavailableError
+from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError, MetadataUnavailableError
 from hedwig.hub.hub import Hub
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.topics.topics import Topics
+from hedwig.metadata.contract.operations import Operation, Outcome
+from hedwig.metadata.managers import TableOwnershipManager
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW, Versioned
@@ -21,6 +23,8 @@ from tests.hub.cluster.support.both import on_each_kind, on_zookeeper_first
 from tests.hub.cluster.support.deployment import Deployment, bodies_of, liveness_of
 from tests.hub.support.running import RunningHub
 from tests.hub.support.wire_client import eventually
+
+R = TypeVar("R")
 
 TOPICS: Final = [b"topic-%d" % number for number in range(300)]
 USED: Final = TOPICS[:20]
@@ -150,25 +154,57 @@ async def test_requests_wait_for_a_takeover_that_is_under_way(
 
 
 @on_zookeeper_first
+@pytest.mark.parametrize("what", ["all ranges", "ranges of one", "log of one", "claim of one"])
 async def test_what_fails_is_given_back_and_taken_over_later(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     hub = await deployment.start()
     killed = await start_one_to_kill(deployment, hub)
-    read_ranges, failures = Topics._read_ranges, 3
+    read_ranges, take_over, apply = Topics._read_ranges, DurableLog.take_over, TableOwnershipManager.apply
+    left = 3
 
-    async def fail_first(self: Topics, names: Sequence[Topic]) -> object:
-        nonlocal failures
-        if failures:
-            failures -= 1
-            raise MetadataUnavailableError("nobody answers")
-        return await read_ranges(self, names)
+    def fails(*topics: Topic) -> bool:
+        nonlocal left
+        is_failure = left > 0 and (what == "all ranges" or TOPICS[0] in topics)
+        left -= is_failure
+        return is_failure
 
-    monkeypatch.setattr(Topics, "_read_ranges", fail_first)
+    def first_failed(topics: Sequence[Topic], outcomes: Sequence[Outcome[R]], error: HedwigError) -> list[Outcome[R]]:
+        failing = fails(*topics)
+        pairs = zip(topics, outcomes, strict=True)
+        return [Outcome(error=error) if failing and topic == TOPICS[0] else outcome for topic, outcome in pairs]
+
+    async def read(self: Topics, names: Sequence[Topic]) -> Sequence[Outcome[LedgerRanges]]:
+        error = MetadataUnavailableError("nobody answers")
+        if what == "all ranges" and fails():
+            raise error
+        found = await read_ranges(self, names)
+        return first_failed(names, found, error) if what == "ranges of one" else found
+
+    async def open_log(
+        store: LogContext, topic: Topic, record: Versioned[LedgerRanges], *, is_shut_out: bool
+    ) -> DurableLog:
+        if what == "log of one" and fails(topic):
+            raise LedgerStoreUnavailableError("nobody answers")
+        return await take_over(store, topic, record, is_shut_out=is_shut_out)
+
+    async def claim(
+        self: TableOwnershipManager, operations: Sequence[Operation[HubInfo]]
+    ) -> Sequence[Outcome[HubInfo]]:
+        names = [operation.key.topic for operation in operations]
+        if what == "claim of one" and fails(*names):
+            done = await apply(self, [operation for operation in operations if operation.key.topic != TOPICS[0]])
+            done.insert(names.index(Topic(TOPICS[0])), Outcome(error=MetadataUnavailableError("nobody answers")))
+            return done
+        return await apply(self, operations)
+
+    monkeypatch.setattr(Topics, "_read_ranges", read)
+    monkeypatch.setattr(DurableLog, "take_over", open_log)
+    monkeypatch.setattr(TableOwnershipManager, "apply", claim)
     monkeypatch.setattr("hedwig.hub.topics.takeover._RETRY_S", 0.2)
     killed.kill()
     await until(lambda: len(hub.topics) == len(TOPICS), "all topics are taken over")
-    assert not failures
+    assert not left
     assert any("not taken over yet: nobody answers" in record.getMessage() for record in caplog.records)
     assert set(await owners(deployment)) == {hub.me}
 
@@ -180,21 +216,23 @@ async def test_a_topic_that_cannot_be_served_is_given_back_alone(
     hub = await deployment.start()
     killed = await start_one_to_kill(deployment, hub)
     (before,) = await owners(deployment, TOPICS[:1])
-    take_over, is_away = DurableLog.take_over, True
+    take_over, is_damaged = DurableLog.take_over, True
 
     async def fail_for_one(
         store: LogContext, topic: Topic, record: Versioned[LedgerRanges], *, is_shut_out: bool
     ) -> DurableLog:
-        if topic == TOPICS[0] and is_away:
-            raise LedgerStoreUnavailableError("no bookie answers")
+        if topic == TOPICS[0] and is_damaged:
+            raise LedgerError("its ledger is damaged")
         return await take_over(store, topic, record, is_shut_out=is_shut_out)
 
     monkeypatch.setattr(DurableLog, "take_over", fail_for_one)
+    caplog.set_level(logging.INFO)
     killed.kill()
-    await until(lambda: len(hub.topics) == len(TOPICS) - 1, "the others are taken over")
-    assert any("1 of " in (line := record.getMessage()) and "no bookie answers" in line for record in caplog.records)
+    await until(lambda: any("took over" in record.getMessage() for record in caplog.records), "it is through")
+    assert len(hub.topics) == len(TOPICS) - 1
+    assert any("1 of " in (line := record.getMessage()) and "is damaged" in line for record in caplog.records)
     assert await owners(deployment, TOPICS[:1]) == [before]
-    is_away = False
+    is_damaged = False
     client = await deployment.connect(hub)
     assert (await client.request(TOPICS[0], Publish(Message(b"three")))).published == MessageSeqId(3)
 
