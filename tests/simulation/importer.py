@@ -70,10 +70,10 @@ class Importer:
         while True:
             try:
                 await self._metadata.persistence.delete(topic, stored.version)
+                return stored
             except BadVersionError as exc:
                 # A hub that was declared dead may have asked for a change before. The next owner shut it out of its
                 # log only, so that change may arrive late.
-                assert exc.current is not None, "who refuses a version says what is there"
-                stored = exc.current
-            else:
-                return stored
+                late = exc.current
+            assert late is not None, "who refuses a version says what is there"
+            stored = late
