@@ -35,8 +35,11 @@ _MESSAGES: Final = 30
 
 @pytest.fixture
 def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
-    """Two hubs with shared logs, whose ledgers take few messages each. They delete what is consumed at once."""
-    settings = ("bookkeeper.ledgers=shared", "ledger_messages_max=7", "repeat_window_s=0")
+    """Two hubs with shared logs, whose ledgers take few messages each. They delete what is consumed at once.
+
+    They leave topics of a killed hub to operators.
+    """
+    settings = ("bookkeeper.ledgers=shared", "ledger_messages_max=7", "repeat_window_s=0", "cluster.takeover_rate=0")
     with Pair(servers, tmp_path, *settings) as started:
         started.admin.environment |= {
             "HEDWIG_METADATA": started.cluster,

@@ -34,8 +34,9 @@ _MESSAGES: Final = 300
 
 @pytest.fixture(params=["per-topic", "shared"])
 def pair(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
-    """Two hubs, whose ledgers take few messages each."""
-    with Pair(servers, tmp_path, "ledger_messages_max=20", f"bookkeeper.ledgers={request.param}") as started:
+    """Two hubs, whose ledgers take few messages each. They leave topics of a killed hub to operators."""
+    options = ("ledger_messages_max=20", f"bookkeeper.ledgers={request.param}", "cluster.takeover_rate=0")
+    with Pair(servers, tmp_path, *options) as started:
         started.admin.environment |= {
             "HEDWIG_METADATA": started.cluster,
             "HEDWIG_BOOKKEEPER": f"zookeeper://{started.zookeeper}{LEDGERS_ROOT}",
