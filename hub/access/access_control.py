@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 _OVER_S: Final = 10.0
 """How long a connection may wait that is one too many."""
+_TICK_S: Final = 0.001
 _WHOLE_S: Final = 60.0
 """How often all rules are read in any case: a writer may have died before it counted its change."""
 _PUBLISH: Final = int(Action.PUBLISH)
@@ -212,10 +213,7 @@ class AccessControl:
         self._asked_at = asked_at
         if self._options.stale_max_s:
             self._sure_until = asked_at + self._options.stale_max_s
-            if self._ageing is not None:
-                self._ageing.cancel()
-            left_s = self._sure_until - self._clock.monotonic()
-            self._ageing = asyncio.get_running_loop().call_later(left_s, self._ask_again)
+            self._age()
         else:
             self._sure_until = math.inf
         has_news, self._has_news = self._has_news, False
@@ -270,6 +268,17 @@ class AccessControl:
         if not caller.publishes:
             self._let.add(caller)
         caller.let_publish(topic)
+
+    def _age(self) -> None:
+        """Let publishes pass without a question until the rules are too old, and not a moment longer."""
+        if self._ageing is not None:
+            self._ageing.cancel()
+            self._ageing = None
+        # A timer may fire early. What is let pass after the last one would pass for ever.
+        if (left_s := self._sure_until - self._clock.monotonic()) >= 0:
+            self._ageing = asyncio.get_running_loop().call_later(left_s + _TICK_S, self._age)
+        else:
+            self._ask_again()
 
     def _ask_again(self) -> None:
         """Let no publish pass any more without a question."""

@@ -1,17 +1,22 @@
 """Prove that a hub reads rules that a writer has not counted, since it was killed between its two writes."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hedwig.access import Rule
 from hedwig.clock import SystemClock
-from hedwig.errors import UncertainStateError
+from hedwig.errors import QuotaExceededError, ServiceDownError, UncertainStateError
 from hedwig.hub.access.access_control import AccessControl
+from hedwig.hub.access.caller import Caller
 from hedwig.hub.options.access_options import AccessOptions
 from hedwig.metadata import NamedRecords, format_metadata, open_metadata
 from hedwig.metadata.access.rule_records import RuleRecords
+from hedwig.model import Topic
+from hedwig.wire import Message, Publish, Request
+from tests.faults.support.waiting import until
 
 RULES = (Rule.parse("deny user:local publish *"),)
 
@@ -66,3 +71,33 @@ async def test_a_counted_change_is_read_at_once(named: NamedRecords) -> None:
     assert control.why_unknown is None
     await RuleRecords(named).replace("user:local", RULES)
     assert await control.refresh()
+
+
+@dataclass
+class Asking:
+    """A connection of a user."""
+
+    caller: Caller | None
+    peer: str = "test"
+    counted_as: tuple[str, ...] = ()
+    why_over: QuotaExceededError | None = None
+
+    def close(self) -> None:
+        raise AssertionError("nothing closes it")
+
+
+async def test_what_is_let_pass_after_a_timer_that_fired_early_is_asked_again_too(named: NamedRecords) -> None:
+    clock = Ahead()
+    control = AccessControl(AccessOptions(mode="rules", stale_max_s=0.1), RuleRecords(named), clock, None)
+    await RuleRecords(named).replace("user:local", (Rule.parse("allow user:local publish *"),))
+    await control.refresh()
+    first, caller = control._ageing, control.caller("test", None)
+    assert caller is not None
+    clock.ahead_s = -0.3
+    await until(lambda: control._ageing is not first, "the timer has fired, and the rules are not too old")
+    control.check(Asking(caller), Request(topic=Topic(b"t"), txn_id=1, action=Publish(Message(b"m"))))
+    assert caller.publishes
+    clock.ahead_s = 1.0
+    await until(lambda: not caller.publishes, "it is asked again")
+    with pytest.raises(ServiceDownError, match="cannot be read"):
+        control.check(Asking(caller), Request(topic=Topic(b"t"), txn_id=2, action=Publish(Message(b"m"))))
