@@ -55,7 +55,9 @@ class _Held:
         deployment = self._deployment
         self.store, subject = await deployment.behind_proxy(self._plan)
         self.zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
-        self.hub = await deployment.start(subject=subject, zookeeper=self.zookeeper.address, **changes)
+        # Once it registers anew, it takes topics only when it is asked: a test counts its writes.
+        cluster = {"takeover_rate": 0, **changes.pop("cluster", {})}
+        self.hub = await deployment.start(subject=subject, zookeeper=self.zookeeper.address, cluster=cluster, **changes)
         await deployment.begin_log(self.hub)
 
     def _plan(self, exchange: Exchange) -> Step:

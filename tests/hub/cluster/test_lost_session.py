@@ -77,7 +77,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_and_starts_from_nothing(
 async def test_hub_that_finds_its_topics_on_record_as_its_own_of_before_takes_them_over(deployment: Deployment) -> None:
     """Its session ended, but no client asked another hub for them. The records have its address and another epoch."""
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
-    hub = await deployment.start(zookeeper=proxy.address)
+    hub = await deployment.start(zookeeper=proxy.address, cluster={"takeover_rate": 0})
     client = await deployment.connect(hub)
     assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
     before = hub.me
