@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.clock import Clock
@@ -184,7 +184,7 @@ class Takeover:
 
     async def _try_range(self, gone: _Gone, keys: KeyRange) -> None:
         """Read a range, and take over the topics of a hub in it, at the pace. Raises: as `Topics.take_over`."""
-        async with aclosing(self._metadata.scan_range(keys)) as pages:
+        async with aclosing(self._metadata.scan_range(replace(keys, hub=gone.hub.address))) as pages:
             async for page in pages:
                 records = ((each.key.topic, each.read()) for each in page if each.error is None)
                 found = [(topic, record) for topic, record in records if gone.owned(record.value)]

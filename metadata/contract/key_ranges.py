@@ -17,6 +17,8 @@ class KeyRange:
     key, and `stop` the first key behind it, None for the end of all. `listed` is for a backend that cannot read from
     one key to another: the topics that existed when the ranges were made. `rows` is the approximate number of records,
     0 if unknown.
+
+    With `hub`, `host:port:sslport`, a backend may leave out owner records of hubs at other addresses. HBase does.
     """
 
     kind: str
@@ -25,6 +27,7 @@ class KeyRange:
     stop: bytes | None = None
     listed: bytes | None = None
     rows: int = 0
+    hub: str = ""
 
 
 def steps(rows: int, parts: int, rows_min: int) -> int:

@@ -89,11 +89,13 @@ class ConditionalPut:
 class ScanRange:
     """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
 
-    The server applies three filters:
+    The server applies four filters:
 
     - `marked` is a column and a letter. Only rows in which the column's value begins with the letter pass.
     - `name_prefix`, which needs `marked`, compares the bytes of the key after the four characters of the hash. The
       server may leave out rows in which these do not begin with the prefix.
+    - `containing`, which needs `marked`, is a column and some bytes. The server may leave out rows in which the
+      column's value does not contain them.
     - `since_ms` is a time by the region server's clock. Only cells that were written then or later pass. A row without
       such a cell in the columns does not.
     """
@@ -103,6 +105,7 @@ class ScanRange:
     columns: Sequence[bytes]
     marked: tuple[bytes, bytes] | None = None
     name_prefix: bytes = b""
+    containing: tuple[bytes, bytes] | None = None
     since_ms: int = 0
 
 

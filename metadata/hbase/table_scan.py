@@ -4,8 +4,10 @@ The server leaves tombstones out, except in a scan for tombstones. Only a stream
 Nothing here writes.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
@@ -31,8 +33,9 @@ from hedwig.metadata.hbase.keys import (
     topic_key,
 )
 from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec
+from hedwig.metadata.records.packing import mark_of_hub
 from hedwig.metadata.records.stamps import LIVE, are_live, is_tombstone
-from hedwig.model import SubscriberId, Topic
+from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import Versioned
 
 __all__ = ["TableScan"]
@@ -45,6 +48,9 @@ _SLICES: Final = 256
 
 _QUICK_S: Final = 0.2
 """An answer within this time makes the next slice twice as large, a later one half as large."""
+
+_READ_AT_ONCE: Final = 100
+"""Of how many rows the records are read before other tasks have a turn. A page of 1,000 takes some 20 ms."""
 
 _SAMPLES: Final = 4
 _SAMPLE_ROWS: Final = 1000
@@ -107,7 +113,8 @@ class TableScan(Generic[R]):
         ]
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
-        async for page in self._slices(self._record_pages, keys.prefix, keys.start, keys.stop or END):
+        pages = partial(self._record_pages, hub=keys.hub)
+        async for page in self._slices(pages, keys.prefix, keys.start, keys.stop or END, is_searched=bool(keys.hub)):
             if page:
                 yield page
 
@@ -193,12 +200,21 @@ class TableScan(Generic[R]):
         return rows * BUCKETS // max(buckets, 1)
 
     async def _slices(
-        self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start: bytes, end: bytes
+        self,
+        pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]],
+        prefix: bytes,
+        start: bytes,
+        end: bytes,
+        *,
+        is_searched: bool = False,
     ) -> AsyncIterator[list[T]]:
-        """Iterate over the pages of one slice of row keys after the other. `pages` takes its ends, and the prefix."""
-        # With a prefix the server may search long without finding anything, and no call may outlast its deadline. So
-        # each call searches one slice of the hash. The slices grow as long as the server answers quickly.
-        buckets = BUCKETS // _SLICES if prefix else BUCKETS
+        """Iterate over the pages of one slice of row keys after the other. `pages` takes its ends, and the prefix.
+
+        `is_searched`: the server leaves out rows for another reason than the prefix.
+        """
+        # The server may search long without finding anything, and no call may outlast its deadline. So each call
+        # searches one slice of the hash. The slices grow as long as the server answers quickly.
+        buckets = BUCKETS // _SLICES if prefix or is_searched else BUCKETS
         while start < end:
             stop = min(bucket_start(min(bucket_from(start) + buckets, BUCKETS)), end)
             asked_at = self._options.clock.monotonic()
@@ -212,13 +228,21 @@ class TableScan(Generic[R]):
             start = stop
 
     async def _record_pages(
-        self, start: bytes, stop: bytes, prefix: bytes
+        self, start: bytes, stop: bytes, prefix: bytes, *, hub: str = ""
     ) -> AsyncIterator[list[tuple[RecordKey, Outcome[R]]]]:
-        """Iterate over pages of the records in a range of row keys. The first page may be empty."""
+        """Iterate over pages of the records in a range of row keys. The first page may be empty.
+
+        With `hub`, owner records of hubs at other addresses are left out.
+        """
         limit = self._options.page_rows
+        containing = (self._columns.parts[0], mark_of_hub(HubInfo.at(hub))) if hub else None
         while True:
-            rows = await self._page(start, stop, self._columns.all, limit, prefix=escape(prefix))
-            pairs = [self._codec.read(row) for row in rows]
+            rows = await self._page(start, stop, self._columns.all, limit, prefix=escape(prefix), containing=containing)
+            pairs = []
+            for index, row in enumerate(rows):
+                if index % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                pairs.append(self._codec.read(row))
             # The server's filter lets names pass that it cannot judge.
             yield [pair for pair in pairs if pair[0].topic.startswith(prefix)]
             if len(rows) < limit:
@@ -288,9 +312,10 @@ class TableScan(Generic[R]):
         *,
         letter: bytes = LIVE,
         prefix: bytes = b"",
+        containing: tuple[bytes, bytes] | None = None,
         deadline: Deadline | None = None,
     ) -> list[Row]:
-        rows = self._asked(start, stop, columns, letter=letter, prefix=prefix)
+        rows = replace(self._asked(start, stop, columns, letter=letter, prefix=prefix), containing=containing)
         attempts = Attempts(self._options, f"list {self._table}", deadline)
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
 

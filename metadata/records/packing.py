@@ -92,6 +92,11 @@ def pack_hub_info(hub: HubInfo) -> bytes:
     return _pack(fields, hub.unknown)
 
 
+def mark_of_hub(hub: HubInfo) -> bytes:
+    """Return bytes that are in each packed record of a hub with this host and port."""
+    return _pack({"h": hub.host, "p": hub.port}, None)[1:]
+
+
 def unpack_hub_info(raw: bytes) -> HubInfo:
     fields = _unpack(raw)
     return HubInfo(

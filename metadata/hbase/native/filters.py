@@ -29,21 +29,24 @@ def filter_of(rows: ScanRange) -> Filter | None:
     """Return the filter that lets the rows of a range pass; None if all do."""
     if rows.marked is None:
         return None
-    marked = _marked(*rows.marked)
-    if not rows.name_prefix:
-        return marked
-    both = FilterList(operator=FilterList.MUST_PASS_ALL, filters=[_named(rows.name_prefix), marked])
-    return _filter("FilterList", both.SerializeToString())
+    filters = [_named(rows.name_prefix)] if rows.name_prefix else []
+    prefix = BinaryComparator(comparable=ByteArrayComparable(value=rows.marked[1]))
+    filters.append(_valued(rows.marked[0], _comparator("BinaryPrefixComparator", prefix.SerializeToString())))
+    if rows.containing is not None:
+        filters.append(_valued(rows.containing[0], _matching(rows.containing[1])))
+    if len(filters) == 1:
+        return filters[0]
+    return _filter("FilterList", FilterList(operator=FilterList.MUST_PASS_ALL, filters=filters).SerializeToString())
 
 
-def _marked(column: bytes, letter: bytes) -> Filter:
+def _valued(column: bytes, comparator: Comparator) -> Filter:
+    """Return the filter that lets a row pass if the value of a column does."""
     family, _, qualifier = column.partition(b":")
-    prefix = BinaryComparator(comparable=ByteArrayComparable(value=letter))
     passes = SingleColumnValueFilter(
         column_family=family,
         column_qualifier=qualifier,
         compare_op=EQUAL,
-        comparator=_comparator("BinaryPrefixComparator", prefix.SerializeToString()),
+        comparator=comparator,
         filter_if_missing=True,
         latest_version_only=True,
     )
@@ -51,12 +54,15 @@ def _marked(column: bytes, letter: bytes) -> Filter:
 
 
 def _named(prefix: bytes) -> Filter:
-    pattern = "^.{4}" + "".join(f"\\x{byte:02x}" for byte in prefix)
-    regex = RegexStringComparator(pattern=pattern, pattern_flags=_DOT_IS_ANY, charset=_BYTE_FOR_BYTE)
-    compare = CompareFilter(
-        compare_op=EQUAL, comparator=_comparator("RegexStringComparator", regex.SerializeToString())
-    )
+    compare = CompareFilter(compare_op=EQUAL, comparator=_matching(prefix, "^.{4}"))
     return _filter("RowFilter", RowFilter(compare_filter=compare).SerializeToString())
+
+
+def _matching(content: bytes, before: str = "") -> Comparator:
+    """Return the comparator of what has these bytes somewhere, or behind what matches `before`."""
+    pattern = before + "".join(f"\\x{byte:02x}" for byte in content)
+    regex = RegexStringComparator(pattern=pattern, pattern_flags=_DOT_IS_ANY, charset=_BYTE_FOR_BYTE)
+    return _comparator("RegexStringComparator", regex.SerializeToString())
 
 
 def _filter(name: str, content: bytes) -> Filter:

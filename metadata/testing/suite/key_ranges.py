@@ -3,20 +3,21 @@
 import pickle
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError
 from hedwig.metadata import Delete, KeyRange, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from hedwig.metadata.contract.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.awkward_names import AWKWARD, LONGEST
 from hedwig.metadata.testing.bulk_contents import PREFIXES, Contents, contents, fill
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS
 from hedwig.metadata.testing.subject import Subject
-from hedwig.model import LedgerRanges, SubscriberId, Topic
+from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
@@ -69,6 +70,21 @@ async def test_ranges_of_a_prefix_hold_what_begins_so(filled: tuple[MetadataStor
         for kind in _KINDS:
             shares = await partitioned(store, kind, 3, prefix)
             assert contents(item for share in shares for item in share) == of_kind(stored, kind, prefix), prefix
+
+
+async def test_ranges_of_a_hub_hold_at_least_its_owner_records(small_pages: MetadataStore) -> None:
+    at = [("127.0.0.1:4080:-1", 5), ("127.0.0.1:4080:-1", 6), ("127.0.0.1:40801:-1", 5), ("127.0.0.1:408:4080", 5)]
+    hubs = [*(HubInfo.at(address, epoch=epoch) for address, epoch in at), HubInfo.at("hüb.example:4080:-1", log=7)]
+    topics = [Topic(b"t-%03d" % number) for number in range(60)]
+    owners = {topic: hubs[number % len(hubs)] for number, topic in enumerate(topics)}
+    writes = [Write(RecordKey(topic), owner, NEW) for topic, owner in owners.items()]
+    for outcome in await small_pages.ownership.apply(writes):
+        outcome.check()
+    for address in {hub.address for hub in hubs}:
+        ranges = await small_pages.key_ranges(OWNERSHIP, 3)
+        shares = await read(small_pages, [replace(keys, hub=address) for keys in ranges])
+        met = [item.key.topic for share in shares for item in share if item.read().value.address == address]
+        assert sorted(met) == [topic for topic in topics if owners[topic].address == address]
 
 
 async def test_ranges_hold_awkward_names(small_pages: MetadataStore) -> None:

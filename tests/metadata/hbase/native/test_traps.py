@@ -200,6 +200,19 @@ async def test_the_server_filters_names_byte_for_byte(namespace: Namespace, door
     assert await driver.scan(namespace.table, rows, 100, soon()) == []
 
 
+async def test_the_server_looks_for_bytes_in_values(namespace: Namespace, doors: Doors) -> None:
+    driver = await doors.driver()
+    values = {b"c0001": b"\xa1h.\xff\n(x", b"c0002": b"before\xa1h.\xff\n(", b"c0003": b"\xa1hX\xff\n(x", b"c0004": b""}
+    for row, value in values.items():
+        assert await driver.put_if(put(namespace, row, None, {b"o:v": b"L", b"o:d": value}), soon()) is None
+    assert await driver.put_if(put(namespace, b"c0005", None, {b"o:v": b"L"}), soon()) is None
+    assert await driver.put_if(put(namespace, b"c0006", None, {b"o:v": b"T", b"o:d": values[b"c0001"]}), soon()) is None
+    columns, sought = (b"o:v", b"o:d"), (b"o:d", b"\xa1h.\xff\n(")
+    rows = ScanRange(start=b"c000", stop=b"c001", columns=columns, marked=(b"o:v", b"L"), containing=sought)
+    scanned = await driver.scan(namespace.table, rows, 100, soon())
+    assert {row.key: row.value(b"o:d") for row in scanned} == {row: values[row] for row in (b"c0001", b"c0002")}
+
+
 async def test_a_request_that_is_too_large_is_refused_and_nothing_else_suffers(
     namespace: Namespace, doors: Doors
 ) -> None:
