@@ -59,10 +59,10 @@ class Action(Protocol):
 class Change:
     """A conditional put or delete of one row, in all of its families at once. Its outcome is whether it was applied.
 
-    `creates` says that it creates a row that must be absent. It may then be sent with other creations (`creations.py`).
+    A put has a `mark`, a new value that it gives to `column`. It may be sent together with others (`together.py`).
     """
 
-    __slots__ = ("column", "condition", "creates", "expires_at", "mutation", "outcome", "region", "row")
+    __slots__ = ("column", "condition", "creates", "expires_at", "mark", "mutation", "outcome", "region", "row")
 
     method = "Mutate"
 
@@ -75,14 +75,15 @@ class Change:
         mutation: bytes,
         expires_at: float,
         *,
-        creates: bool = False,
+        mark: bytes | None = None,
     ) -> None:
         self.region = region
         self.row = row
         self.column = column
         self.condition = condition(row, column, expected)
         self.mutation = mutation
-        self.creates = creates
+        self.mark = mark
+        self.creates = expected is None
         self.expires_at = expires_at
         self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 

@@ -253,8 +253,8 @@ class NativeDriver:
 
     def _change(self, region: Region, put: ConditionalPut, deadline: Deadline) -> Change:
         mutation = put_of(put.row, put.values) + self._durability
-        expires_at, creates = self._expiry(deadline), put.expected is None
-        return Change(region, put.row, put.column, put.expected, mutation, expires_at, creates=creates)
+        mark = put.values[put.column]
+        return Change(region, put.row, put.column, put.expected, mutation, self._expiry(deadline), mark=mark)
 
     async def _carry_out(self, action: Action) -> Any:
         """Return the outcome of an action on a row. Raises the failures that the driver seam names."""

@@ -8,9 +8,9 @@
 A batch costs a server, and a client, several times less for each action than single calls do. But the server runs the
 actions of a batch one after the other, and each waits for the last.
 
-Creations beyond these calls, in a table that has the endpoint for them, gather by HBase region instead. The server
-makes all creations of one such call in one change, or none (`creations.py`). If it made none, each is sent by itself
-as any other action. Its outcome is the same as if it had been sent so at first.
+Puts beyond these calls, in a table that has the endpoint for them, gather by HBase region instead. The server makes all
+puts of one such call in one change, or none (`together.py`). If it made none, each is sent by itself as any other
+action. Its outcome is the same as if it had been sent so at first.
 """
 
 import asyncio
@@ -27,15 +27,16 @@ from google.protobuf.message import DecodeError
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import HedwigError
 from hedwig.metadata.hbase.native.actions import Action, Change, condition
-from hedwig.metadata.hbase.native.cluster.creations import (
+from hedwig.metadata.hbase.native.cluster.links import Link
+from hedwig.metadata.hbase.native.cluster.together import (
     METHOD,
-    Creations,
+    Together,
     is_for_good,
     probe_of,
     request_of,
     were_made,
+    were_updated,
 )
-from hedwig.metadata.hbase.native.cluster.links import Link
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     DELETE_ONE_VERSION,
     ColumnValue,
@@ -90,16 +91,16 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._calls_max = min(gathering.calls, in_flight_max)
         self._company_max = min(gathering.company, max(1, in_flight_max // self._calls_max))
-        # The other calls are reserved for other actions. Else these would not get a turn while creations keep coming.
-        self._creating_max = max(1, self._calls_max * 3 // 4)
-        # With small batches, the creations of one region would only wait for each other.
-        self._may_create_together = self._company_max >= _TOGETHER_MIN
+        # The other calls are reserved for other actions. Else these would not get a turn while puts keep coming.
+        self._together_max = max(1, self._calls_max * 3 // 4)
+        # With small batches, the puts of one region would only wait for each other.
+        self._may_be_together = self._company_max >= _TOGETHER_MIN
         self._waiting: deque[Action] = deque()
-        self._creations = Creations(link.server)
+        self._together = Together(link.server)
         self._calls = 0
         self._under_way = 0
         """How many actions the calls carry."""
-        self._creating = 0
+        self._calls_together = 0
         self._met: Connection | None = None
         self._scheduled = False
         self._connecting: asyncio.Task[None] | None = None
@@ -120,8 +121,8 @@ class Batcher:
         now, others = self._loop.time(), self._under_way + len(self._waiting)
         for number, action in enumerate(actions, others):
             # While each action can have a call of its own, gathering gains nothing.
-            is_crowded = bool(self._creations) or number >= self._calls_max
-            if not (is_crowded and isinstance(action, Change) and self._creations.admit(action, now)):
+            is_crowded = bool(self._together) or number >= self._calls_max or len(actions) > self._calls_max
+            if not (is_crowded and isinstance(action, Change) and self._together.admit(action, now)):
                 self._waiting.append(action)
         if self._scheduled:
             return
@@ -144,18 +145,18 @@ class Batcher:
         self._scheduled = False
         connection = self._link.connection
         if connection is None or connection.ended is not None:
-            if (self._waiting or self._creations) and self._connecting is None:
+            if (self._waiting or self._together) and self._connecting is None:
                 self._connecting = self._loop.create_task(self._connect())
                 self._connecting.add_done_callback(self._connected)
             self._watch()
             return
         if connection is not self._met:
             self._meet(connection)
-        while self._calls < self._calls_max and self._creating < self._creating_max:
-            creations = self._creations.take(self._company_max, _COMPANY_BYTES, self._loop.time())
-            if not creations:
+        while self._calls < self._calls_max and self._calls_together < self._together_max:
+            puts = self._together.take(self._company_max, _COMPANY_BYTES, self._loop.time())
+            if not puts:
                 break
-            self._send_creations(connection, creations)
+            self._send_together(connection, puts)
         while self._waiting and self._calls < self._calls_max:
             free = self._calls_max - self._calls
             share = min(-(-len(self._waiting) // free), self._company_max)
@@ -167,11 +168,11 @@ class Batcher:
 
     def _meet(self, connection: Connection) -> None:
         self._met = connection
-        self._creations.forget()
-        self._waiting.extend(self._creations.drain())
+        self._together.forget()
+        self._waiting.extend(self._together.drain())
 
     def _depart_soon(self) -> None:
-        if (self._waiting or self._creations) and not self._scheduled:
+        if (self._waiting or self._together) and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._depart)
 
@@ -195,26 +196,27 @@ class Batcher:
         if isinstance(first, Change):
             if self._knows_batches is None and not self._probing:
                 self._probe_batches(connection, first)
-            # A caller that creates records one after the other does not need the endpoint.
-            if first.creates and self._may_create_together and (self._waiting or len(company) > 1):
-                self._probe_creations(connection, first)
+            # A caller that writes records one after the other does not need the endpoint.
+            if first.mark is not None and self._may_be_together and (self._waiting or len(company) > 1):
+                self._probe_together(connection, first)
 
-    def _send_creations(self, connection: Connection, company: Sequence[Change]) -> None:
-        region = company[0].region
-        are_together = self._creations.are_together(company)
+    def _send_together(self, connection: Connection, company: Sequence[Change]) -> None:
+        first = company[0]
+        are_together = self._together.are_together(company)
 
         def tell_all(result: bytes | Exception) -> None:
-            self._creating -= 1
-            self._creations.over(region)
+            self._calls_together -= 1
+            self._together.over(first)
             if are_together:
-                made = self._were_made(result)
-                self._creations.came(region, made)
-                self._tell_creations(company, made)
+                made = self._were_made(company, result)
+                # Where one was hidden, the next ones go alone, which nothing can hide.
+                self._together.came(first, all(made) if isinstance(made, list) else made)
+                self._tell_together(company, made)
             else:
                 self._tell(company, result)
 
-        self._creating += 1
-        call = (METHOD, request_of(company)) if are_together else _call_of(company)
+        self._calls_together += 1
+        call = request_of(company) if are_together else _call_of(company)
         self._send(connection, company, *call, tell_all)
 
     def _send(
@@ -253,17 +255,25 @@ class Batcher:
             for action in company:
                 _fail(action, result)
 
-    def _were_made(self, result: bytes | Exception) -> bool | Exception:
+    def _were_made(self, company: Sequence[Change], result: bytes | Exception) -> list[bool] | bool | Exception:
         if isinstance(result, Exception):
             return result
         try:
-            made = were_made(result)
+            made = were_made(result) if company[0].creates else were_updated(company, result)
         except DecodeError as exc:
             return self._unread(exc)
+        except ServerFailure as failure:
+            return failure
         return self._unread("it does not say what was done") if made is None else made
 
-    def _tell_creations(self, company: Sequence[Change], made: bool | Exception) -> None:
-        if made is True:
+    def _tell_together(self, company: Sequence[Change], made: list[bool] | bool | Exception) -> None:
+        if isinstance(made, list):
+            for action, is_shown in zip(company, made, strict=True):
+                if is_shown:
+                    _settle(action, True)
+                else:
+                    _fail(action, OutcomeUnknownError(f"{self._link.server} did it, and does not show it"))
+        elif made is True:
             for action in company:
                 _settle(action, True)
         elif made is False or is_for_good(made):
@@ -278,16 +288,16 @@ class Batcher:
 
     # Probes, which ask a server whether actions can be sent to it together.
 
-    def _probe_creations(self, connection: Connection, change: Change) -> None:
+    def _probe_together(self, connection: Connection, change: Change) -> None:
         table = change.region.table
-        if not self._creations.is_unknown(table):
+        if not self._together.is_unknown(table):
             return
 
         def answered(result: bytes | Exception) -> None:
             if connection is self._met:
-                self._creations.answered(table, result)
+                self._together.answered(table, result)
 
-        self._creations.asked(table)
+        self._together.asked(table)
         timeout_s = max(change.expires_at - self._loop.time(), 0.0)
         connection.send(METHOD, probe_of(change), timeout_s, answered, held=True)
 
@@ -335,17 +345,17 @@ class Batcher:
 
     def _connected(self, _: "asyncio.Task[None]") -> None:
         self._connecting = None
-        if self._waiting or self._creations:
+        if self._waiting or self._together:
             self._depart()
 
     def _fail_waiting(self, error: Any) -> None:
-        waiting, self._waiting = [*self._waiting, *self._creations.drain()], deque()
+        waiting, self._waiting = [*self._waiting, *self._together.drain()], deque()
         for action in waiting:
             _fail(action, error())
 
     def _watch(self) -> None:
         """Start the timer that fails waiting actions after their deadlines."""
-        if (self._waiting or self._creations) and self._sweeper is None:
+        if (self._waiting or self._together) and self._sweeper is None:
             self._sweeper = self._loop.call_later(_LATE_S, self._sweep)
 
     def _sweep(self) -> None:
@@ -358,8 +368,8 @@ class Batcher:
                 _fail(action, NotAppliedError(f"{self._link.server} has too much to do, or cannot be reached"))
             return not is_late and not action.outcome.done()
 
-        self._creations.keep(may_wait)
-        if late := self._creations.late(now):
+        self._together.keep(may_wait)
+        if late := self._together.late(now):
             self._waiting.extend(late)
             self._depart_soon()
         self._waiting = deque(filter(may_wait, self._waiting))

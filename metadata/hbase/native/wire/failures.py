@@ -54,6 +54,7 @@ _MEANINGS: Final = {
     "FailedSanityCheckException": Meaning.REFUSED,
     "NoSuchColumnFamilyException": Meaning.REFUSED,
     "RequestTooBigException": Meaning.REFUSED,
+    "UnknownProtocolException": Meaning.REFUSED,
     "WrongRowIOException": Meaning.REFUSED,
 }
 _ROW_OUT_OF_RANGE: Final = "row out of range"

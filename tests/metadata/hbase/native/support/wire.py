@@ -3,6 +3,7 @@
 from typing import Final
 
 from hedwig.metadata.hbase.native.hbase_pb2 import (
+    CoprocessorServiceCall,
     CoprocessorServiceRequest,
     MultiRequest,
     MutateRowsRequest,
@@ -12,7 +13,7 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
 )
 from tests.faults.support.wires import Reply, Request
 
-__all__ = ["WRITE", "HBaseWire", "body_of"]
+__all__ = ["WRITE", "HBaseWire", "body_of", "mutations_together"]
 
 WRITE: Final = "conditional put"
 """The name of calls that carry at least one, alone or in a batch."""
@@ -83,16 +84,21 @@ def body_of(frame: bytes) -> tuple[bytes, bytes]:
 def _has_put(method: str, body: bytes) -> bool:
     mutations: list[MutationProto] = []
     if method == "Multi":
-        mutations = [
-            action.mutation
-            for part in MultiRequest.FromString(body).region_action
-            for action in part.action
-            if action.HasField("mutation")
-        ]
-    if method == "ExecService":
-        call = CoprocessorServiceRequest.FromString(body).call
-        mutations = list(MutateRowsRequest.FromString(call.request).mutation_request)
+        actions = [action for part in MultiRequest.FromString(body).region_action for action in part.action]
+        mutations = [action.mutation for action in actions if action.HasField("mutation")]
+    mutations += mutations_together(method, body)
     return any(mutation.mutate_type == MutationProto.PUT_CELLS for mutation in mutations)
+
+
+def mutations_together(method: str, body: bytes) -> list[MutationProto]:
+    """Return the mutations of several rows that a call asks to be made in one change."""
+    calls: list[CoprocessorServiceCall] = []
+    if method == "ExecService":
+        calls = [CoprocessorServiceRequest.FromString(body).call]
+    if method == "Multi":
+        actions = [action for part in MultiRequest.FromString(body).region_action for action in part.action]
+        calls = [action.service_call for action in actions if action.HasField("service_call")]
+    return [each for call in calls for each in MutateRowsRequest.FromString(call.request).mutation_request]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
