@@ -202,7 +202,7 @@ class Batcher:
 
     def _send_together(self, connection: Connection, company: Sequence[Change]) -> None:
         first = company[0]
-        are_together = self._together.are_together(company)
+        are_together = len(company) > 1
 
         def tell_all(result: bytes | Exception) -> None:
             self._calls_together -= 1

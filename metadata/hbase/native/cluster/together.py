@@ -15,8 +15,8 @@ are common, and updates that are refused are not.
 
 If the memory of all its regions together is full, a server slows writes down. It checks this with each write, but not
 with those of an endpoint: RSRpcServices.mutate and multi call reclaimMemStoreMemory, and execService does not. The
-memory of one region is checked in both cases, by HRegion.batchMutate. So one of `_BRAKE_EVERY` calls sends its
-changes as other writes, which a full server slows down.
+memory of one region is checked in both cases, by HRegion.batchMutate. So one of `_BRAKE_EVERY` calls is a single
+write, which a full server slows down, and behind which the others of its region wait.
 
 Source: HBase 2.6, MultiRowMutationEndpoint, HRegion, RSRpcServices; HBASE-14054.
 """
@@ -54,7 +54,7 @@ _SERVICE: Final = delimited(b"\x12", b"MultiRowMutationService") + delimited(b"\
 _STUCK_S: Final = 1.0
 """How long the call of a region may take. After that, other changes of the region no longer wait, and go alone."""
 _BRAKE_EVERY: Final = 32
-"""Of N calls to one region with several changes, one is sent as other writes are."""
+"""Of N calls to one region, one has a single change, which is sent as other writes are."""
 _REST_MIN: Final = 100
 _REST_MAX: Final = 3200
 """After a call that made nothing, mostly because one of its rows existed, N changes of its kind go alone.
@@ -72,7 +72,7 @@ class _Kind:
         self.waiting: dict[bytes, deque[Change]] = {}
         self.calls: dict[bytes, float] = {}
         """When the call to each region began, if there is one."""
-        self.calls_made: dict[bytes, int] = {}
+        self._calls_made: dict[bytes, int] = {}
         self._rest = 0
         self._next_rest = _REST_MIN
 
@@ -88,13 +88,18 @@ class _Kind:
     def take(self, number: int, bytes_max: int, now: float) -> list[Change]:
         for name in [name for name in self.waiting if name not in self.calls]:
             waiting = self.waiting.pop(name)
-            company = _company(waiting, number, bytes_max)
+            self._calls_made[name] = made = self._calls_made.get(name, 0) + 1
+            company = _company(waiting, 1 if made % _BRAKE_EVERY == 0 else number, bytes_max)
             if waiting:
                 self.waiting[name] = waiting
             if company:
                 self.calls[name] = now
                 return company
         return []
+
+    def forget(self) -> None:
+        """Forget the regions, which the server may not have any more."""
+        self._calls_made.clear()
 
     def came(self, made: bool | Exception) -> None:
         if made is True:
@@ -142,15 +147,6 @@ class Together:
         """
         # Updates first: a hub that creates very many subscriptions still keeps the pointers of its subscribers.
         return self._updates.take(number, bytes_max, now) or self._creations.take(number, bytes_max, now)
-
-    def are_together(self, company: Sequence[Change]) -> bool:
-        """Say whether to make the taken changes in one change. Else they are sent as other writes are."""
-        if len(company) == 1:
-            return False
-        calls_made = self._kind(company[0]).calls_made
-        name = company[0].region.name
-        calls_made[name] = made = calls_made.get(name, 0) + 1
-        return made % _BRAKE_EVERY != 0
 
     def over(self, first: Change) -> None:
         """Record that the call of the company of `first` is over."""
@@ -211,8 +207,8 @@ class Together:
     def forget(self) -> None:
         """Forget the endpoints of all tables. The server may be another one now, or its tables may have changed."""
         self._has_endpoint.clear()
-        self._creations.calls_made.clear()
-        self._updates.calls_made.clear()
+        self._creations.forget()
+        self._updates.forget()
 
     def _has_none(self, table: str, why: object) -> None:
         self._has_endpoint[table] = False

@@ -435,11 +435,12 @@ async def test_nobody_waits_for_long_for_a_call_that_is_not_answered() -> None:
 
 
 async def test_of_many_calls_one_feels_the_brake_of_the_server() -> None:
-    creations = waiting()
-    company = [creates(REGION, b"1"), creates(REGION, b"2")]
-    assert [creations.are_together(company) for _ in range(64)] == ([True] * 31 + [False]) * 2
-    assert creations.are_together([creates(OTHER, b"6"), creates(OTHER, b"7")])
-    assert not creations.are_together(company[:1])
+    creations = waiting(*((REGION, b"%d" % number) for number in range(200)))
+    sizes = []
+    for _ in range(64):
+        sizes.append(len(taken(creations, 2)))
+        creations.over(creates(REGION, b"1"))
+    assert sizes == ([2] * 31 + [1]) * 2
 
 
 async def test_after_a_change_that_made_nothing_creations_go_by_themselves_for_a_while() -> None:
