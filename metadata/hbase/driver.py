@@ -155,6 +155,15 @@ class HBaseDriver(Protocol):
         """Run one conditional put. Return None if it was applied, else the Refusal with the row as it is."""
         ...
 
+    async def get_all(
+        self, table: str, rows: Sequence[bytes], columns: Sequence[bytes], deadline: Deadline
+    ) -> list[Row | Exception | None]:
+        """Read rows at once, each as `get`. Where `get` would raise, the result is the error.
+
+        There may be thousands of rows, so a driver lets them share calls where it can.
+        """
+        ...
+
     async def put_all(
         self, puts: Sequence[ConditionalPut], deadline: Deadline
     ) -> list[Refusal[Row] | Exception | None]:

@@ -21,7 +21,7 @@ from hedwig.metadata.calls.attempts import Attempts, Refusal, deadline_of_all
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.kinds import RecordKind
-from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey, Write
+from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from hedwig.metadata.contract.packed import PackedPage
 from hedwig.metadata.contract.table import carry_out_all
 from hedwig.metadata.contract.write_lease import within_lease
@@ -39,7 +39,7 @@ __all__ = ["HBaseTable"]
 R = TypeVar("R")
 
 _TOGETHER_MIN: Final = 2
-"""A single creation gains nothing from a batch."""
+"""A single operation gains nothing from a batch."""
 
 
 class _Work(NamedTuple):
@@ -51,6 +51,17 @@ class _Work(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.noun} of {self.key}"
+
+
+class _Put(NamedTuple):
+    """A write or a delete of a batch: where its operation stands, and what it writes if its condition holds."""
+
+    at: int
+    key: RecordKey
+    condition: bytes | None
+    mine: Stamp
+    values: dict[bytes, bytes]
+    parts: tuple[bytes | None, ...]
 
 
 class _Begun(NamedTuple):
@@ -74,9 +85,7 @@ class HBaseTable(Generic[R]):
 
     async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         self._kind.check(key)
-        row = await self._get(key, deadline)
-        stamp = self._codec.stamp(key, row)
-        return self._codec.versioned(key, row, stamp) if row is not None and stamp is not None and stamp.live else None
+        return self._record_in(key, await self._get(key, deadline))
 
     async def write(
         self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
@@ -102,17 +111,28 @@ class HBaseTable(Generic[R]):
 
     async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         until = deadline or deadline_of_all(self._options, len(operations))
-        creations = {
-            index: each for index, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
-        }
-        if len(creations) < _TOGETHER_MIN:
-            # A driver that can gather calls of the same moment into one does so by itself.
+        if len(operations) < _TOGETHER_MIN:
             return await carry_out_all(self, operations, until)
-        others = {index: each for index, each in enumerate(operations) if index not in creations}
-        created, carried_out = await asyncio.gather(
-            self._create_all(list(creations.values()), until), carry_out_all(self, list(others.values()), until)
+        reads, puts, others = list[int](), list[_Put](), list[int]()
+        outcomes: dict[int, Outcome[R]] = {}
+        for index, each in enumerate(operations):
+            try:
+                if isinstance(each, Read):
+                    self._kind.check(each.key)
+                    reads.append(index)
+                elif (put := self._put_of(index, each)) is not None:
+                    puts.append(put)
+                else:
+                    others.append(index)
+            except HedwigError as exc:
+                outcomes[index] = Outcome(error=exc)
+        results = await asyncio.gather(
+            self._read_all([operations[index].key for index in reads], until),
+            self._put_all(puts, until),
+            carry_out_all(self, [operations[index] for index in others], until),
         )
-        outcomes = dict(zip((*creations, *others), (*created, *carried_out), strict=True))
+        for indices, found in zip((reads, [put.at for put in puts], others), results, strict=True):
+            outcomes.update(zip(indices, found, strict=True))
         return [outcomes[index] for index in range(len(operations))]
 
     def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
@@ -178,35 +198,73 @@ class HBaseTable(Generic[R]):
             lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
         )
 
-    async def _create_all(self, writes: Sequence[Write[R]], deadline: Deadline) -> list[Outcome[R]]:
-        """Create records in one batch; continue alone with those that it did not create.
+    def _record_in(self, key: RecordKey, row: Row | None) -> Versioned[R] | None:
+        stamp = self._codec.stamp(key, row)
+        return self._codec.versioned(key, row, stamp) if stamp is not None and stamp.live else None
+
+    async def _read_all(self, keys: Sequence[RecordKey], deadline: Deadline) -> list[Outcome[R]]:
+        """Read records in one batch, and read alone what the batch did not return."""
+        rows = await self._driver.get_all(self._table, [_row(key) for key in keys], self._columns.all, deadline)
+        outcomes: list[Outcome[R]] = []
+        for key, row in zip(keys, rows, strict=True):
+            try:
+                found = await self.read(key, deadline) if isinstance(row, Exception) else self._record_in(key, row)
+                outcomes.append(Outcome(record=found))
+            except HedwigError as exc:
+                outcomes.append(Outcome(error=exc))
+        return outcomes
+
+    def _put_of(self, at: int, operation: Write[R] | Delete) -> "_Put | None":
+        """Return the put that carries out an operation; None if it must first read what is there.
+
+        Raises: InvalidArgumentError, RecordTooLargeError.
+        """
+        key, version = operation.key, operation.version
+        parts: tuple[bytes | None, ...] = ()
+        if isinstance(operation, Delete):
+            self._kind.check_delete(key, version)
+            values, is_live = self._codec.emptied(), False
+        else:
+            parts = self._codec.pack(key, operation.record)
+            values, is_live = self._codec.values(parts, keep_absent=operation.merge or version == NEW), True
+        if version == ANY:
+            return None
+        token = make_token(self._options.random)
+        if version == NEW:
+            return _Put(at, key, None, Stamp.first(self._options.clock, token), values, parts)
+        expected = _stamp_in(version)
+        if expected is None:
+            return None
+        return _Put(at, key, stored_stamp(version), expected.next(token, live=is_live), values, parts)
+
+    async def _put_all(self, puts: Sequence["_Put"], deadline: Deadline) -> list[Outcome[R]]:
+        """Carry out puts in one batch; continue alone with those that it did not apply.
 
         Alone, each would cost several times as much.
         """
-        outcomes: list[Outcome[R] | None] = [None] * len(writes)
-        begun: list[tuple[int, tuple[bytes | None, ...], Stamp]] = []
-        puts = []
-        for index, write in enumerate(writes):
-            try:
-                parts = self._codec.pack(write.key, write.record)
-            except HedwigError as exc:
-                outcomes[index] = Outcome(error=exc)
-                continue
-            mine = Stamp.first(self._options.clock, make_token(self._options.random))
-            begun.append((index, parts, mine))
-            puts.append(self._put(write.key, None, mine, self._codec.values(parts, keep_absent=True)))
-        answers = await self._driver.put_all(puts, within_lease(self._options.clock, deadline))
-        carried_on = []
-        for (index, parts, mine), answer in zip(begun, answers, strict=True):
+        answers = await self._driver.put_all(
+            [self._put(put.key, put.condition, put.mine, put.values) for put in puts],
+            within_lease(self._options.clock, deadline),
+        )
+        outcomes: list[Outcome[R] | None] = []
+        alone = []
+        for index, (put, answer) in enumerate(zip(puts, answers, strict=True)):
             if answer is None:
-                outcomes[index] = Outcome(version=version_of(mine))
+                outcomes.append(Outcome(version=version_of(put.mine)) if put.mine.live else Outcome())
             else:
-                work = self._create(writes[index].key, parts, deadline, _Begun(mine, answer))
-                carried_on.append((index, work))
-        results = await asyncio.gather(*(_outcome_of(work) for _, work in carried_on))
-        for (index, _), outcome in zip(carried_on, results, strict=True):
+                outcomes.append(None)
+                alone.append((index, self._go_on(put, answer, deadline)))
+        results = await asyncio.gather(*(_outcome_of(work) for _, work in alone))
+        for (index, _), outcome in zip(alone, results, strict=True):
             outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _go_on(self, put: "_Put", answer: Refusal[Row] | Exception, deadline: Deadline) -> Version | None:
+        """Continue with a put whose first attempt had this answer; return the version of a record that lives."""
+        if put.condition is None:
+            return await self._create(put.key, put.parts, deadline, _Begun(put.mine, answer))
+        version = await self._replace(put.key, put.condition, put.mine, put.values, deadline, answer)
+        return version if put.mine.live else None
 
     async def _create(
         self,
@@ -239,10 +297,14 @@ class HBaseTable(Generic[R]):
         mine: Stamp,
         values: dict[bytes, bytes],
         deadline: Deadline | None = None,
+        answer: Refusal[Row] | Exception | None = None,
     ) -> Version:
-        """Overwrite the record whose version column holds `condition`. A tombstone in `mine` deletes it."""
+        """Overwrite the record whose version column holds `condition`. A tombstone in `mine` deletes it.
+
+        `answer` is that of the first attempt, if that was made already.
+        """
         attempts = Attempts(self._options, _Work("write" if mine.live else "delete", self._kind.noun, key), deadline)
-        refusal = await self._put_if(attempts, key, condition, mine, values)
+        refusal = await self._put_if(attempts, key, condition, mine, values, answer)
         if refusal is not None:
             raise self._conflict(key, refusal.current)
         return version_of(mine)
@@ -327,11 +389,9 @@ class HBaseTable(Generic[R]):
 
     async def _expected(self, key: RecordKey, version: Version, deadline: Deadline | None) -> Stamp:
         """Return the stamp in `version`. If it is no version of this backend, raise the refusal of a write with it."""
-        if version.raw[:1] == VERSION_TAG:
-            with suppress(ValueError):
-                expected = Stamp.decode(stored_stamp(version))
-                if expected.live:
-                    return expected
+        expected = _stamp_in(version)
+        if expected is not None:
+            return expected
         raise self._conflict(key, await self._get(key, deadline))
 
     def _deadline(self) -> Deadline:
@@ -344,7 +404,17 @@ class HBaseTable(Generic[R]):
         return self._kind.stale(key, self._codec.versioned(key, row, stamp))
 
 
-async def _outcome_of(work: Awaitable[Version]) -> Outcome[Any]:
+def _stamp_in(version: Version) -> Stamp | None:
+    """Return the stamp of a live record in `version`; None if it is no version of this backend."""
+    if version.raw[:1] == VERSION_TAG:
+        with suppress(ValueError):
+            stamp = Stamp.decode(stored_stamp(version))
+            if stamp.live:
+                return stamp
+    return None
+
+
+async def _outcome_of(work: Awaitable[Version | None]) -> Outcome[Any]:
     """Return the outcome of a write, which is its version or its error."""
     try:
         return Outcome(version=await work)

@@ -93,6 +93,21 @@ class NativeDriver:
         stored: Row | None = await self._carry_out(Look(region, get_of(row, columns), self._expiry(deadline)))
         return stored
 
+    async def get_all(
+        self, table: str, rows: Sequence[bytes], columns: Sequence[bytes], deadline: Deadline
+    ) -> list[Row | Exception | None]:
+        try:
+            regions = [
+                self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline) for row in rows
+            ]
+        except Exception as exc:
+            return [exc] * len(rows)
+        looks = [
+            Look(region, get_of(row, columns), self._expiry(deadline))
+            for region, row in zip(regions, rows, strict=True)
+        ]
+        return await self._carry_out_all(looks)
+
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
         if await self._carry_out(self._change(await self._region_of(put, deadline), put, deadline)):
             return None

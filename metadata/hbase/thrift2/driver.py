@@ -10,7 +10,7 @@ since its condition cannot become true again. Receipts expire by themselves, lon
 import asyncio
 import re
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
@@ -104,10 +104,15 @@ class Thrift2Driver:
 
         return await self._run(put.table, deadline, work)
 
+    async def get_all(
+        self, table: str, rows: Sequence[bytes], columns: Sequence[bytes], deadline: Deadline
+    ) -> list[Row | Exception | None]:
+        return await _results_of([self.get(table, row, columns, deadline) for row in rows])
+
     async def put_all(
         self, puts: Sequence[ConditionalPut], deadline: Deadline
     ) -> list[Refusal[Row] | Exception | None]:
-        return await asyncio.gather(*(_result_of(self.put_if(put, deadline)) for put in puts))
+        return await _results_of([self.put_if(put, deadline) for put in puts])
 
     async def delete_if(
         self,
@@ -251,12 +256,14 @@ class Thrift2Driver:
 _Call = Callable[..., Any]
 
 
-async def _result_of(work: Awaitable[T]) -> T | Exception:
-    """Return the result of `work`, or the exception that it raises."""
-    try:
-        return await work
-    except Exception as exc:
-        return exc
+async def _results_of(works: "Sequence[Coroutine[Any, Any, T]]") -> list[T | Exception]:
+    """Return the result of each of `works`, or the exception that it raises."""
+    results = []
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result
+        results.append(result)
+    return results
 
 
 def _translated(error: Any, call: _Call, table: str | None, about: str | None) -> Exception:
