@@ -32,7 +32,7 @@ class ClusterOptions:
     placement: str = option("load", "how a hub is chosen for a topic without owner: by `load`, or `uniform`")
     claims_rate: int = option(2_000, "topics that this hub claims a second; others wait their turn; 0: no limit")
     takeover_rate: int = option(
-        2_000, "topics of a dead hub that this hub takes over a second before they are asked for; 0: none"
+        5_000, "topics of a dead hub that this hub takes over a second before they are asked for; 0: none"
     )
     owners_kept_max: int = option(100_000, "topics of other hubs whose owner this hub remembers, to save reads")
     owners_kept_s: float = option(10.0, "how long this hub remembers such an owner; a dead hub is forgotten at once")

@@ -6,6 +6,7 @@ newer minor format: they are kept in `UnknownFields` and written back. docs/expl
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack
@@ -97,7 +98,9 @@ def mark_of_hub(hub: HubInfo) -> bytes:
     return _pack({"h": hub.host, "p": hub.port}, None)[1:]
 
 
+@lru_cache(maxsize=1024)
 def unpack_hub_info(raw: bytes) -> HubInfo:
+    """Return the hub in an owner record. A scan meets the same few hubs very often."""
     fields = _unpack(raw)
     return HubInfo(
         host=_take(fields, "h", str),

@@ -25,7 +25,7 @@ def test_page_names_the_options_that_there_are(
     ("name", "shown"),
     [
         ("claims_rate", "2,000"),
-        ("takeover_rate", "2,000"),
+        ("takeover_rate", "5,000"),
         ("session_timeout_s", "10 s"),
         ("rebalance_interval_s", "300 s"),
         ("rebalance_topics_max", "50"),
