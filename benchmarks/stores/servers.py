@@ -340,7 +340,7 @@ def _reached_zookeeper() -> str:
 _REACHED_HBASE: Final = (
     "HBase is reached: through our own client of its RPC in asyncio, without threads or a library between, a read is "
     "one request, an update one conditional mutation, single operations of many callers are gathered by us as hubs "
-    "gather them, those for one server share calls, and creates of one HBase region one entry of its log"
+    "gather them, those for one server share calls, and writes of one HBase region one entry of its log"
 )
 
 
