@@ -112,6 +112,8 @@ class Ownership:
         self._known = known
         self._for_originals = for_originals
         self._has_logged = False
+        self._meets_owners = False
+        """Whether the last topic to claim had an owner."""
 
     def known_owner(self, topic: Topic, *, should_claim: bool, tried: Sequence[bytes] = ()) -> HubInfo | None:
         """Return another hub that owns `topic`, from memory; None if none is known.
@@ -156,6 +158,7 @@ class Ownership:
         async def next_owner(current: Versioned[HubInfo] | None) -> HubInfo:
             nonlocal chosen, taken_over, former, is_shut_out
             owner = None if current is None else current.value
+            self._meets_owners = owner is not None
             taken_over, former = owner is not None, owner
             if owner is not None and owner.is_fleeting:
                 raise self._not_together(topic, owner)
@@ -175,8 +178,10 @@ class Ownership:
             return replace(me, log=await self._logs.begin_log())
 
         # A topic to claim mostly has no owner, so write without a read. If it has one, the refused write returns it.
-        # Before this hub names another as owner, it reads the present owner.
-        seen = None if chosen == me and takes else await self._manager.read(topic)
+        # After the end of a hub topics have owners, and a read costs much less than a refused write. Before this hub
+        # names another as owner, it reads the present owner.
+        is_likely_free = chosen == me and takes and not self._meets_owners
+        seen = None if is_likely_free else await self._manager.read(topic)
         try:
             version = await change(self._manager, topic, next_owner, seen=seen, tries=_TRIES_MAX)
         except (BadVersionError, NoRecordError) as exc:

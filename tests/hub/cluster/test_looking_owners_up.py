@@ -13,7 +13,7 @@ from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from tests.faults.support.proxy import Proxy
 from tests.faults.support.waiting import until
-from tests.hub.cluster.support.both import on_both, on_zookeeper_first
+from tests.hub.cluster.support.both import on_both, on_hbase, on_zookeeper_first
 from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
@@ -88,6 +88,29 @@ async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) ->
     await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
     assert is_owner(await deployment.ask(client, b"t", should_claim=False))
     assert (seen(proxy) - before).total() > 0
+
+
+@on_hbase
+async def test_claims_after_the_end_of_a_hub_make_no_write_that_is_refused(deployment: Deployment) -> None:
+    proxy, subject = await deployment.behind_proxy()
+    asked = await deployment.start(subject=subject, cluster={"takeover_rate": 0})
+    await deployment.begin_log(asked)
+    dead = deployment.apart()
+    await asyncio.to_thread(dead.start)
+    client, to_dead = await deployment.connect(asked), await deployment.connect(dead)
+    topics = [b"t%d" % number for number in range(4)]
+    for topic in topics:
+        assert is_owner(await deployment.ask(to_dead, topic))
+    await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
+    dead.kill()
+    await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
+    write, writes = deployment.networked.write, []
+    for topic in (*topics, b"new", b"newer"):
+        before = proxy.seen[write]
+        assert is_owner(await deployment.ask(client, topic))
+        writes.append(proxy.seen[write] - before)
+    # Each is one claim, and a new topic one record more. The first write and that of a dead log's end say nothing.
+    assert writes[1:] == [1, 1, 1, 2, 2]
 
 
 @on_zookeeper_first
