@@ -127,11 +127,12 @@ class Together:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._creations, self._updates = _Kind(), _Kind()
+        self._kinds = deque((self._creations, self._updates))
         self._has_endpoint: dict[str, bool | None] = {}
         self._logged: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._creations.waiting or self._updates.waiting)
+        return any(kind.waiting for kind in self._kinds)
 
     def admit(self, change: Change, now: float) -> bool:
         """Let a change wait here if it may be sent with others. Return whether it does."""
@@ -145,8 +146,12 @@ class Together:
         The list is empty if every region with waiting changes has a call under way. When the call for the changes is
         over, the caller must call `over`.
         """
-        # Updates first: a hub that creates very many subscriptions still keeps the pointers of its subscribers.
-        return self._updates.take(number, bytes_max, now) or self._creations.take(number, bytes_max, now)
+        for _ in range(len(self._kinds)):
+            # By turns: neither kind has to wait while the other keeps coming.
+            self._kinds.rotate()
+            if company := self._kinds[0].take(number, bytes_max, now):
+                return company
+        return []
 
     def over(self, first: Change) -> None:
         """Record that the call of the company of `first` is over."""
@@ -160,18 +165,18 @@ class Together:
 
     def late(self, now: float) -> list[Change]:
         """Remove and return the changes that wait for a call that takes too long."""
-        return self._creations.late(now) + self._updates.late(now)
+        return [change for kind in self._kinds for change in kind.late(now)]
 
     def keep(self, is_kept: Callable[[Change], bool]) -> None:
         """Drop the waiting changes for which `is_kept` is false."""
-        for kind in (self._creations, self._updates):
+        for kind in self._kinds:
             kept = {name: deque(filter(is_kept, waiting)) for name, waiting in kind.waiting.items()}
             kind.waiting = {name: waiting for name, waiting in kept.items() if waiting}
 
     def drain(self) -> list[Change]:
         """Remove and return all waiting changes."""
         drained = []
-        for kind in (self._creations, self._updates):
+        for kind in self._kinds:
             waiting, kind.waiting = kind.waiting, {}
             drained += [change for queue in waiting.values() for change in queue]
         return drained
@@ -207,8 +212,8 @@ class Together:
     def forget(self) -> None:
         """Forget the endpoints of all tables. The server may be another one now, or its tables may have changed."""
         self._has_endpoint.clear()
-        self._creations.forget()
-        self._updates.forget()
+        for kind in self._kinds:
+            kind.forget()
 
     def _has_none(self, table: str, why: object) -> None:
         self._has_endpoint[table] = False
@@ -260,7 +265,7 @@ def were_updated(changes: Sequence[Change], body: bytes) -> list[bool] | bool | 
 
     Raises: DecodeError - the answer cannot be read; ServerFailure - of the whole call.
     """
-    (region,) = MultiResponse.FromString(body).region_action_result or (RegionActionResult(),)
+    region = next(iter(MultiResponse.FromString(body).region_action_result), RegionActionResult())
     if region.HasField("exception"):
         raise ServerFailure.of_action(region.exception)
     results = {result.index: result for result in region.result_or_exception}

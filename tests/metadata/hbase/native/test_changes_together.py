@@ -18,18 +18,26 @@ from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.hbase.driver import ConditionalPut, Row
 from hedwig.metadata.hbase.native import NativeDriver
 from hedwig.metadata.hbase.native.actions import Change, put_of, stated
-from hedwig.metadata.hbase.native.cluster.together import METHOD, Together, request_of
+from hedwig.metadata.hbase.native.cluster.together import METHOD, Together, request_of, were_updated
 from hedwig.metadata.hbase.native.hbase_pb2 import (
+    Cell,
     Column,
     ColumnValue,
     CoprocessorServiceRequest,
+    CoprocessorServiceResult,
     Get,
     MultiRequest,
+    MultiResponse,
     MutateRequest,
     MutateRowsRequest,
+    MutateRowsResponse,
     MutationProto,
+    NameBytesPair,
     QualifierValue,
+    RegionActionResult,
     RegionSpecifier,
+    Result,
+    ResultOrException,
 )
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.regions import Region, Server
@@ -413,6 +421,50 @@ async def test_regions_take_turns_and_each_has_one_call_at_a_time() -> None:
     creations.over(creates(REGION, b"1"))
     assert taken(creations) == [b"3"]
     assert not creations
+
+
+async def test_creations_and_updates_take_turns_and_share_no_call() -> None:
+    together = waiting(*((OTHER if number % 2 else REGION, b"%d" % number) for number in range(4)))
+    for region, row in ((REGION, b"u1"), (OTHER, b"u6"), (REGION, b"u2")):
+        change = Change(region, row, COLUMN, b"before", put_of(row, {COLUMN: b"x"}), 0.0, mark=b"x")
+        assert together.admit(change, 0.0)
+    calls = [taken(together) for _ in range(5)]
+    assert sorted(calls) == [[], [b"0", b"2"], [b"1", b"3"], [b"u1", b"u2"], [b"u6"]]
+    assert [call[0][:1] == b"u" for call in calls[:4]] in ([True, False] * 2, [False, True] * 2)
+
+
+def answer(*results: ResultOrException, exception: NameBytesPair | None = None) -> bytes:
+    region = RegionActionResult(result_or_exception=results, exception=exception)
+    return MultiResponse(region_action_result=[region]).SerializeToString()
+
+
+def made_all(processed: bool | None = True) -> ResultOrException:
+    value = NameBytesPair(value=MutateRowsResponse(processed=processed).SerializeToString())
+    return ResultOrException(index=0, service_result=CoprocessorServiceResult(value=value))
+
+
+def look(index: int, value: bytes) -> ResultOrException:
+    return ResultOrException(index=index, result=Result(cell=[Cell(value=value)]))
+
+
+async def test_an_update_is_done_if_its_row_shows_it() -> None:
+    changes = [
+        Change(REGION, row, COLUMN, b"before", put_of(row, {COLUMN: row}), 0.0, mark=row) for row in (b"1", b"2")
+    ]
+    failed = NameBytesPair(name="org.apache.hadoop.hbase.NotServingRegionException", value=b"x")
+    assert were_updated(changes, answer(made_all(), look(1, b"1"), look(2, b"2"))) == [True, True]
+    assert were_updated(changes, answer(look(2, b"2"), made_all(), look(1, b"before"))) == [False, True]
+    assert were_updated(changes, answer(made_all(), look(1, b"1"), ResultOrException(index=2, exception=failed))) == [
+        True,
+        False,
+    ]
+    assert were_updated(changes, answer(made_all())) == [False, False]
+    assert were_updated(changes, answer(made_all(False), look(1, b"1"), look(2, b"2"))) is False
+    for unsaid in (answer(made_all(None)), answer(), b""):
+        assert were_updated(changes, unsaid) is None
+    for of_call in (answer(exception=failed), answer(ResultOrException(index=0, exception=failed))):
+        with pytest.raises(ServerFailure):
+            were_updated(changes, of_call)
 
 
 async def test_the_same_row_is_not_created_twice_in_one_change() -> None:
