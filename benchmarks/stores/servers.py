@@ -70,6 +70,7 @@ _HBASE_DEFAULTS: Final = {
     **LASTING_HBASE,
 }
 SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
+SYNCED_HBASE: Final = {"hbase.wal.provider": _LOG_PROVIDER, **SYNCED_LOG}
 UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
 HADOOP_3: Final = "hbase-hadoop3"
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}

@@ -15,6 +15,7 @@ from hedwig.benchmarks.load.client_pool import ClientPool
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.machine.cpu_time import cpu_s_between
+from hedwig.benchmarks.machine.disk_flushes import FLUSHES
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.suites.cas.servers import Servers
@@ -68,7 +69,8 @@ class CasCases:
         client.hear("ready", time.monotonic() + _OPEN_S + fresh.topics / _FILLED_PER_S)
         measurement = Measurement(workload=workload, driver=case.driver, round=number)
         servers = self._servers.pids.get(case.driver, [])
-        with Sampler({"servers": servers, "client": [client.pid]}) as sampler:
+        roles = {"servers": servers, "client": [client.pid]}
+        with Sampler(roles, flushes=self._servers.flushes) as sampler:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns})
             begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
@@ -82,6 +84,8 @@ class CasCases:
             measurement.values["client_cpu_s"] = of_client
         if of_servers is not None:
             measurement.values["servers_cpu_s"] = of_servers
+        if (flushes := sampler.flushes_per_s(begin_ns, end_ns)) is not None:
+            measurement.values[FLUSHES] = flushes
         for role in ("client", "servers"):
             if (held := sampler.rss_bytes_max(role)) is not None:
                 measurement.values[f"{role}_rss_bytes_max"] = held

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from hedwig.benchmarks.drivers.records.hbase_records import records_table
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.machine.disk_flushes import flushes_of
+from hedwig.benchmarks.stores.servers import HADOOP_3, SYNCED_HBASE
 from hedwig.cli.dev import DevServers
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.url import MetadataUrl
@@ -49,6 +51,12 @@ class Servers:
     of: dict[str, dict[str, str]] = field(default_factory=dict)
     pids: dict[str, list[int]] = field(default_factory=dict)
     terms: dict[str, Any] = field(default_factory=dict)
+    directory: Path | None = None
+    """Where the servers have their data; None if they are not ours."""
+
+    def flushes(self) -> int | None:
+        """Return how often the disk of the data was flushed so far; None if that is not known."""
+        return None if self.directory is None else flushes_of(self.directory)
 
 
 @contextmanager
@@ -58,7 +66,7 @@ def own_servers(
     """Start the servers that the drivers need, format the stores, and in the end stop these servers.
 
     Args: directory - has the SQLite file, and the servers unless `kept` is given; kept - a directory of dev servers,
-        which then keep running; is_synced - ZooKeeper forces its log to the disk.
+        which then keep running; is_synced - ZooKeeper and HBase force their logs to the disk.
     Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up.
     """
     dev_servers = DevServers(
@@ -66,7 +74,8 @@ def own_servers(
         progress=progress,
         heap_mb=None if kept else HEAP_MB,
         java_flags=None if kept else dict.fromkeys(HEAP_MB, _BOTH_COMPILERS),
-        hbase_properties=None if kept else _HBASE_DEFAULTS,
+        classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3} if is_synced and not kept else None,
+        hbase_properties=None if kept else _HBASE_DEFAULTS | (SYNCED_HBASE if is_synced else {}),
         zookeeper_properties=None if kept or is_synced else {"forceSync": "no"},
     )
     try:
@@ -151,7 +160,7 @@ def _servers_of(drivers: Sequence[str], dev_servers: DevServers, directory: Path
     if "zookeeper" in wanted:
         urls["zookeeper"] = f"zookeeper://{dev_servers.address('zookeeper')}/bench/standalone"
     urls["sqlite"] = f"sqlite://{directory.absolute() / 'metadata.sqlite'}"
-    servers = Servers()
+    servers = Servers(directory=directory)
     for driver in drivers:
         location = _location(driver, urls)
         if driver == "happybase":
@@ -172,7 +181,11 @@ def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
     if "hbase" in services:
         heaps = ", ".join(f"{name} {HEAP_MB[name]} MiB" for name in ("regionserver", "thrift2", "thrift1"))
         terms["HBase 2.6.1"] = f"one region server, {_REGIONS} regions a table, SYNC_WAL, report interval as by default"
-        terms["an acknowledged write in HBase is"] = f"{_FLUSHED} (the Hadoop 2 build cannot sync to a local disk)"
+        terms["an acknowledged write in HBase is"] = (
+            "on the disk, synced (the build for Hadoop 3)"
+            if is_synced
+            else f"{_FLUSHED} (the build for Hadoop 2 cannot sync to a local disk)"
+        )
         terms["heap"] = heaps
     if "zookeeper" in services:
         where = "on the disk, synced" if is_synced else "in the file cache as well (forceSync=no)"

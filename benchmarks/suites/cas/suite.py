@@ -82,10 +82,10 @@ _EXTRA: Final = "gateway-managers"
 )
 @data_option("own servers keep their data")
 @click.option(
-    "--zookeeper-sync",
+    "--synced",
     "is_synced",
     is_flag=True,
-    help="Let our ZooKeeper sync its log to the disk, which HBase's Hadoop 2 build cannot.",
+    help="Let our ZooKeeper, and HBase by its build for Hadoop 3, sync their logs to the disk.",
 )
 @label_option
 @result_option

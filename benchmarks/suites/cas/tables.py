@@ -6,6 +6,7 @@ from typing import Final
 
 from hedwig.benchmarks.charts.sections import TextTable
 from hedwig.benchmarks.load.workloads import Operation
+from hedwig.benchmarks.machine.disk_flushes import FLUSHES
 from hedwig.benchmarks.runs.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
 from hedwig.benchmarks.runs.cells import median, percentiles, spread
 from hedwig.benchmarks.runs.results import Measurement, alike
@@ -23,6 +24,7 @@ _COLUMNS: Final = (
     "per client core",
     "× java, per core",
     "servers' CPU µs",
+    "flushes of the disk",
     "ms: p50 / p99 / p99.9 / max",
     "p50 × java",
 )
@@ -69,6 +71,7 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
         median(good, per_core, "{:,.0f}/s"),
         ratio(good, beside, per_core),
         median(good, lambda each: _each(each, "servers_cpu_s"), "{:,.0f}"),
+        median(good, _flushes, "{:.2f}"),
         percentiles(merged(good, "service")) if good else "–",
         percentile_ratio(good, beside, "service", 50),
     ]
@@ -95,6 +98,12 @@ def _each(measurement: Measurement, name: str) -> float | None:
     """Return the processor time of one operation in µs, or None if it was not measured."""
     used = measurement.values.get(name)
     return None if used is None or not measurement.count else used / measurement.count * 1e6
+
+
+def _flushes(measurement: Measurement) -> float | None:
+    """Return how often the disk was flushed for one operation, or None if that is not known."""
+    flushes = measurement.values.get(FLUSHES)
+    return None if flushes is None or not measurement.rate_per_s else flushes / measurement.rate_per_s
 
 
 def _wasted(good: Sequence[Measurement]) -> str:
