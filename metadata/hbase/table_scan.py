@@ -7,7 +7,6 @@ Nothing here writes.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, closing, nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
@@ -315,15 +314,27 @@ class TableScan(Generic[R]):
         containing: tuple[bytes, bytes] | None = None,
         deadline: Deadline | None = None,
     ) -> list[Row]:
-        rows = replace(self._asked(start, stop, columns, letter=letter, prefix=prefix), containing=containing)
+        rows = self._asked(start, stop, columns, letter=letter, prefix=prefix, containing=containing)
         attempts = Attempts(self._options, f"list {self._table}", deadline)
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
 
     def _asked(
-        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE, prefix: bytes = b""
+        self,
+        start: bytes,
+        stop: bytes,
+        columns: Sequence[bytes],
+        *,
+        letter: bytes = LIVE,
+        prefix: bytes = b"",
+        containing: tuple[bytes, bytes] | None = None,
     ) -> ScanRange:
         return ScanRange(
-            start=start, stop=stop, columns=columns, marked=(self._columns.version, letter), name_prefix=prefix
+            start=start,
+            stop=stop,
+            columns=columns,
+            marked=(self._columns.version, letter),
+            name_prefix=prefix,
+            containing=containing,
         )
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import BadVersionError, HedwigError, NoRecordError
+from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, deadline_of_all
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange
@@ -24,7 +24,7 @@ from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from hedwig.metadata.contract.packed import PackedPage
 from hedwig.metadata.contract.table import carry_out_all
-from hedwig.metadata.contract.write_lease import within_lease
+from hedwig.metadata.contract.write_lease import check_lease, within_lease
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from hedwig.metadata.hbase.keys import BUCKETS, bucket_start, topic_key
 from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec, stored_stamp, version_of
@@ -206,12 +206,19 @@ class HBaseTable(Generic[R]):
         """Read records in one batch, and read alone what the batch did not return."""
         rows = await self._driver.get_all(self._table, [_row(key) for key in keys], self._columns.all, deadline)
         outcomes: list[Outcome[R]] = []
-        for key, row in zip(keys, rows, strict=True):
+        alone = []
+        for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            if isinstance(row, Exception):
+                alone.append(index)
+                outcomes.append(Outcome())
+                continue
             try:
-                found = await self.read(key, deadline) if isinstance(row, Exception) else self._record_in(key, row)
-                outcomes.append(Outcome(record=found))
+                outcomes.append(Outcome(record=self._record_in(key, row)))
             except HedwigError as exc:
                 outcomes.append(Outcome(error=exc))
+        results = await carry_out_all(self, [Read(keys[index]) for index in alone], deadline)
+        for index, outcome in zip(alone, results, strict=True):
+            outcomes[index] = outcome
         return outcomes
 
     def _put_of(self, at: int, operation: Write[R] | Delete) -> "_Put | None":
@@ -242,6 +249,10 @@ class HBaseTable(Generic[R]):
 
         Alone, each would cost several times as much.
         """
+        try:
+            check_lease()
+        except MetadataUnavailableError as exc:
+            return [Outcome(error=exc)] * len(puts)
         answers = await self._driver.put_all(
             [self._put(put.key, put.condition, put.mine, put.values) for put in puts],
             within_lease(self._options.clock, deadline),

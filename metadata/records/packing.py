@@ -98,7 +98,7 @@ def mark_of_hub(hub: HubInfo) -> bytes:
     return _pack({"h": hub.host, "p": hub.port}, None)[1:]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def unpack_hub_info(raw: bytes) -> HubInfo:
     """Return the hub in an owner record. A scan meets the same few hubs very often."""
     fields = _unpack(raw)
