@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.errors import BadVersionError, MetadataError, TopicOwnerInfoExistsError
-from hedwig.metadata import RecordKey, Write
+from hedwig.errors import BadVersionError, MetadataError, MetadataUnavailableError, TopicOwnerInfoExistsError
+from hedwig.metadata import Delete, Read, RecordKey, Write
 from hedwig.metadata.calls.attempts import Refusal
 from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.metadata.contract.write_lease import LeasedTable
 from hedwig.metadata.hbase.driver import ConditionalPut, Row
 from hedwig.metadata.hbase.native import NativeDriver
 from hedwig.metadata.hbase.native.actions import Change, put_of, stated
@@ -280,6 +281,24 @@ async def test_a_table_without_the_endpoint_is_written_as_ever(namespace: Namesp
             assert server.rows == [1], "it asked once"
         finally:
             await driver.drop_table(table, soon())
+
+
+async def test_a_batch_whose_lease_runs_out_as_it_begins_is_not_sent(namespace: Namespace, doors: Doors) -> None:
+    async with Counting(namespace.region_server) as server:
+        driver = await acquainted(await doors.driver(server.route), namespace.table)
+        table = HBaseTable(OWNERSHIP, namespace.table, driver, OPTIONS)
+        hub, key = HubInfo(host="hub-1", port=4080, epoch=1), RecordKey(Topic(secrets.token_bytes(8)))
+        keys = [RecordKey(Topic(secrets.token_bytes(8))) for _ in range(20)]
+        version = await table.write(key, hub, NEW)
+        left_s = iter([1.0, 1.0])
+        leased = LeasedTable(table, lambda: next(left_s, 0.0))
+        server.calls.clear()
+        outcomes = await leased.apply([*(Write(each, hub, NEW) for each in keys), Delete(key, version), Read(key)])
+        assert next(left_s, None) is None, "the lease was good when the batch began"
+        *refused, read = outcomes
+        assert all(isinstance(outcome.error, MetadataUnavailableError) for outcome in refused)
+        assert read.record is not None
+        assert set(server.calls) <= {"Get"}, "a write was sent"
 
 
 class TogetherWire(HBaseWire):
