@@ -24,11 +24,11 @@ _COLUMNS: Final = (
     "per client core",
     "× java, per core",
     "servers' CPU µs",
-    "flushes of the disk",
     "ms: p50 / p99 / p99.9 / max",
     "p50 × java",
 )
 _CONTENDED: Final = ("applied", "retries each", "wasted")
+_COUNTED: Final = ("flushes of the disk",)
 _LAST: Final = ("errors", "notes")
 
 
@@ -39,24 +39,26 @@ def cas_tables(measurements: Sequence[Measurement]) -> list[TextTable]:
         own = [each for each in measurements if each.workload.name == operation]
         contended = operation == Operation.CONTENDED_UPDATE
         load = "writers per key, of 64" if contended else "in flight"
-        columns = (load, "driver", *_COLUMNS, *(_CONTENDED if contended else ()), *_LAST)
-        tables.append(TextTable(operation, columns, _lines(own, contended=contended)))
+        counted = any(FLUSHES in each.values for each in own)
+        more = (*(_CONTENDED if contended else ()), *(_COUNTED if counted else ()))
+        lines = _lines(own, contended=contended, counted=counted)
+        tables.append(TextTable(operation, (load, "driver", *_COLUMNS, *more, *_LAST), lines))
     if ratios := update_ratios(measurements):
         tables.append(TextTable("update, in short", ("what", "ratio"), ratios))
     return tables
 
 
-def _lines(measurements: Sequence[Measurement], *, contended: bool) -> list[list[str]]:
+def _lines(measurements: Sequence[Measurement], *, contended: bool, counted: bool) -> list[list[str]]:
     groups = alike(measurements)
     yardsticks = {_load(group[0]): group for group in groups if group[0].driver == _YARDSTICK}
-    return [_line(group, yardsticks.get(_load(group[0]), []), contended=contended) for group in groups]
+    return [_line(group, yardsticks.get(_load(group[0]), []), contended=contended, counted=counted) for group in groups]
 
 
 def _load(measurement: Measurement) -> tuple[int, int]:
     return measurement.workload.in_flight, measurement.workload.topics
 
 
-def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contended: bool) -> list[str]:
+def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contended: bool, counted: bool) -> list[str]:
     workload = rounds[0].workload
     good = [each for each in rounds if each.wall is None and each.count]
     rates = [each.rate_per_s for each in good]
@@ -71,7 +73,6 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
         median(good, per_core, "{:,.0f}/s"),
         ratio(good, beside, per_core),
         median(good, lambda each: _each(each, "servers_cpu_s"), "{:,.0f}"),
-        median(good, _flushes, "{:.2f}"),
         percentiles(merged(good, "service")) if good else "–",
         percentile_ratio(good, beside, "service", 50),
     ]
@@ -83,6 +84,8 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
             f"{refused / done:.2f}" if done else "–",
             _wasted(good),
         ]
+    if counted:
+        line.append(median(good, _flushes, "{:.2f}"))
     failed = sum(sum(each.errors.values()) for each in rounds)
     reasons = sorted({reason for each in rounds for reason in each.errors})
     notes: dict[str, None] = {}
