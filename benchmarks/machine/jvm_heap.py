@@ -1,7 +1,7 @@
 """The heap of a Java virtual machine, seen from outside: its bound, its live bytes, and whether it was full.
 
-The system's memory that a machine holds says little. With the serial collector it is the part of the heap that the
-collector has touched so far. Live objects may or may not remain in it.
+The system's memory that a machine holds says little. It is the part of the heap that the collector has touched so far.
+Live objects may or may not remain in it.
 """
 
 import re
@@ -33,8 +33,9 @@ _KIB: Final = 1 << 10
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _GENERATION: Final = re.compile(r"total (\d+)K, used (\d+)K")
 """A part of the heap. The memory of classes does not match: it is reported as `used …, committed …`."""
-_OLD_GENERATION: Final = re.compile(r"tenured generation\s+total (\d+)K, used (\d+)K")
-_FULL_SHARE: Final = 0.97
+_G1_HEAP: Final = re.compile(r"garbage-first heap\s+total (\d+)K, used (\d+)K")
+_FULL_SHARE: Final = 0.9
+"""G1 keeps a tenth of its heap free, so that it has somewhere to copy objects to."""
 _FULL: Final = "java.lang.OutOfMemoryError"
 
 
@@ -64,10 +65,10 @@ def used_heap_bytes(pid: int) -> int:
 
 
 def full_heap(pid: int) -> str | None:
-    """Have a machine collect its garbage; return how full the old generation is if it is full, else None.
+    """Have a machine collect its garbage; return how full its heap is if it is full, else None.
 
-    With a full old generation, each further object that stays takes a collection of the whole heap, during which the
-    machine does no other work.
+    With a full heap, each further object that stays takes a collection of the whole heap, during which the machine
+    does no other work.
 
     Raises: BenchmarkError - it did not do so in time.
     """
@@ -85,12 +86,12 @@ def has_full_heap(pids: Iterable[int]) -> bool:
 
 
 def fullness(heap_info: str) -> str | None:
-    """Return how full the old generation is, as the serial collector reports it, if it is full; else None."""
-    match = _OLD_GENERATION.search(heap_info)
+    """Return how full the heap is, as G1 reports it after a collection, if it is full; else None."""
+    match = _G1_HEAP.search(heap_info)
     if match is None or int(match[2]) < _FULL_SHARE * int(match[1]):
         return None
     total, used = (int(each) // _KIB for each in match.groups())
-    return f"{used:,} of {total:,} MiB in its old generation after a collection"
+    return f"{used:,} of {total:,} MiB after a collection"
 
 
 def heap_max_bytes(pid: int) -> int | None:

@@ -13,7 +13,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.interrupts import interrupt_later
 from hedwig.benchmarks.machine.disk_flushes import flushes_of
 from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN, hbase_heaps
-from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
+from hedwig.benchmarks.machine.jvm_flags import flags_as_in_production, flags_of_servers
 from hedwig.benchmarks.machine.jvm_heap import (
     find_jcmd,
     full_heap,
@@ -51,9 +51,6 @@ SYNCED: Final = "synced"
 UNSYNCED: Final = "unsynced"
 
 _REGIONS: Final = 16
-
-_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Dev servers have only the first compiler, which starts sooner, but makes slower code than a real server runs."""
 _SESSION_MS: Final = "40000"
 LASTING_SESSIONS: Final = {"maxSessionTimeout": _SESSION_MS}
 """The property that the ZooKeeper of an HBase needs for the sessions of `LASTING_HBASE`."""
@@ -114,7 +111,7 @@ class StoreServers:
                 directory / "zookeeper",
                 progress=progress,
                 heap_mb={"zookeeper": heap_mb},
-                java_flags={"zookeeper": _BOTH_COMPILERS},
+                java_flags=flags_as_in_production({"zookeeper": heap_mb}),
                 zookeeper_properties={} if synced else {"forceSync": "no"},
             )
         if any(_SERVERS.get(backend) == "hbase" for backend in backends):
@@ -123,7 +120,7 @@ class StoreServers:
                 directory / "hbase",
                 progress=progress,
                 heap_mb=heaps,
-                java_flags=dict.fromkeys(heaps, _BOTH_COMPILERS),
+                java_flags=flags_as_in_production(heaps),
                 # This build has no gateway. The gateway writes no log itself, so its build does not matter.
                 classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3},
                 zookeeper_properties=LASTING_SESSIONS,

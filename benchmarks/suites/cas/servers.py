@@ -10,6 +10,7 @@ from typing import Any, Final
 from hedwig.benchmarks.drivers.records.hbase_records import records_table
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.disk_flushes import flushes_of
+from hedwig.benchmarks.machine.jvm_flags import AS_IN_PRODUCTION, flags_as_in_production
 from hedwig.benchmarks.stores.servers import HADOOP_3, SYNCED_HBASE
 from hedwig.cli.dev import DevServers
 from hedwig.metadata.contract.backend import StoreOptions
@@ -32,8 +33,6 @@ _SERVICES: Final[Mapping[str, Sequence[str]]] = {
     "zookeeper-plain": ("zookeeper",),
     "sqlite": (),
 }
-_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Both compilers, as in production. Dev servers use only the first, which starts sooner and makes slower code."""
 _HBASE_DEFAULTS: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
 """HBase's defaults for properties that dev servers change in order to start sooner and to be small.
 
@@ -73,7 +72,7 @@ def own_servers(
         kept or directory / "servers",
         progress=progress,
         heap_mb=None if kept else HEAP_MB,
-        java_flags=None if kept else dict.fromkeys(HEAP_MB, _BOTH_COMPILERS),
+        java_flags=None if kept else flags_as_in_production(HEAP_MB),
         classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3} if is_synced and not kept else None,
         hbase_properties=None if kept else _HBASE_DEFAULTS | (SYNCED_HBASE if is_synced else {}),
         zookeeper_properties=None if kept or is_synced else {"forceSync": "no"},
@@ -192,7 +191,7 @@ def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
         terms["in ZooKeeper 3.9.4"] = f"{where}, one server, heap {HEAP_MB['zookeeper']} MiB"
     if "sqlite" in drivers:
         terms["in SQLite"] = "on the disk, synced, in the client's own process"
-    return terms | {"servers' virtual machines": "serial collector, both compilers"}
+    return terms | {"servers' virtual machines": AS_IN_PRODUCTION}
 
 
 def _format(servers: Servers) -> None:

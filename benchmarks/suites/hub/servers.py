@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hedwig.benchmarks.drivers.drivers import LEDGERS
-from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
+from hedwig.benchmarks.machine.jvm_flags import AS_IN_PRODUCTION, flags_as_in_production, flags_of_servers
 from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
 from hedwig.benchmarks.suites.hub.process import AnyHub, HubProcess
 from hedwig.benchmarks.suites.hub.sizes import CLUSTER, CLUSTER_43, ORIGINAL, SHARED
@@ -31,8 +31,6 @@ HEAP_MB: Final = {
     "regionserver": 1024,
     "hbase-master": 384,
 }
-_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-"""Both compilers, as in production. Dev servers use only the first, which starts sooner and makes slower code."""
 _HBASE: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
 _REGIONS: Final = 16
 METADATA: Final = ("zookeeper", "hbase")
@@ -102,7 +100,8 @@ class HubServers:
         properties = JOURNALS[journal]
         # The bookies of 4.3 prefer the virtual machine's system properties to their configuration file.
         system_properties = " ".join(f"-D{name}={value}" for name, value in properties.items())
-        flags = dict.fromkeys(HEAP_MB, _BOTH_COMPILERS) | {_OLD: f"{_BOTH_COMPILERS} {system_properties}"}
+        flags = flags_as_in_production(HEAP_MB)
+        flags[_OLD] = f"{flags[_OLD]} {system_properties}"
         self.servers = DevServers(
             directory,
             progress=progress,
@@ -223,7 +222,7 @@ class HubServers:
             "metadata of the original hub": "ZooKeeper",
             "ZooKeeper 3.9.4": "one server, its log synced",
             "heaps": ", ".join(heaps),
-            "servers' virtual machines": "serial collector, both compilers",
+            "servers' virtual machines": AS_IN_PRODUCTION,
         }
 
     @property

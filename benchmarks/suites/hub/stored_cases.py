@@ -12,7 +12,7 @@ from hedwig.benchmarks.drivers.drivers import GeneratorDriver, MeasuredHub
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.workloads import FILL, Operation, Workload
-from hedwig.benchmarks.machine.jvm_flags import NoteFlags
+from hedwig.benchmarks.machine.jvm_flags import AS_IN_PRODUCTION, NoteFlags
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.servers import SYNCED, terms
 from hedwig.benchmarks.suites.hub.process import HubProcess
@@ -82,7 +82,7 @@ class StoredHubs:
             "hub": "ours, standalone, a fresh process for each case, its messages on its own disk",
             "acknowledged": "once it is synced to the hub's disk; what it needed of the metadata before, as below",
             "metadata": terms(self.backends, self.sizes.heap_mb, SYNCED),
-            "virtual machines": "serial collector, both compilers",
+            "virtual machines": AS_IN_PRODUCTION,
             "a topic of the store": "an empty record of ledger ranges, one subscription, no owner: as hubs release it",
             "sizes": self.sizes.to_json(),
         }

@@ -10,6 +10,7 @@ import click
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.machine.jvm_flags import AS_IN_PRODUCTION
 from hedwig.benchmarks.machine.quiescing import CALM_S, CORES_MAX, SECONDS_MAX
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.resumption import note_resumption
@@ -200,7 +201,7 @@ def _terms(
 ) -> dict[str, Any]:
     return {
         **{durability: terms(backends, sizes.heap_mb, durability) for durability in sizes.durabilities},
-        "virtual machines": "serial collector, both compilers",
+        "virtual machines": AS_IN_PRODUCTION,
         "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
         "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",
         "after filling": f"loads begin when all servers together have used {CORES_MAX:g} processors at most for "

@@ -15,7 +15,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.workloads import Workload
-from hedwig.benchmarks.machine.jvm_flags import NoteFlags, flags_of_servers
+from hedwig.benchmarks.machine.jvm_flags import NoteFlags, flags_as_in_production, flags_of_servers
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.machine.store_load import StoreLoad, claims_of
 from hedwig.benchmarks.runs.results import Measurement
@@ -47,8 +47,6 @@ __all__ = ["REGIONS", "TakeoverRuns"]
 
 _SECOND_NS: Final = 1_000_000_000
 REGIONS: Final = 16
-_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
-_KINDS: Final = ("zookeeper", "bookie", "regionserver", "hbase-master")
 _STORED_S: Final = 7200.0
 _FILLED_PER_S: Final = 50
 _OPEN_S: Final = 120.0
@@ -80,11 +78,12 @@ class TakeoverRuns:
         self._progress = progress
         self._info_port = choose_port(set(), random.Random())
         self._is_up = False
+        heaps = {"bookie": HEAP_MB["bookie"], **sizes.heaps}
         self._servers = DevServers(
             directory / "servers",
             progress=progress,
-            heap_mb={"bookie": HEAP_MB["bookie"], **sizes.heaps},
-            java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
+            heap_mb=heaps,
+            java_flags=flags_as_in_production(heaps),
             # The other build of HBase never syncs. Unsynced storms use this build too, so that all have the same one.
             classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3),
             zookeeper_properties=LASTING_SESSIONS | ({} if sizes.is_synced else {"forceSync": "no"}),

@@ -11,6 +11,7 @@ from hedwig.benchmarks.load.cases import Case
 from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
 from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.machine.heaps import STORM_HEAP_MB_MIN
+from hedwig.benchmarks.machine.jvm_flags import AS_IN_PRODUCTION
 from hedwig.benchmarks.runs.progress_lines import say_below
 from hedwig.benchmarks.runs.words import driver_title
 from hedwig.benchmarks.stores.servers import LASTING_HBASE
@@ -191,7 +192,7 @@ def _terms(storms: Sequence[TakeoverSizes], settings: tuple[str, ...], seed: int
         "ZooKeeper 3.9.4": _of_each(by_store, _use_of_zookeeper),
         "shared": _of_each(by_store, lambda sizes: _SHARED if sizes.metadata == "zookeeper" else _APART),
         "heaps": _of_each(by_store, _heaps),
-        "servers' virtual machines": "serial collector, both compilers",
+        "servers' virtual machines": AS_IN_PRODUCTION,
         "hub options": list(settings),
         "rounds": first.rounds,
         "seed": seed,

@@ -70,18 +70,17 @@ def test_the_flags_of_all_servers_are_told_by_their_kind(servers: DevServers) ->
     assert environment == {"cpus": 2, "jvm_flags": {"servers": {"bookie": ["-Xmx1m"], **flags}, "znodes": {}}}
 
 
-def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
-    # The output of a ZooKeeper that kept collecting, and did nothing else.
-    heap_info = """15528:
-     def new generation   total 1258304K, used 987441K [0x0000000700000000, 0x0000000755550000, 0x0000000755550000)
-      eden space 1118528K,  88% used [0x0000000700000000, 0x000000073c44c7f0, 0x0000000744450000)
-     tenured generation   total 2796224K, used {used}K [0x0000000755550000, 0x0000000800000000, 0x0000000800000000)
-       the space 2796224K,  99% used [0x0000000755550000, 0x00000007fffffff8, 0x0000000800000000)
-     Metaspace       used 7872K, committed 8064K, reserved 1114112K
+def test_a_heap_is_full_when_what_stays_leaves_no_room_to_copy_to() -> None:
+    # The output of a machine whose live objects have 870 MiB.
+    heap_info = """27919:
+     garbage-first heap   total 1048576K, used {used}K [0x00000000c0000000, 0x0000000100000000)
+      region size 1024K, 0 young (0K), 0 survivors (0K)
+     Metaspace       used 9466K, committed 9664K, reserved 1114112K
+      class space    used 1151K, committed 1280K, reserved 1048576K
     """
-    assert fullness(heap_info.format(used=2796223)) == "2,730 of 2,730 MiB in its old generation after a collection"
-    assert fullness(heap_info.format(used=2500000)) is None
-    assert fullness("garbage-first heap   total 1000K, used 1000K") is None
+    assert fullness(heap_info.format(used=990000)) == "966 of 1,024 MiB after a collection"
+    assert fullness(heap_info.format(used=891211)) is None
+    assert fullness("tenured generation   total 1000K, used 1000K") is None
 
 
 def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:
