@@ -19,7 +19,7 @@ from hedwig.metadata.store import format_metadata
 
 __all__ = ["HEAP_MB", "Servers", "given_servers", "own_servers"]
 
-HEAP_MB: Final = {"zookeeper": 1024, "regionserver": 1024, "hbase-master": 384, "thrift2": 512, "thrift1": 512}
+HEAP_MB: Final = {"zookeeper": 1024, "regionserver": 3072, "hbase-master": 384, "thrift2": 512, "thrift1": 512}
 _REGIONS: Final = 16
 _FLUSHED: Final = "in the file cache of the region server's machine: it survives the server, not the machine"
 _SERVICES: Final[Mapping[str, Sequence[str]]] = {
