@@ -223,8 +223,32 @@ async def test_rows_that_are_nowhere_are_looked_for_together() -> None:
     # For a region that is open nowhere, a caller gets NowhereError, or the scan leaves its location unknown.
     assert {type(outcome) for outcome in outcomes} == {type(None), NowhereError}
     assert locations.find(starts[0]) is not None
-    assert directory.looks <= 8
-    assert directory.pages == 2
+    assert (directory.looks, directory.pages) == (1, 2)
+
+
+async def test_rows_that_stay_nowhere_are_asked_for_less_and_less_often_until_they_are_somewhere() -> None:
+    """Otherwise the server of hbase:meta would answer questions of all callers while it should open regions."""
+    locations, directory = await known(region(b"", b"m"), region(b"m", b"t"), region(b"t", b""))
+    locations.forget_server(ONE)
+    directory.open = directory.open[:1]
+
+    async def persistent(row: bytes) -> None:
+        while locations.find(row) is None:
+            with suppress(NowhereError):
+                await locations.look_up(row, soon())
+
+    began = asyncio.get_running_loop().time()
+    callers = [asyncio.ensure_future(persistent(row)) for row in [b"x"] * 50 + [b"o"] * 50]
+    await until(lambda: directory.pages + directory.looks >= 8, "they are asked for again and again")
+    assert asyncio.get_running_loop().time() - began >= 0.5
+    asked = directory.pages + directory.looks
+    directory.open = [region(b"", b"m"), region(b"m", b"t", TWO), region(b"t", b"", TWO)]
+    await asyncio.gather(*callers)
+    assert directory.pages + directory.looks <= asked + 2
+    # Once all are found, callers no longer wait.
+    locations.forget_server(TWO)
+    async with asyncio.timeout(0.1):
+        await locations.look_up(b"x", soon())
 
 
 async def test_many_rows_that_nobody_knows_are_found_one_after_the_other() -> None:
