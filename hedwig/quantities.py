@@ -1,11 +1,11 @@
-"""Sizes and durations as people write them: `64 MiB`, `10 min`, or a plain number of bytes or seconds."""
+"""Numbers as people write them: sizes such as `64 MiB`, durations such as `10 min`, counts such as `10M`; or plain."""
 
 import math
 import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["duration_s", "show_duration", "show_size", "size_bytes"]
+__all__ = ["duration_s", "show_duration", "show_size", "size_bytes", "whole_number"]
 
 _SIZES: Final[Mapping[str, int]] = {
     "B": 1,
@@ -36,6 +36,15 @@ def duration_s(text: str) -> float:
     number, factor = _parse(text, _DURATIONS, "a time like 90 or 10 min", default="s")
     # Divide for ms, which is exact. 0.001 is not a binary fraction, so 9 * 0.001 would not be 0.009.
     return number / 1000 if factor == _DURATIONS["ms"] else float(number * factor)
+
+
+def whole_number(text: str) -> int:
+    """Return the whole number in `text`: 1000000, 500k or 10M. Raises: ValueError - it is none."""
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    try:
+        return int(text[:-1] if scale > 1 else text) * scale
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number such as 1000, 500k or 10M") from None
 
 
 def _parse(text: str, units: Mapping[str, float], expected: str, *, default: str) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from hedwig.benchmarks.machine.store_files import disk_bytes, occupied
 from hedwig.cli.dev import DevError, DevServers
 from hedwig.cli.dev.launcher import ServerState, ServerStatus
 from hedwig.errors import HedwigError
-from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions, regions_for
 from hedwig.metadata.store import format_metadata
 
 __all__ = [
@@ -50,7 +50,6 @@ BACKENDS: Final = ("sqlite", "zookeeper", "hbase", "hbase+thrift")
 SYNCED: Final = "synced"
 UNSYNCED: Final = "unsynced"
 
-_REGIONS: Final = 16
 _SESSION_MS: Final = "40000"
 LASTING_SESSIONS: Final = {"maxSessionTimeout": _SESSION_MS}
 """The property that the ZooKeeper of an HBase needs for the sessions of `LASTING_HBASE`."""
@@ -62,7 +61,7 @@ _LOG_PROVIDER: Final = "filesystem"
 made about 0.6 times as many subscriptions per second."""
 _HBASE_DEFAULTS: Final = {
     "hbase.wal.provider": _LOG_PROVIDER,
-    "hbase.regionserver.msginterval": "3000",
+    "hbase.regionserver.msginterval": "500",
     "hbase.hregion.memstore.mslab.enabled": "true",
     **LASTING_HBASE,
 }
@@ -162,7 +161,7 @@ class StoreServers:
         for backend in self._backends:
             if backend not in lost:
                 try:
-                    asyncio.run(format_metadata(self.url(backend), StoreOptions(regions=_REGIONS)))
+                    asyncio.run(format_metadata(self.url(backend), StoreOptions(regions=regions_for(self._topics_max))))
                 except HedwigError as exc:
                     lost[backend] = f"no store could be laid out: {exc}"
         for backend in lost:
@@ -300,7 +299,7 @@ def children_max(topics_max: int) -> int:
     return max(StoreOptions().children_max, 2 * topics_max)
 
 
-def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
+def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: int) -> str:
     """Return the terms in words: what is equal between the backends, what is not, and how each one is reached."""
     is_synced = durability == SYNCED
     said = [
@@ -315,7 +314,7 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
         heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in shared_out.items())
         synced = f"hbase.wal.hsync={'true' if is_synced else 'false'}, hbase.wal.provider={_LOG_PROVIDER}"
         said.append(
-            f"HBase 2.6.1-hadoop3: one region server, {_REGIONS} regions a table, {synced}, "
+            f"HBase 2.6.1-hadoop3: one region server, {regions_for(topics_max)} regions a table, {synced}, "
             f"session timeout {int(_SESSION_MS) // 1000} s, heaps {heaps}"
         )
     if "hbase" in backends:

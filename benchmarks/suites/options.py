@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from hedwig.quantities import whole_number
+
 __all__ = ["data_option", "label_option", "number", "numbers", "printed_option", "result_option"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,7 +52,7 @@ def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> t
     if text is None:
         return None
     try:
-        parsed = tuple(_number(part) for part in text.split(","))
+        parsed = tuple(whole_number(part) for part in text.split(","))
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 1,50,10k", param=parameter) from None
     if min(parsed) < 0:
@@ -61,14 +63,9 @@ def numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> t
 def number(_: click.Context, parameter: click.Parameter, text: str) -> int:
     """Read a number such as 500000 or 500k, at least 1."""
     try:
-        parsed = _number(text)
+        parsed = whole_number(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a whole number such as 500k", param=parameter) from None
     if parsed < 1:
         raise click.BadParameter("the number must be at least 1", param=parameter)
     return parsed
-
-
-def _number(text: str) -> int:
-    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
-    return int(text[:-1] if scale > 1 else text) * scale

@@ -1,4 +1,4 @@
-"""Names and versions as arguments of commands."""
+"""Names, versions and numbers as arguments of commands."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,9 +7,10 @@ import click
 
 from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, parse_text
+from hedwig.quantities import whole_number
 from hedwig.versions import Version
 
-__all__ = ["FILTER", "PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName"]
+__all__ = ["FILTER", "NUMBER", "PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName"]
 
 
 class CheckedName(click.ParamType[Any]):
@@ -31,5 +32,6 @@ class CheckedName(click.ParamType[Any]):
 TOPIC: Final = CheckedName("topic", lambda text: as_topic(parse_name(text)))
 SUBSCRIBER: Final = CheckedName("subscriber", lambda text: as_subscriber(parse_name(text)))
 VERSION: Final = CheckedName("version", Version.parse)
+NUMBER: Final = CheckedName("number", whole_number)
 FILTER: Final = CheckedName("filter", parse_text)
 PREFIX: Final = CheckedName("prefix", parse_name)

@@ -7,7 +7,7 @@ an object with the functions of `BackendFactory`.
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
@@ -21,9 +21,22 @@ from hedwig.model import Topic
 if TYPE_CHECKING:
     from hedwig.metadata.contract.write_gate import WriteGate
 
-__all__ = ["Backend", "BackendFactory", "CatchesUp", "StoreOptions"]
+__all__ = ["Backend", "BackendFactory", "CatchesUp", "StoreOptions", "regions_for"]
 
 R = TypeVar("R")
+
+_TOPICS_OF_A_SERVER: Final = 2_500_000
+_REGIONS_OF_A_SERVER: Final = 4
+
+
+def regions_for(topics: int) -> int:
+    """Return how many HBase regions each table should have for a number of topics: four for each 2.5 million.
+
+    A region server with 4 GiB of heap has room for about so many topics. Further regions make it slower: operations
+    that could travel together go to different regions, and after a kill each region is opened by itself. Measured in
+    docs/how-to/hbase.md.
+    """
+    return _REGIONS_OF_A_SERVER * max(1, -(-topics // _TOPICS_OF_A_SERVER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

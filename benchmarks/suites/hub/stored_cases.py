@@ -81,7 +81,7 @@ class StoredHubs:
         return {
             "hub": "ours, standalone, a fresh process for each case, its messages on its own disk",
             "acknowledged": "once it is synced to the hub's disk; what it needed of the metadata before, as below",
-            "metadata": terms(self.backends, self.sizes.heap_mb, SYNCED),
+            "metadata": terms(self.backends, self.sizes.heap_mb, SYNCED, max(self.sizes.topics)),
             "virtual machines": AS_IN_PRODUCTION,
             "a topic of the store": "an empty record of ledger ranges, one subscription, no owner: as hubs release it",
             "sizes": self.sizes.to_json(),

@@ -92,7 +92,7 @@ class MetadataRun:
             self.backends,
             heap_mb=self.sizes.heap_mb,
             durability=stage.durability,
-            topics_max=max((*self.sizes.topics, *self.sizes.unsynced_topics)),
+            topics_max=self.sizes.topics_max,
             progress=lambda line: self.say(f"    {line}"),
         )
 

@@ -90,6 +90,11 @@ class MetadataSizes:
         """Return the durabilities of the stages, in their order."""
         return [name for name, ladder in ((SYNCED, self.topics), (UNSYNCED, self.unsynced_topics)) if ladder]
 
+    @property
+    def topics_max(self) -> int:
+        """Return the most topics of any step."""
+        return max((*self.topics, *self.unsynced_topics))
+
     def fill_limit_s(self, records: int) -> float:
         """Return the seconds after which a fill with `records` records is given up."""
         return self.fill_max_s or max(self.fill_min_s, records / self.fill_per_s_min)

@@ -200,7 +200,10 @@ def _terms(
     seed: int,
 ) -> dict[str, Any]:
     return {
-        **{durability: terms(backends, sizes.heap_mb, durability) for durability in sizes.durabilities},
+        **{
+            durability: terms(backends, sizes.heap_mb, durability, sizes.topics_max)
+            for durability in sizes.durabilities
+        },
         "virtual machines": AS_IN_PRODUCTION,
         "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
         "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hedwig.cli.arguments.confirmation import confirm_by_typing
+from hedwig.cli.arguments.names import NUMBER
 from hedwig.cli.commands.metadata.check import check_store
 from hedwig.cli.commands.metadata.exporting import export_store
 from hedwig.cli.commands.metadata.frozen import say_if_frozen
@@ -20,7 +21,7 @@ from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError, OperationError
 from hedwig.human_units import counted
-from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, regions_for
 from hedwig.operations.deployment.closed_nodes import access_to_close, close_nodes
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.living_hubs import LivingHubs
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["metadata"]
 
+_TOPICS_MAX: Final = 5_000_000_000
 _WITHOUT_REGIONS: Final = frozenset({"sqlite", "zookeeper"})
 
 
@@ -40,11 +42,16 @@ def metadata() -> None:
     """Lay out, describe and count a metadata store; check and repair it; export, import and migrate it."""
 
 
-@metadata.command("format", example="hedwig-admin metadata format --regions 16")
+@metadata.command("format", example="hedwig-admin metadata format --topics 10M")
+@click.option(
+    "--topics",
+    type=NUMBER,
+    help="How many topics you expect, such as 500k or 10M; the number of HBase regions follows from it.",
+)
 @click.option(
     "--regions",
     type=click.IntRange(1, 10_000),
-    help=f"HBase regions of each table.  [default: {StoreOptions().regions}]",
+    help=f"HBase regions of each table, instead of --topics.  [default: {StoreOptions().regions}]",
 )
 @click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
 @click.option(
@@ -60,6 +67,7 @@ def metadata() -> None:
 def format_store(
     settings: Settings,
     /,
+    topics: int | None,
     regions: int | None,
     wipe: bool,
     secure: bool,
@@ -82,9 +90,12 @@ def format_store(
         raise click.UsageError("--dry-run goes with --wipe, and --secure changes nodes")
     access = access_to_close(deployment) if secure else None
     output, url = settings.writer(), settings.deployment.url
+    if topics is not None:
+        regions = _regions_for(topics, regions)
     if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
         # This is no error, so that one command can lay out stores of all kinds, one after the other.
-        click.echo(f"--regions changes nothing here: it is for HBase, and {url} has none", err=True)
+        named = "--regions" if topics is None else "--topics"
+        click.echo(f"{named} changes nothing here: it is for HBase, and {url} has none", err=True)
     records, hubs = _to_wipe(deployment) if wipe else ({}, LivingHubs())
     if dry_run:
         output.record({"metadata": url, "would_delete": records, "hubs": list(hubs.names)})
@@ -108,6 +119,14 @@ def format_store(
     if access is not None:
         row |= {"closed": asyncio.run(_close(deployment, access))}
     output.record(row)
+
+
+def _regions_for(topics: int, regions: int | None) -> int:
+    if regions is not None:
+        raise click.UsageError("--topics and --regions exclude each other: give the number of regions or of topics")
+    if not 1 <= topics <= _TOPICS_MAX:
+        raise click.BadParameter(f"{topics:,} is not in the range from 1 to {_TOPICS_MAX:,}", param_hint="--topics")
+    return regions_for(topics)
 
 
 @metadata.command(example="hedwig-admin metadata describe -o json")

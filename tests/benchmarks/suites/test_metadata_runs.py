@@ -342,10 +342,11 @@ async def test_a_store_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Pa
 
 
 def test_the_terms_say_through_what_each_store_is_reached() -> None:
-    said = terms(["zookeeper", "hbase"], 1024, "synced")
+    said = terms(["zookeeper", "hbase"], 1024, "synced", 1_000_000)
     assert f"kazoo {version('kazoo')}" in said
     assert "children_max in the URL is twice the most topics of the run, at least 1,000,000" in said
     assert "HBase is reached: through our own client of its RPC" in said
+    assert "one region server, 4 regions a table" in said
 
 
 def _kill_zookeeper(directory: Path) -> None:

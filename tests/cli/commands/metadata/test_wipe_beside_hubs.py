@@ -118,9 +118,33 @@ def test_whoever_owns_topics_in_hbase_must_be_looked_for(servers: RunningServers
 
 
 def test_regions_that_nothing_has_are_not_passed_over_in_silence(admin: Admin) -> None:
-    ran = admin.done("metadata", "format", "--regions", "3")
-    assert "--regions changes nothing here" in ran.err
+    for option, value in (("--regions", "3"), ("--topics", "10M")):
+        ran = admin.done("metadata", "format", option, value)
+        assert f"{option} changes nothing here" in ran.err
     assert admin.done("metadata", "format").err == ""
+
+
+def test_regions_follow_from_the_topics_to_come(servers: RunningServers, admin: Admin) -> None:
+    servers.address("hbase")
+    store = Admin(admin.directory, f"hbase://{servers.address('zookeeper')}/w{uuid.uuid4().hex[:12]}")
+    store.done("metadata", "format", "--topics", "2501k", "--timeout", "120")
+    (facts,) = store.done("metadata", "describe", "-o", "ndjson").rows
+    tables = [fact for fact in facts.values() if "HBase regions" in str(fact)]
+    assert [str(fact).split()[0] for fact in tables].count("8") == 3, facts
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--topics", "10M", "--regions", "3"], "--topics and --regions exclude each other"),
+        (["--topics", "0"], "0 is not in the range from 1 to 5,000,000,000"),
+        (["--topics", "5001M"], "5,001,000,000 is not in the range"),
+        (["--topics", "many"], "'many' is not a whole number such as 1000, 500k or 10M"),
+    ],
+)
+def test_topics_that_give_no_number_of_regions_are_refused(admin: Admin, options: list[str], why: str) -> None:
+    ran = admin.run("metadata", "format", *options)
+    assert (ran.code, why in ran.err) == (ExitCode.USAGE, True), ran
 
 
 def test_force_without_wipe_makes_no_sense(admin: Admin) -> None:
