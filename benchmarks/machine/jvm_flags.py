@@ -1,4 +1,4 @@
-"""The flags of the Java virtual machines that a run starts, and as its result records them."""
+"""The flags of the Java virtual machines that a run starts, and how its result records them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
