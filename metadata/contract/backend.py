@@ -32,9 +32,9 @@ _REGIONS_OF_A_SERVER: Final = 4
 def regions_for(topics: int) -> int:
     """Return how many HBase regions each table should have for a number of topics: four for each 2.5 million.
 
-    A region server with 4 GiB of heap has room for about so many topics. Further regions make it slower: operations
-    that could travel together go to different regions, and after a kill each region is opened by itself. Measured in
-    docs/how-to/hbase.md.
+    The block cache of a region server with 4 GiB of heap has room for the owners and ranges of so many topics. Further
+    regions make a server slower: operations that could travel together go to different regions, and after a kill each
+    region is opened by itself. docs/how-to/hbase.md says what that costs.
     """
     return _REGIONS_OF_A_SERVER * max(1, -(-topics // _TOPICS_OF_A_SERVER))
 
