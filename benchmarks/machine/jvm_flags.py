@@ -34,7 +34,7 @@ def flags_as_in_production(heap_mb: Mapping[str, int]) -> dict[str, str]:
     """Return flags for each kind of dev server, so that it runs as a server in production would.
 
     Dev servers have the serial collector, a heap that grows, and only the first compiler: small and quick to start.
-    With such a collector and heap, 20,000 updates a second stopped an HBase region server for 25 ms four times a second.
+    With such a collector and heap, 20,000 updates a second stopped a region server for 25 ms four times a second.
 
     Args: heap_mb - the heap of each kind, MiB.
     """
