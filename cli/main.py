@@ -19,7 +19,7 @@ _MODULES: Final = {
     "publish": "hedwig.cli.commands.messages.publish",
     "subscribe": "hedwig.cli.commands.messages.subscribe",
     "consume": "hedwig.cli.commands.messages.subscribe",
-    "unsubscribe": "hedwig.cli.commands.messages.subscribe",
+    "unsubscribe": "hedwig.cli.commands.messages.unsubscribe",
     "access": "hedwig.cli.commands.access.group",
     "config": "hedwig.cli.commands.config",
     "check": "hedwig.cli.commands.check.group",

@@ -7,7 +7,7 @@ with needed("metadata", "hedwig.metadata needs"):
 
 from hedwig import errors
 from hedwig.metadata.calls.change import Instead, TopicRecords, change
-from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions, regions_for
+from hedwig.metadata.contract.backend import Backend, BackendFactory, Estimate, IndexState, StoreOptions, regions_for
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.layout import Layout
 from hedwig.metadata.contract.named_records import NamedRecords
@@ -32,6 +32,8 @@ __all__ = [
     "Backend",
     "BackendFactory",
     "Delete",
+    "Estimate",
+    "IndexState",
     "Instead",
     "KeyRange",
     "Layout",

@@ -12,12 +12,32 @@ from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumen
 from hedwig.extras import needed
 from hedwig.metadata.calls.conflicts import ConflictCountingTable, Conflicts
 from hedwig.metadata.calls.gathering import GatheringTable
-from hedwig.metadata.contract.backend import Backend, BackendFactory, CatchesUp, StoreOptions
+from hedwig.metadata.calls.indexed_table import IndexedTable
+from hedwig.metadata.contract.backend import (
+    Backend,
+    BackendFactory,
+    CatchesUp,
+    Estimate,
+    Estimates,
+    IndexState,
+    KeepsSubscriberIndex,
+    ListsBySubscriber,
+    StoreOptions,
+)
 from hedwig.metadata.contract.changes import Changes, TracksChanges
 from hedwig.metadata.contract.key_ranges import KeyRange
-from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
+from hedwig.metadata.contract.kinds import (
+    BY_SUBSCRIBER,
+    KINDS,
+    OWNERSHIP,
+    PERSISTENCE,
+    SUBSCRIPTIONS,
+    RecordKind,
+    kind_named,
+)
 from hedwig.metadata.contract.layout import FORMAT_MAJOR, LOGS_PREFIX, Layout
 from hedwig.metadata.contract.named_records import NamedRecords
+from hedwig.metadata.contract.operations import Outcome, Read, RecordKey
 from hedwig.metadata.contract.packed import PackedPage, ScansPacked
 from hedwig.metadata.contract.scan import ScannedRecord, ScansTopics, merge_records
 from hedwig.metadata.contract.table import VersionedTable
@@ -35,7 +55,8 @@ from hedwig.metadata.managers import (
     TopicPersistenceManager,
 )
 from hedwig.metadata.standalone import StandaloneHub, read_standalone, register_standalone
-from hedwig.model import Topic
+from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.versions import Version
 
 __all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", "open_metadata", "read_layout"]
 
@@ -81,8 +102,14 @@ class MetadataStore:
         return Managers(
             TableOwnershipManager(self._table(OWNERSHIP, lease)),
             TablePersistenceManager(self._table(PERSISTENCE, lease)),
-            TableSubscriptionManager(self._table(SUBSCRIPTIONS, lease), partial_update=partial_update),
+            TableSubscriptionManager(self._subscriptions(lease), partial_update=partial_update),
         )
+
+    def _subscriptions(self, lease: WriteLease | None) -> VersionedTable[SubscriptionData]:
+        table = self._table(SUBSCRIPTIONS, lease)
+        if self.index_state in (None, IndexState.OFF):
+            return table
+        return IndexedTable(table, self._table(BY_SUBSCRIBER, lease), self._options)
 
     def _table(self, kind: RecordKind[R], lease: WriteLease | None) -> VersionedTable[R]:
         table = self._backend.table(kind)
@@ -130,6 +157,76 @@ class MetadataStore:
         if await self.ownership.read(topic) is not None:
             return True
         return await self.subscriptions.count_subscriptions(topic) > 0
+
+    @property
+    def index_state(self) -> IndexState | None:
+        """What is known of the index of subscriptions by subscriber; None if this backend has none to keep."""
+        return self._backend.index_state if isinstance(self._backend, KeepsSubscriberIndex) else None
+
+    async def set_index_state(self, state: IndexState) -> None:
+        """Record what is known of the index, and make it if there is none. Stores that are open do not hear of it.
+
+        Raises: InvalidArgumentError - this backend has none to keep; MetadataUnavailableError, UncertainStateError -
+            not recorded, or not known: repeat it.
+        """
+        await self._kept_index().set_index_state(state)
+
+    @property
+    def index_entries(self) -> VersionedTable[None]:
+        """Return the entries of the index, for its repair. Raises InvalidArgumentError - this backend has none."""
+        self._kept_index()
+        return self._table(BY_SUBSCRIBER, None)
+
+    def stray_entries(self, older_than_s: float) -> AsyncGenerator[list[tuple[RecordKey, Version]], None]:
+        """Iterate over pages of subscriptions that do not exist but have an entry, and the versions of the entries.
+
+        Close the iterator if you leave it early.
+
+        Args: older_than_s - only entries written so long ago, by the clock here, that nobody is still making the
+            subscription.
+        Raises: InvalidArgumentError - this backend has no index to keep; MetadataUnavailableError.
+        """
+        return self._kept_index().stray_entries(older_than_s)
+
+    def _kept_index(self) -> KeepsSubscriberIndex:
+        if not isinstance(self._backend, KeepsSubscriberIndex):
+            raise InvalidArgumentError(f"{self._title} need no index of subscribers: it is for HBase")
+        return self._backend
+
+    async def subscriptions_of(
+        self, subscriber: SubscriberId, start_after: Topic | None = None, advance: Callable[[int], None] | None = None
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the subscriptions of a subscriber, on topics after one. Close it if you leave it early.
+
+        With an index they are in the order of the topics' bytes. Without one, this reads all subscriptions, in the
+        backend's key order. `advance` receives the number that each step read.
+
+        Raises: MetadataUnavailableError - the store does not answer.
+        """
+        if isinstance(self._backend, ListsBySubscriber) and self.index_state in (None, IndexState.WHOLE):
+            async with aclosing(self._backend.topics_of(subscriber, start_after)) as pages:
+                async for topics in pages:
+                    (advance or _tell_nobody)(len(topics))
+                    if page := await self._read_subscriptions(subscriber, topics):
+                        yield page
+            return
+        async with aclosing(self.scan(start_after=start_after, kinds=(SUBSCRIPTIONS,))) as scanned:
+            async for records in scanned:
+                (advance or _tell_nobody)(len(records))
+                if page := [record for record in records if record.key.subscriber == subscriber]:
+                    yield page
+
+    async def _read_subscriptions(self, subscriber: SubscriberId, topics: Sequence[Topic]) -> list[ScannedRecord]:
+        """Return the subscriptions of a subscriber that exist on `topics`."""
+        keys = [RecordKey(topic, subscriber) for topic in topics]
+        outcomes = await self.subscriptions.apply([Read(key) for key in keys])
+        found = []
+        for key, outcome in zip(keys, outcomes, strict=True):
+            if outcome.error is not None and not isinstance(outcome.error, CorruptRecordError):
+                outcome.check()
+            if outcome != Outcome():
+                found.append(ScannedRecord(SUBSCRIPTIONS, key, outcome))
+        return found
 
     def scan(
         self,
@@ -199,6 +296,18 @@ class MetadataStore:
         of records that each step counted.
         """
         return await self._backend.count(advance or _tell_nobody)
+
+    async def estimate(self, advance: Callable[[int], None] | None = None) -> Mapping[str, Estimate]:
+        """Return about how many records each manager keeps, by the manager's name.
+
+        HBase reads at most some hundred thousand of them, and counts no more than so many exactly. The other backends
+        count all, as `count`.
+
+        Raises: MetadataUnavailableError - the store does not answer.
+        """
+        if isinstance(self._backend, Estimates):
+            return await self._backend.estimate()
+        return {name: Estimate(number, is_exact=True) for name, number in (await self.count(advance)).items()}
 
     @property
     def conflicts(self) -> int:

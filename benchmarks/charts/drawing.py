@@ -56,6 +56,7 @@ _KNOWN: Final = {
     "hbase": Ink("#0072B2", "o"),
     "zookeeper": Ink("#D55E00", "s"),
     "sqlite": Ink("#009E73", "^"),
+    "hbase+index": Ink("#CC79A7", "P"),
     "hbase+thrift": Ink("#56B4E9", "D"),
 }
 _MORE: Final = (

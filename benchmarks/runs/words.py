@@ -12,6 +12,7 @@ _TITLES: Final = {
     "sqlite": "SQLite",
     "zookeeper": "ZooKeeper",
     "hbase": "HBase",
+    "hbase+index": "HBase with index",
     "hbase+thrift": "HBase over Thrift",
     "hedwig-admin": "hedwig-admin",
 }

@@ -45,7 +45,7 @@ __all__ = [
     "terms",
 ]
 
-BACKENDS: Final = ("sqlite", "zookeeper", "hbase", "hbase+thrift")
+BACKENDS: Final = ("sqlite", "zookeeper", "hbase", "hbase+index", "hbase+thrift")
 """Schemes of the metadata URLs that are measured."""
 SYNCED: Final = "synced"
 UNSYNCED: Final = "unsynced"
@@ -69,7 +69,12 @@ SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.
 SYNCED_HBASE: Final = {"hbase.wal.provider": _LOG_PROVIDER, **SYNCED_LOG}
 UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
 HADOOP_3: Final = "hbase-hadoop3"
-_SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
+_SERVERS: Final[Mapping[str, str]] = {
+    "zookeeper": "zookeeper",
+    "hbase": "hbase",
+    "hbase+index": "hbase",
+    "hbase+thrift": "hbase",
+}
 """The folder of servers that a backend uses."""
 _DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
 RESTARTED: Final = tuple(_DATA_SERVER)
@@ -161,12 +166,15 @@ class StoreServers:
         for backend in self._backends:
             if backend not in lost:
                 try:
-                    asyncio.run(format_metadata(self.url(backend), StoreOptions(regions=regions_for(self._topics_max))))
+                    asyncio.run(format_metadata(self.url(backend), self._format_options(backend)))
                 except HedwigError as exc:
                     lost[backend] = f"no store could be laid out: {exc}"
         for backend in lost:
             self.end(backend)
         return lost
+
+    def _format_options(self, backend: str) -> StoreOptions:
+        return StoreOptions(regions=regions_for(self._topics_max), indexes_subscribers=backend == "hbase+index")
 
     def clear(self) -> None:
         """End the servers and remove the files of a killed run, whose records would pass for those of this run."""
@@ -203,6 +211,8 @@ class StoreServers:
                 return f"zookeeper://{address}/bench/standalone?children_max={children_max(self._topics_max)}"
             case "hbase":
                 return f"hbase://{self._servers['hbase'].address('zookeeper')}/bench"
+            case "hbase+index":
+                return f"hbase://{self._servers['hbase'].address('zookeeper')}/bench_index"
             case "hbase+thrift":
                 return f"hbase+thrift://{self._servers['hbase'].address('thrift2')}/bench_thrift"
             case _:
@@ -317,8 +327,10 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: in
             f"HBase 2.6.1-hadoop3: one region server, {regions_for(topics_max)} regions a table, {synced}, "
             f"session timeout {int(_SESSION_MS) // 1000} s, heaps {heaps}"
         )
-    if "hbase" in backends:
+    if {"hbase", "hbase+index"} & set(backends):
         said.append(_REACHED_HBASE)
+    if "hbase+index" in backends:
+        said.append("hbase+index: the same with an index of subscriptions by subscriber, as metadata format makes it")
     if "sqlite" in backends:
         said.append("SQLite: synchronous=FULL either way, no server, in the client's process")
     return "; ".join(said)

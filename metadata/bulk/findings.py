@@ -42,6 +42,8 @@ class FindingKind(enum.StrEnum):
     UNREADABLE_RECORD = "unreadable-record"
     MISSING_LEDGER = "missing-ledger"
     ORPHAN_LEDGER = "orphan-ledger"
+    UNINDEXED_SUBSCRIPTION = "unindexed-subscription"
+    STRAY_INDEX_ENTRY = "stray-index-entry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ _NEEDED: Final[dict[FindingKind, Collection[RecordKind[Any]]]] = {
     FindingKind.UNREADABLE_RECORD: KINDS,
     FindingKind.MISSING_LEDGER: (PERSISTENCE,),
     FindingKind.ORPHAN_LEDGER: (PERSISTENCE,),
+    FindingKind.UNINDEXED_SUBSCRIPTION: (SUBSCRIPTIONS,),
+    FindingKind.STRAY_INDEX_ENTRY: (),
 }
 """The kinds of records that a check has to read, by the kind of finding."""
 

@@ -4,6 +4,7 @@ Third parties add a backend by an entry point of the group `hedwig.metadata`. It
 an object with the functions of `BackendFactory`.
 """
 
+import enum
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -14,14 +15,27 @@ from hedwig.errors import ConfigurationError
 from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.metadata.contract.layout import Layout
 from hedwig.metadata.contract.named_records import NamedRecords
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.model import Topic
+from hedwig.model import SubscriberId, Topic
+from hedwig.versions import Version
 
 if TYPE_CHECKING:
     from hedwig.metadata.contract.write_gate import WriteGate
 
-__all__ = ["Backend", "BackendFactory", "CatchesUp", "StoreOptions", "regions_for"]
+__all__ = [
+    "Backend",
+    "BackendFactory",
+    "CatchesUp",
+    "Estimate",
+    "Estimates",
+    "IndexState",
+    "KeepsSubscriberIndex",
+    "ListsBySubscriber",
+    "StoreOptions",
+    "regions_for",
+]
 
 R = TypeVar("R")
 
@@ -63,6 +77,8 @@ class StoreOptions:
     gather: bool = False
     makes: bool = True
     """Whether `open` creates a missing store, if that takes no further step: in SQLite."""
+    indexes_subscribers: bool = False
+    """Whether `format` gives a new store an index of subscriptions by subscriber, where that is a table of its own."""
     reads_only: bool = False
     """Whether the caller only reads, so that a write-protected SQLite file can be opened. Writes may fail."""
     clock: Clock = field(default_factory=SystemClock)
@@ -158,6 +174,74 @@ class CatchesUp(Protocol):
 
         Raises: MetadataUnavailableError - the store does not answer.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number, or about that number."""
+
+    number: int
+    is_exact: bool
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """A backend that has to read all records to count them, but can tell much sooner about how many there are."""
+
+    async def estimate(self) -> Mapping[str, Estimate]:
+        """Return about how many records of each kind there are, by its name; exactly, if they are few.
+
+        Raises: MetadataUnavailableError - the store does not answer.
+        """
+        ...
+
+
+class IndexState(enum.StrEnum):
+    """What is known about the index of a store."""
+
+    OFF = "off"
+    """Nobody keeps it."""
+    KEPT = "kept"
+    """Who opens the store from now on keeps it. Subscriptions from before may be missing."""
+    WHOLE = "whole"
+    """It has every subscription."""
+
+
+@runtime_checkable
+class ListsBySubscriber(Protocol):
+    """A backend that finds the topics of a subscriber without reading all subscriptions."""
+
+    def topics_of(self, subscriber: SubscriberId, start_after: Topic | None) -> AsyncGenerator[list[Topic], None]:
+        """Iterate over pages of topics after one, by their bytes; close the iterator if you leave it early.
+
+        Each topic with a subscription of this subscriber is among them. Others may be too, so read the subscriptions.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsSubscriberIndex(ListsBySubscriber, Protocol):
+    """A backend that finds them by an index that whoever makes subscriptions has to keep.
+
+    Source: hedwig.metadata.calls.indexed_table. Its entries are the table of kinds.BY_SUBSCRIBER. Until the index is
+    whole, `topics_of` may leave out topics.
+    """
+
+    @property
+    def index_state(self) -> IndexState:
+        """What the store said of its index when it was opened."""
+        ...
+
+    async def set_index_state(self, state: IndexState) -> None:
+        """Record what is known of the index, and make its table if there is none. It may be repeated.
+
+        Raises: MetadataUnavailableError, UncertainStateError - not recorded, or not known.
+        """
+        ...
+
+    def stray_entries(self, older_than_s: float) -> AsyncGenerator[list[tuple[RecordKey, Version]], None]:
+        """As `MetadataStore.stray_entries`."""
         ...
 
 

@@ -19,7 +19,16 @@ from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 from hedwig.versions import NEW, Version, Versioned
 
-__all__ = ["KINDS", "OWNERSHIP", "PERSISTENCE", "RECORD_BYTES_MAX", "SUBSCRIPTIONS", "RecordKind", "kind_named"]
+__all__ = [
+    "BY_SUBSCRIBER",
+    "KINDS",
+    "OWNERSHIP",
+    "PERSISTENCE",
+    "RECORD_BYTES_MAX",
+    "SUBSCRIPTIONS",
+    "RecordKind",
+    "kind_named",
+]
 
 R = TypeVar("R")
 
@@ -95,6 +104,14 @@ SUBSCRIPTIONS: Final[RecordKind[SubscriptionData]] = RecordKind(
     "subscriptions", "subscription", SubscriptionStateExistsError, NoSubscriptionStateError, has_subscriber=True
 )
 KINDS: Final = (OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS)
+
+BY_SUBSCRIBER: Final[RecordKind[None]] = RecordKind(
+    "subscribers", "index entry", SubscriptionStateExistsError, NoSubscriptionStateError, has_subscriber=True
+)
+"""The entries of the index of subscriptions by subscriber, which are empty (hedwig.metadata.calls.indexed_table).
+
+No manager keeps them, so they are not among KINDS. In their keys topic and subscriber have changed places.
+"""
 
 
 def kind_named(name: str) -> RecordKind[Any]:

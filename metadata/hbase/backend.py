@@ -2,16 +2,24 @@
 
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 import msgpack
 
 from hedwig.clock import Deadline
-from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
+from hedwig.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    LayoutMismatchError,
+    LayoutMissingError,
+    MetadataForbiddenError,
+)
 from hedwig.metadata.calls.attempts import Attempts, Refusal
-from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.contract.kinds import KINDS, RecordKind
+from hedwig.metadata.calls.indexed_table import subscription_key
+from hedwig.metadata.contract.backend import Estimate, IndexState, StoreOptions
+from hedwig.metadata.contract.kinds import BY_SUBSCRIBER, KINDS, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.layout import (
     FORMAT_MAJOR,
     FORMAT_MINOR,
@@ -20,21 +28,24 @@ from hedwig.metadata.contract.layout import (
     Layout,
     check_layout,
 )
+from hedwig.metadata.contract.operations import Outcome, Read, RecordKey
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.topic_listing import merge_topics
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.change_reader import ChangeReader, ReaderRecord
 from hedwig.metadata.hbase.changes import HBaseChanges
-from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, TableSpec
 from hedwig.metadata.hbase.keys import topic_key
 from hedwig.metadata.hbase.named_records import HBaseNamedRecords
 from hedwig.metadata.hbase.recent_rows import RecentTable
 from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
 from hedwig.metadata.hbase.tables import HBaseTable
+from hedwig.metadata.records.index_state import read_index_state, write_index_state
 from hedwig.metadata.records.stamps import Stamp, make_token
 from hedwig.metadata.records.stamps import judge as judge_stamp
-from hedwig.model import Topic
+from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import NotAppliedError
+from hedwig.versions import Version
 
 __all__ = ["HBaseBackend", "HBaseFactory"]
 
@@ -63,6 +74,7 @@ class HBaseFactory:
         try:
             check_layout(await store.read_layout(), kind=_KIND, url=url.text)
             await store.check_tables()
+            store.index_state = await read_index_state(store.named_records)
         except BaseException:
             await store.close()
             raise
@@ -101,8 +113,47 @@ class HBaseBackend:
         self._tables: dict[str, HBaseTable[Any]] = {
             kind.name: HBaseTable(kind, tables.name(kind), driver, options) for kind in KINDS
         }
+        self.index_state = IndexState.OFF
+        self._index: HBaseTable[None] = HBaseTable(BY_SUBSCRIBER, tables.name(BY_SUBSCRIBER), driver, options)
+
+    async def set_index_state(self, state: IndexState) -> None:
+        # The table comes first, since whoever reads that the index is kept writes to it.
+        await self._make_index()
+        await write_index_state(self.named_records, state, self._options.random)
+        self.index_state = state
+
+    async def _make_index(self) -> None:
+        """Make the table of the index, if there is none, with as many HBase regions as the subscriptions have."""
+        name = self._names.name(SUBSCRIPTIONS)
+        starts = await self._attempts(f"list the HBase regions of {name}").read(
+            lambda deadline: self._driver.region_starts(name, deadline)
+        )
+        await self._create(self._names.spec(BY_SUBSCRIBER, max(1, len(starts))))
+
+    async def topics_of(self, subscriber: SubscriberId, start_after: Topic | None) -> AsyncGenerator[list[Topic], None]:
+        last = None if start_after is None else SubscriberId(start_after)
+        async with aclosing(self._index.names_of(Topic(subscriber), last)) as pages:
+            async for page in pages:
+                yield [Topic(name) for name in page]
+
+    async def stray_entries(self, older_than_s: float) -> AsyncGenerator[list[tuple[RecordKey, Version]], None]:
+        before_ms = (self._options.clock.wall() - older_than_s) * 1000
+        async with aclosing(self._index.written_before(before_ms)) as pages:
+            async for page in pages:
+                keys = [subscription_key(entry) for entry, _ in page]
+                outcomes = await self._tables[SUBSCRIPTIONS.name].apply([Read(key) for key in keys])
+                strays = []
+                for key, (_, version), outcome in zip(keys, page, outcomes, strict=True):
+                    if not isinstance(outcome.error, CorruptRecordError):
+                        outcome.check()
+                    if outcome == Outcome():
+                        strays.append((key, version))
+                if strays:
+                    yield strays
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+        if kind.name == BY_SUBSCRIBER.name:
+            return cast(VersionedTable[R], self._index)
         return cast(VersionedTable[R], self._tables[kind.name])
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
@@ -111,12 +162,18 @@ class HBaseBackend:
     async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
         return {name: await table.count(advance) for name, table in self._tables.items()}
 
+    async def estimate(self) -> Mapping[str, Estimate]:
+        return {name: await table.estimate() for name, table in self._tables.items()}
+
     def sort_key(self, topic: Topic) -> bytes:
         return topic_key(topic)
 
     async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         kept_from_ms = self._reader_record.kept_from_ms
-        return sum([await table.sweep(older_than_s, kept_from_ms, dry_run=dry_run) for table in self._tables.values()])
+        tables = list(self._tables.values())
+        if await self._exists(self._names.name(BY_SUBSCRIBER)):
+            tables.append(self._index)
+        return sum([await table.sweep(older_than_s, kept_from_ms, dry_run=dry_run) for table in tables])
 
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> HBaseChanges:
         """Return the changes of records of `kinds`."""
@@ -136,6 +193,9 @@ class HBaseBackend:
         }
         for kind in KINDS:
             facts[self._names.name(kind)] = await self._describe_table(self._names.name(kind))
+        index = self._names.name(BY_SUBSCRIBER)
+        if await self._exists(index):
+            facts[index] = await self._describe_table(index)
         return facts
 
     async def _describe_table(self, name: str) -> str:
@@ -254,26 +314,33 @@ class HBaseBackend:
                 await self._reader_record.forget()
                 for kind in KINDS:
                     await self._forget_layout(kind.name)
-            for kind in KINDS:
-                await self._drop(self._names.name(kind))
-        else:
-            layout = await self.read_layout()
-            if layout is not None:
-                check_layout(layout, kind=_KIND, url=self._url.text)
+            for name in (*(self._names.name(kind) for kind in KINDS), self._names.name(BY_SUBSCRIBER)):
+                await self._drop(name)
+        layout = None if wipe else await self.read_layout()
+        if layout is not None:
+            check_layout(layout, kind=_KIND, url=self._url.text)
         await self._attempts(f"create namespace {self._names.namespace}").read(
             lambda deadline: self._driver.create_namespace(self._names.namespace, deadline)
         )
         for spec in self._names.specs(self._options.regions):
-            # Creating a table that exists is harmless, so a call whose answer got lost is simply repeated.
-            await self._attempts(f"create table {spec.name}").read(
-                lambda deadline, spec=spec: self._driver.create_table(spec, deadline)  # type: ignore[misc]
-            )
+            await self._create(spec)
+        await self._format_index(is_new=wipe or layout is None)
         store_id = uuid.uuid4().hex
         # A wipe leaves the records of shared logs, until a sweep finds that no topic refers to them any more.
         major = SHARED_LOGS_MAJOR if await self.named_records.names(LOGS_PREFIX) else FORMAT_MAJOR
         for kind in KINDS:
             store_id = await self._write_layout(kind.name, store_id, major)
         return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
+
+    async def _format_index(self, *, is_new: bool) -> None:
+        """Make the index that a new store is to have, and of another store's what is missing."""
+        state = await read_index_state(self.named_records)
+        if is_new and self._options.indexes_subscribers:
+            await self.set_index_state(IndexState.WHOLE)
+        elif is_new and state is not IndexState.OFF:
+            await write_index_state(self.named_records, IndexState.OFF, self._options.random)
+        elif state is not IndexState.OFF:
+            await self._make_index()
 
     async def _check_droppable(self) -> None:
         """Raise MetadataForbiddenError unless this user may drop tables. HBase asks for the same right to show one."""
@@ -313,6 +380,12 @@ class HBaseBackend:
     async def _exists(self, table: str) -> bool:
         return await self._attempts(f"look for table {table}").read(
             lambda deadline: self._driver.table_exists(table, deadline)
+        )
+
+    async def _create(self, spec: TableSpec) -> None:
+        # Creating a table that exists is harmless, so a call whose answer got lost is simply repeated.
+        await self._attempts(f"create table {spec.name}").read(
+            lambda deadline: self._driver.create_table(spec, deadline)
         )
 
     async def _drop(self, table: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import BY_SUBSCRIBER, KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.hbase.driver import Row, TableSpec
 from hedwig.metadata.hbase.keys import split_points
 
@@ -43,6 +43,7 @@ _COLUMNS: Final[Mapping[str, TableColumns]] = {
     # One version column covers both parts. It is in the family of the part that changes often, so moving a consume
     # pointer writes only the state family.
     SUBSCRIPTIONS.name: TableColumns(b"s:v", (b"p:d", b"s:d")),
+    BY_SUBSCRIBER.name: TableColumns(b"i:v", ()),
 }
 
 _FAMILY_ATTRIBUTES: Final = {
@@ -96,15 +97,16 @@ class Tables:
 
     def specs(self, regions: int) -> list[TableSpec]:
         """Return all tables to create, the layout table last."""
-        specs = [
-            TableSpec(
-                name=self.name(kind),
-                families=columns_of(kind).families,
-                family_attributes=_PREFIX_SCANS if kind.has_subscriber else _POINT_READS,
-                table_attributes={"SPLIT_POLICY": _SPLIT_POLICY, **_ENDPOINT},
-                split_points=split_points(regions),
-            )
-            for kind in KINDS
-        ]
+        specs = [self.spec(kind, regions) for kind in KINDS]
         layout = TableSpec(name=self.layout, families=[b"m"], family_attributes=_FAMILY_ATTRIBUTES, table_attributes={})
         return [*specs, layout]
+
+    def spec(self, kind: RecordKind[Any], regions: int) -> TableSpec:
+        """Return the table of a record kind."""
+        return TableSpec(
+            name=self.name(kind),
+            families=columns_of(kind).families,
+            family_attributes=_PREFIX_SCANS if kind.has_subscriber else _POINT_READS,
+            table_attributes={"SPLIT_POLICY": _SPLIT_POLICY, **_ENDPOINT},
+            split_points=split_points(regions),
+        )

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, deadline_of_all
-from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.backend import Estimate, StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write
@@ -138,6 +138,22 @@ class HBaseTable(Generic[R]):
     def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         return self._scan.scan(topic)
 
+    def names_of(self, topic: Topic, start_after: SubscriberId | None) -> AsyncGenerator[list[SubscriberId], None]:
+        return self._scan.names_of(topic, start_after)
+
+    async def written_before(self, before_ms: float) -> AsyncGenerator[list[tuple[RecordKey, Version]], None]:
+        """Iterate over pages of the records that were last written before a time of HBase's clocks."""
+        column = self._columns.version
+        async for page in self._scan.row_pages(b"", bucket_start(BUCKETS), (column,)):
+            old = []
+            for row in page:
+                if row.cells[column].timestamp_ms < before_ms:
+                    key, outcome = self._codec.read(row)
+                    if outcome.record is not None:
+                        old.append((key, outcome.record.version))
+            if old:
+                yield old
+
     async def count_of(self, topic: Topic) -> int:
         return await self._scan.count_of(topic)
 
@@ -160,6 +176,9 @@ class HBaseTable(Generic[R]):
 
     async def count(self, advance: Callable[[int], None] | None = None) -> int:
         return await self._scan.count(advance)
+
+    async def estimate(self) -> Estimate:
+        return await self._scan.estimate()
 
     async def sweep(self, older_than_s: float, kept_from_ms: Callable[[], Awaitable[float]], *, dry_run: bool) -> int:
         """Remove, or with `dry_run` count, the tombstones written more than `older_than_s` seconds ago.

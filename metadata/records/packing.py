@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgpack
 
 from hedwig.errors import CorruptRecordError
-from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import BY_SUBSCRIBER, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import (
     HubInfo,
@@ -259,4 +259,5 @@ _CODECS: Final[Mapping[str, PartCodec[Any]]] = {
         ),
         lambda values: unpack_subscription(values[0], values[1]),
     ),
+    BY_SUBSCRIBER.name: PartCodec((), lambda _: (), lambda _: None),
 }

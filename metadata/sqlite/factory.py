@@ -16,7 +16,7 @@ from hedwig.errors import (
     MetadataUnavailableError,
 )
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.contract.kinds import KINDS, RecordKind
+from hedwig.metadata.contract.kinds import KINDS, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.layout import Layout, check_layout
 from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.contract.topic_listing import merge_topics
@@ -26,7 +26,7 @@ from hedwig.metadata.sqlite.named_records import SqliteNamedRecords, list_names
 from hedwig.metadata.sqlite.reading import ReadOnlyThread, log_of, may_only_be_read
 from hedwig.metadata.sqlite.sqlite_thread import MEMORY, SqliteThread, connect, is_forbidden
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
-from hedwig.model import Topic
+from hedwig.model import SubscriberId, Topic
 
 __all__ = ["FACTORY", "SqliteFactory", "lay_out"]
 
@@ -37,6 +37,10 @@ _LAYOUT_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS layout (kind TEXT NOT NULL, major INTEGER NOT NULL, minor INTEGER NOT NULL, "
     "store_id TEXT NOT NULL)"
 )
+_BY_SUBSCRIBER: Final = (
+    f"CREATE INDEX IF NOT EXISTS {SUBSCRIPTIONS.name}_by_subscriber ON {SUBSCRIPTIONS.name} (subscriber, topic)"
+)
+"""A file of an earlier version has no such index until `format`. Then SQLite reads all subscriptions instead."""
 
 
 class SqliteFactory:
@@ -122,6 +126,9 @@ class SqliteBackend:
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
         return merge_topics(list(self._tables.values()), self.sort_key, prefix, start_after)
+
+    def topics_of(self, subscriber: SubscriberId, start_after: Topic | None) -> AsyncGenerator[list[Topic], None]:
+        return self._tables[SUBSCRIPTIONS.name].topics_of(subscriber, start_after)
 
     async def count(self, _advance: Callable[[int], None]) -> Mapping[str, int]:
         return {name: await table.count() for name, table in self._tables.items()}
@@ -269,6 +276,7 @@ def lay_out(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
     connection.execute(_LAYOUT_TABLE)
     for kind in KINDS:
         connection.execute(table_schema(kind))
+    connection.execute(_BY_SUBSCRIBER)
     if stored is None:
         values = (layout.kind, layout.major, layout.minor, layout.store_id)
         connection.execute("INSERT INTO layout VALUES (?, ?, ?, ?)", values)

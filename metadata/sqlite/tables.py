@@ -162,6 +162,18 @@ class SqliteTable(Generic[R]):
                 return
             last = page[-1][0]
 
+    async def topics_of(self, subscriber: SubscriberId, start_after: Topic | None) -> AsyncGenerator[list[Topic], None]:
+        """Iterate over pages of the topics of a subscriber, by their bytes."""
+        statement = f"SELECT topic FROM {self._kind.name} WHERE subscriber = ? AND topic > ? ORDER BY topic LIMIT ?"
+        last: bytes = start_after or b""
+        while True:
+            page = await self._page("list topics of", statement, (subscriber, last, self._options.page_rows))
+            if page:
+                yield [Topic(topic) for (topic,) in page]
+            if len(page) < self._options.page_rows:
+                return
+            last = page[-1][0]
+
     async def records(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:

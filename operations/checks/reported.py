@@ -33,6 +33,8 @@ SEVERITY: Final[Mapping[FindingKind, Severity]] = {
     FindingKind.UNREADABLE_RECORD: Severity.CRITICAL,
     FindingKind.MISSING_LEDGER: Severity.CRITICAL,
     FindingKind.ORPHAN_LEDGER: Severity.WARNING,
+    FindingKind.UNINDEXED_SUBSCRIPTION: Severity.WARNING,
+    FindingKind.STRAY_INDEX_ENTRY: Severity.NOTE,
 }
 
 WHY: Final[Mapping[FindingKind, str]] = {
@@ -43,6 +45,8 @@ WHY: Final[Mapping[FindingKind, str]] = {
     FindingKind.UNREADABLE_RECORD: "no hub can open the topic, or those in the log, or serve the subscription",
     FindingKind.MISSING_LEDGER: "the messages in it are lost, and no hub can open the topic, or read on there",
     FindingKind.ORPHAN_LEDGER: "it takes up space, and no client can reach its messages",
+    FindingKind.UNINDEXED_SUBSCRIPTION: "whoever asks for all subscriptions of its subscriber does not find it",
+    FindingKind.STRAY_INDEX_ENTRY: "it takes up space, and a read each time somebody asks for its subscriber",
 }
 """Why each kind matters."""
 

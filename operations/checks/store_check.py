@@ -20,7 +20,9 @@ from hedwig.metadata.bulk.findings import (
     find_unreadable,
     pages,
 )
-from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.bulk.subscriber_index import unindexed
+from hedwig.metadata.contract.backend import IndexState
+from hedwig.metadata.contract.kinds import BY_SUBSCRIBER, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.records.ranges import held_ledgers, mend_ranges, without_lost
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, Topic
 from hedwig.operations.checks.ledger_census import KEPT_MS, KnownLedgers
@@ -30,7 +32,7 @@ from hedwig.operations.checks.lost_ledgers import lost_text, why_lost
 from hedwig.operations.checks.reported import SEVERITY, Reported, Severity
 from hedwig.operations.checks.unreferenced import look_at_logs
 from hedwig.operations.deployment.hub_verdicts import HubState, HubVerdicts
-from hedwig.versions import Versioned
+from hedwig.versions import Version, Versioned
 
 if TYPE_CHECKING:
     from hedwig.hub.ledgers.census import LedgerEntry
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["StoreCheck"]
 
 _PAGE: Final = 1000
+_OF_THE_INDEX: Final = frozenset({FindingKind.UNINDEXED_SUBSCRIPTION, FindingKind.STRAY_INDEX_ENTRY})
+_STRAY_S: Final = 3600.0
+"""An entry is written before its subscription. Whoever wrote it so long ago has made the subscription, or gave up."""
 
 
 class StoreCheck:
@@ -65,7 +70,12 @@ class StoreCheck:
         for kind in wanted:
             if isinstance(known, str) and kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
                 self.unchecked[kind] = known
+            elif kind in _OF_THE_INDEX and store.index_state is IndexState.KEPT:
+                self.unchecked[kind] = "the index of subscribers is not whole yet; metadata index --build fills it"
         self._wanted = frozenset(wanted) - self.unchecked.keys()
+        if store.index_state is not IndexState.WHOLE:
+            # Nothing can be wrong with an index that nobody keeps.
+            self._wanted -= _OF_THE_INDEX
         self._on_record = LedgerIdSet()
         self._log_orphans = LogOrphans(store)
         self._refers: bool | None = None
@@ -85,6 +95,11 @@ class StoreCheck:
                     yield reported
         if unreadable := await self._unreadable_logs():
             yield unreadable
+        if FindingKind.STRAY_INDEX_ENTRY in self._wanted:
+            async with aclosing(self._store.stray_entries(_STRAY_S)) as strays:
+                async for entries in strays:
+                    if found := [_stray(*entry) for entry in entries if entry[0].topic.startswith(self._prefix or b"")]:
+                        yield found
         if FindingKind.ORPHAN_LEDGER in self._wanted:
             async with aclosing(self._orphans()) as orphans:
                 async for reported in orphans:
@@ -105,6 +120,9 @@ class StoreCheck:
             findings += await self._missing_ledgers(page)
         if FindingKind.LONE_SUBSCRIPTION in wanted:
             findings += await self._lone_subscriptions(page)
+        if FindingKind.UNINDEXED_SUBSCRIPTION in wanted:
+            keys = [item.key for item in page.items if item.kind is SUBSCRIPTIONS]
+            findings += map(_unindexed, await unindexed(self._store, keys))
         if FindingKind.DEAD_OWNER in wanted:
             findings += await self._dead_owners(page)
         if FindingKind.ORPHAN_LEDGER in wanted:
@@ -429,6 +447,18 @@ def _reported(
 ) -> Reported:
     severity = SEVERITY[finding.kind] if severity is None else severity
     return Reported(finding=finding, remedy=remedy, is_repairable=is_repairable, severity=severity, **plan)
+
+
+def _unindexed(key: RecordKey) -> Reported:
+    what = "the index of subscribers has no entry for it"
+    finding = Finding(kind=FindingKind.UNINDEXED_SUBSCRIPTION, what=what, key=key, of=SUBSCRIPTIONS)
+    return _reported(finding, "enters it into the index", is_repairable=True)
+
+
+def _stray(key: RecordKey, version: Version) -> Reported:
+    what = "it is in the index of subscribers, but does not exist"
+    finding = Finding(kind=FindingKind.STRAY_INDEX_ENTRY, what=what, key=key, of=BY_SUBSCRIBER, version=version)
+    return _reported(finding, "removes the entry", is_repairable=True)
 
 
 def _unreadable(finding: Finding) -> Reported:

@@ -17,6 +17,7 @@ from hedwig.metadata.bulk.repairs import (
     release_dead_owner,
     reset_pointer,
 )
+from hedwig.metadata.bulk.subscriber_index import enter, remove_entry
 from hedwig.model import LedgerRanges, Topic
 from hedwig.operations.checks.ledger_census import KnownLedgers
 from hedwig.operations.checks.local_orphans import LocalOrphans
@@ -96,6 +97,13 @@ class StoreRepair:
                 return await delete_unreadable(self._store, finding.of, finding.key, finding.version, self._renewals)
             case FindingKind.ORPHAN_LEDGER:
                 return await self._delete_ledger(reported)
+            case FindingKind.UNINDEXED_SUBSCRIPTION:
+                assert finding.key is not None, "it is a subscription's"
+                return await enter(self._store, finding.key)
+            case FindingKind.STRAY_INDEX_ENTRY:
+                assert finding.key is not None, "it is a subscription's"
+                assert finding.version is not None, "it was read"
+                return await remove_entry(self._store, finding.key, finding.version)
             case _:
                 assert_never(finding.kind)
 

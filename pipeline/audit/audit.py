@@ -46,6 +46,8 @@ class AuditInput:
     looked for. `ends` are the answers of `ask_open_ledgers`, None if ledgers were not asked. `prefix`: the tables have
     only topics that begin with it. `unread` counts the records that could not be read and are in none of the tables.
     `unreadable` (columns table, topic, subscriber, why) names them, or is None if their names are not known.
+    `unindexed` (columns topic, subscriber) are the subscriptions that the index of subscribers lacks, None if there is
+    no index to look into.
     """
 
     frames: Mapping[Table, DataFrame]
@@ -58,6 +60,7 @@ class AuditInput:
     prefix: bytes = b""
     unread: Mapping[Table, int] = field(default_factory=dict)
     unreadable: DataFrame | None = None
+    unindexed: DataFrame | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +139,9 @@ class _Audit:
                 looked.append(FindingKind.ORPHAN_LEDGER)
             else:
                 unchecked[FindingKind.ORPHAN_LEDGER] = why_not
+        if self._given.unindexed is not None:
+            frames.append(findings.unindexed(self._given.unindexed))
+            looked.append(FindingKind.UNINDEXED_SUBSCRIPTION)
         every = frames[0]
         for more in frames[1:]:
             every = every.unionByName(more)

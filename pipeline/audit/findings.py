@@ -27,6 +27,7 @@ __all__ = [
     "orphan_ledgers",
     "shared_ledgers",
     "stale_owners",
+    "unindexed",
     "unreadable_records",
 ]
 
@@ -117,6 +118,15 @@ def unreadable_records(unreadable: DataFrame) -> DataFrame:
     Args: unreadable - columns topic, subscriber and why, as of `store_tables.read_unreadable`.
     """
     return _findings(unreadable, FindingKind.UNREADABLE_RECORD, F.col("why"), subscriber=F.col("subscriber"))
+
+
+def unindexed(subscriptions: DataFrame) -> DataFrame:
+    """Return a finding for each subscription that the index of subscribers lacks.
+
+    Args: subscriptions - columns topic and subscriber, as of `index_entries.unindexed_subscriptions`.
+    """
+    what = F.lit("the index of subscribers has no entry for it")
+    return _findings(subscriptions, FindingKind.UNINDEXED_SUBSCRIPTION, what, subscriber=F.col("subscriber"))
 
 
 def hub_name() -> Column:

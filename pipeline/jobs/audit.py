@@ -59,6 +59,7 @@ def command(
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
     and backlog count the messages of closed ledgers; with --data or --bookkeeper the job asks open ledgers, too.
     """
+    from hedwig.metadata import IndexState
     from hedwig.operations.deployment.cluster import read_registered_cluster
     from hedwig.operations.deployment.deployment import Deployment, without_making
     from hedwig.operations.deployment.ledgers import LedgerLocation, LedgerOwner
@@ -66,6 +67,7 @@ def command(
     from hedwig.pipeline.audit.audit_page import audit_html
     from hedwig.pipeline.audit.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
     from hedwig.pipeline.audit.incarnations import hubs_frame, named_hub
+    from hedwig.pipeline.audit.index_entries import index_state_of, unindexed_subscriptions
     from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
     from hedwig.pipeline.audit.page import check_libraries
     from hedwig.pipeline.frames.folder import Folder
@@ -127,6 +129,13 @@ def command(
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
+            unindexed = None
+            if is_store(source) and index_state_of(source, timeout_s) is IndexState.WHOLE:
+                with job.progress(spark, "looking into the index of subscribers"):
+                    lacking, url = f"{directory}/unindexed", session_url(spark, source)
+                    found = unindexed_subscriptions(snapshot.frames[Table.SUBSCRIPTIONS], url, timeout_s)
+                    found.write.parquet(lacking)
+                    unindexed = spark.read.parquet(lacking)
             # Ask after the records were read: every hub in an owner record started before that.
             living = _living(deployment, hubs, has_store=is_store(source))
             exist = ends = None
@@ -148,6 +157,7 @@ def command(
                 ends=ends,
                 unread=snapshot.manifest.unreadable,
                 unreadable=unreadable,
+                unindexed=unindexed,
                 prefix=prefix,
             )
             with job.progress(spark, "auditing"):

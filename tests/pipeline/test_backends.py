@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
-from hedwig.metadata import StoreOptions, format_metadata
+from hedwig.metadata import RecordKey, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.calls.indexed_table import entry_key
+from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.main import jobs
+from hedwig.versions import ANY
 from tests.support.checkout import CHECKOUT
 from tests.support.servers import RunningServers
 
@@ -56,6 +60,27 @@ def test_generated_metadata_go_to_hbase_and_on_to_zookeeper(
         "ledgers": 600,
         "subscriptions": 1_500,
     }
+
+
+def test_an_audit_finds_what_the_index_of_subscribers_lacks(
+    spark: SparkSession, servers: RunningServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    servers.address("hbase")
+    url = f"hbase://{servers.address('zookeeper')}/p{uuid.uuid4().hex[:12]}"
+    asyncio.run(format_metadata(url, replace(OPTIONS, indexes_subscribers=True)))
+    rows = tmp_path / "subscriptions.tsv"
+    rows.write_text("".join(f"t{number}\treader\n" for number in range(50)))
+    _run(capfd, "load", url, "--subscriptions", rows)
+    assert _run(capfd, "audit", url, tmp_path / "before")["findings"]["unindexed-subscription"] == 0
+
+    async def lose() -> None:
+        async with await open_metadata(url) as store:
+            await store.index_entries.delete(entry_key(RecordKey(Topic(b"t7"), SubscriberId(b"reader"))), ANY)
+
+    asyncio.run(lose())
+    assert _run(capfd, "audit", url, tmp_path / "after")["findings"]["unindexed-subscription"] == 1
+    (found,) = spark.read.parquet(f"{tmp_path}/after/findings").where("kind = 'unindexed-subscription'").collect()
+    assert (bytes(found["topic"]), bytes(found["subscriber"])) == (b"t7", b"reader")
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from hedwig.benchmarks.suites.metadata.tables import metadata_figures
 
 __all__ = ["PREFERRED", "Against", "against", "against_table"]
 
-PREFERRED: Final = ("zookeeper", "hbase", "hbase+thrift", "sqlite")
+PREFERRED: Final = ("zookeeper", "hbase", "hbase+index", "hbase+thrift", "sqlite")
 """The first two of these that a result has are compared."""
 
 

@@ -14,6 +14,7 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
 from hedwig.benchmarks.stores.servers import StoreServers
+from hedwig.benchmarks.suites.metadata.disk_need import disk_need, disk_text
 from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.lines import result_line
 from hedwig.benchmarks.suites.metadata.progress import Progress
@@ -53,16 +54,18 @@ class MetadataRun:
     def carry_out(self) -> None:
         """Measure all that is missing. Ctrl-C ends the run early, and the result keeps what was measured.
 
-        Raises: BenchmarkError - another run uses the directory, or the remains of an earlier run cannot be removed;
-            DevError - no server can be started on this machine; HedwigError.
+        Raises: BenchmarkError - another run uses the directory, or the remains of an earlier run cannot be removed, or
+            the disk is too small; DevError - no server can be started on this machine; HedwigError.
         """
         with self._alone():
             try:
                 for stage in self.stages:
                     self._stores(stage).clear()
-                for stage in self.stages:
-                    if self._progress.is_missing(stage):
-                        self._carry_out(stage)
+                left = [stage for stage in self.stages if self._progress.is_missing(stage)]
+                if left:
+                    self.say(disk_text(self.directory, disk_need(left, self.backends)))
+                for stage in left:
+                    self._carry_out(stage)
                 self.result.is_complete = True
             except KeyboardInterrupt:
                 self.say("interrupted; what was measured is kept")

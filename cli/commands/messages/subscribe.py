@@ -1,13 +1,10 @@
-"""The commands that open a subscription at its hub: subscribe, consume, unsubscribe."""
+"""The commands that open a subscription at its hub: subscribe and consume."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import click
 
-from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.commands.subscription.preferences import preference_options
 from hedwig.cli.output.formats import Output
@@ -18,19 +15,14 @@ from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.cli.settings.topic_names import complete_topic
 from hedwig.client import CreateOrAttach, HedwigClient, Message, Opening, Subscription
 from hedwig.errors import (
-    ClientNotSubscribedError,
     CouldNotConnectError,
-    OperationError,
-    TopicBusyError,
     UncertainAnswerError,
 )
-from hedwig.exit_codes import ExitCode
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import name_fields, subscription_subject
-from hedwig.operations.errors import missing_subscription
 from hedwig.operations.topics.hub_records import check_topic_of_hub, pointer_after_consume
 
-__all__ = ["consume", "subscribe", "unsubscribe"]
+__all__ = ["consume", "subscribe"]
 
 _COLUMNS: Final = ("id", "body", "properties", "message_type", "source_region")
 _SHOWN: Final = ("id", "body", "properties")
@@ -151,65 +143,6 @@ def consume(
     output.record(name_fields(topic, subscriber) | {"consumed": consumed})
 
 
-@click.command("unsubscribe", cls=AdminCommand, example="hedwig-admin unsubscribe news reader --yes")
-@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
-@click.argument("subscriber", type=SUBSCRIBER)
-@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such subscription.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Look whether it exists, by attaching to it, and delete nothing.")
-@hub_options()
-@pass_settings
-def unsubscribe(
-    settings: Settings,
-    /,
-    topic: Topic,
-    subscriber: SubscriberId,
-    if_exists: bool,
-    yes: bool,
-    dry_run: bool,
-    hub: HubAccess,
-) -> None:
-    """Delete a subscription, also while it is open; it loses the messages that it has not consumed."""
-    output = settings.writer()
-    subject = subscription_subject(topic, subscriber)
-
-    async def look(client: HedwigClient) -> None:
-        with _reporting_missing(topic, subscriber):
-            await _look_for(client, topic, subscriber)
-
-    async def delete(client: HedwigClient) -> None:
-        with _reporting_missing(topic, subscriber):
-            await client.unsubscribe(topic, subscriber)
-
-    def carry_out() -> str:
-        check_topic_of_hub(settings.deployment, hub.address, topic)
-        if dry_run or not yes:
-            with_hub(settings, hub, subject, look)
-        if dry_run:
-            return "would delete"
-        if not yes:
-            confirm(f"This deletes {subject} for good, with all that it has not consumed")
-        with_hub(settings, hub, subject, delete)
-        return "deleted"
-
-    try:
-        result = carry_out()
-    except OperationError as exc:
-        if exc.code is not ExitCode.NOT_FOUND or not if_exists:
-            raise
-        result = "absent"
-    output.record(name_fields(topic, subscriber) | {"result": result})
-
-
-@contextmanager
-def _reporting_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
-    """Report a hub's "no such subscription" in the same words as the commands that use the store."""
-    try:
-        yield
-    except ClientNotSubscribedError as exc:
-        raise missing_subscription(topic, subscriber) from exc
-
-
 async def _opened(opening: Opening) -> Subscription:
     """Open a subscription. While it waits in line, say at which place, whenever that changes."""
     running = asyncio.ensure_future(opening.open())
@@ -249,12 +182,3 @@ async def _next_message(opened: Subscription, idle_s: float | None) -> Message |
         if not opened.is_attached:
             raise CouldNotConnectError("its hub was lost, and no hub serves it yet") from None
         return None
-
-
-async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId) -> None:
-    """Raise ClientNotSubscribedError if there is no such subscription."""
-    try:
-        opened = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
-    except TopicBusyError:
-        return  # Another client has it open.
-    await opened.close()

@@ -35,7 +35,13 @@ __all__ = ["CheckOptions", "Surroundings", "check_options", "check_store", "limi
 
 _SHOWN: Final = ("severity", "kind", "topic", "what")
 _WITHOUT_LEDGERS: Final = frozenset(
-    {FindingKind.DEAD_OWNER, FindingKind.LONE_SUBSCRIPTION, FindingKind.UNREADABLE_RECORD}
+    {
+        FindingKind.DEAD_OWNER,
+        FindingKind.LONE_SUBSCRIPTION,
+        FindingKind.STRAY_INDEX_ENTRY,
+        FindingKind.UNINDEXED_SUBSCRIPTION,
+        FindingKind.UNREADABLE_RECORD,
+    }
 )
 _UNKNOWN: Final = ExitCode(3)
 """The exit code of a check that could not look, for any reason. 1 and 2 say that it has found something."""

@@ -13,6 +13,7 @@ from hedwig.cli.commands.metadata.exporting import export_store
 from hedwig.cli.commands.metadata.frozen import say_if_frozen
 from hedwig.cli.commands.metadata.hbase_token import make_hbase_token
 from hedwig.cli.commands.metadata.importing import import_store
+from hedwig.cli.commands.metadata.index import index_store
 from hedwig.cli.commands.metadata.migrate import migrate_store
 from hedwig.cli.commands.metadata.repair import repair_store
 from hedwig.cli.commands.metadata.thaw import thaw_store
@@ -21,7 +22,7 @@ from hedwig.cli.settings.deployment_options import deployment_options
 from hedwig.cli.settings.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError, OperationError
 from hedwig.human_units import counted
-from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, regions_for
+from hedwig.metadata import Estimate, MetadataStore, MetadataUrl, StoreOptions, format_metadata, regions_for
 from hedwig.operations.deployment.closed_nodes import access_to_close, close_nodes
 from hedwig.operations.deployment.deployment import Deployment
 from hedwig.operations.deployment.living_hubs import LivingHubs
@@ -53,6 +54,11 @@ def metadata() -> None:
     type=click.IntRange(1, 10_000),
     help=f"HBase regions of each table, instead of --topics.  [default: {StoreOptions().regions}]",
 )
+@click.option(
+    "--no-subscriber-index",
+    is_flag=True,
+    help="Give a new store in HBase no index of subscriptions by subscriber; metadata index begins one later.",
+)
 @click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
 @click.option(
     "--secure",
@@ -69,6 +75,7 @@ def format_store(
     /,
     topics: int | None,
     regions: int | None,
+    no_subscriber_index: bool,
     wipe: bool,
     secure: bool,
     force: bool,
@@ -108,8 +115,8 @@ def format_store(
     if (sum(records.values()) or hubs.names) and not yes:
         alive = f" while {counted(len(hubs.names), 'hub')} alive: {', '.join(hubs.names)}" if hubs.names else ""
         confirm_by_typing(f"This deletes {_spelled(records)} in {url} for good{alive}.", url)
-    options = (
-        settings.deployment.store_options() if regions is None else settings.deployment.store_options(regions=regions)
+    options = settings.deployment.store_options(
+        indexes_subscribers=not no_subscriber_index, **({} if regions is None else {"regions": regions})
     )
     layout = asyncio.run(format_metadata(url, options, wipe=wipe))
     row: dict[str, object] = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
@@ -147,17 +154,29 @@ def describe(settings: Settings) -> None:
 
 
 @metadata.command(example="hedwig-admin metadata stats -o ndjson")
+@click.option("--exact", is_flag=True, help="Count all records, also where that takes minutes.")
 @pass_settings
-def stats(settings: Settings) -> None:
-    """Count the records of a store, by kind."""
+def stats(settings: Settings, exact: bool) -> None:
+    """Count the records of a store, by kind.
+
+    In HBase more than a hundred thousand records of a kind are counted by samples, and marked as `about`.
+    """
     output = settings.writer()
 
     async def count(store: MetadataStore) -> None:
         with load_progress("counting", None, noun="records") as progress:
-            counts = await store.count(lambda number: progress.advance(number, 0))
-        output.listing(
-            "records", [{"kind": kind, "count": number} for kind, number in counts.items()], ("kind", "count")
-        )
+
+            def advance(number: int) -> None:
+                progress.advance(number, 0)
+
+            if exact:
+                counts = {
+                    kind: Estimate(number, is_exact=True) for kind, number in (await store.count(advance)).items()
+                }
+            else:
+                counts = dict(await store.estimate(advance))
+        rows = [{"kind": kind, "count": each.number, "about": not each.is_exact} for kind, each in counts.items()]
+        output.listing("records", rows, ("kind", "count", "about"))
 
     with_store(settings.deployment, count)
 
@@ -194,6 +213,7 @@ for command in (
     repair_store,
     export_store,
     import_store,
+    index_store,
     migrate_store,
     thaw_store,
     make_hbase_token,

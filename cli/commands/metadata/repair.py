@@ -52,6 +52,8 @@ _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
     FindingKind.UNREADABLE_RECORD: ("unreadable record", "to delete for good"),
     FindingKind.MISSING_LEDGER: ("record", "to rid of lost ledgers"),
     FindingKind.ORPHAN_LEDGER: ("ledger", "to delete for good"),
+    FindingKind.UNINDEXED_SUBSCRIPTION: ("subscription", "to enter into the index"),
+    FindingKind.STRAY_INDEX_ENTRY: ("index entry", "to remove"),
 }
 
 

@@ -7,6 +7,11 @@ import click
 from hedwig.cli.arguments.bulk_options import bulk_options
 from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC
 from hedwig.cli.arguments.selection import Selection, list_options
+from hedwig.cli.commands.subscription.by_subscriber import (
+    COLUMNS_BY_SUBSCRIBER,
+    SHOWN_BY_SUBSCRIBER,
+    write_by_subscriber,
+)
 from hedwig.cli.commands.subscription.deletion import delete_subscription
 from hedwig.cli.commands.subscription.lag import show_lag
 from hedwig.cli.commands.subscription.pages import write_subscriptions
@@ -115,14 +120,28 @@ def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId
 
 
 @subscription.command("list", example="hedwig-admin subscription list news --limit 100 -o ndjson")
-@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("topic", required=False, type=TOPIC, shell_complete=complete_topic)
+@click.option("--subscriber", type=SUBSCRIBER, help="Instead of those of TOPIC, list those of this subscriber.")
 @list_options(SUBSCRIBER)
 @pass_settings
-def list_subscriptions(settings: Settings, /, topic: Topic, selection: Selection) -> None:
-    """List the subscriptions of a topic, by the bytes of their subscribers; with --all in the order of the store."""
+def list_subscriptions(
+    settings: Settings, /, topic: Topic | None, subscriber: SubscriberId | None, selection: Selection
+) -> None:
+    """List the subscriptions of a topic, by the bytes of their subscribers; with --all in the order of the store.
+
+    With --subscriber, list those of a subscriber, in the order of the store; NAME and PREFIX are of topics then.
+    Without an index of subscribers, all subscriptions are read for that; see metadata index.
+    """
+    if (topic is None) == (subscriber is None):
+        raise click.UsageError("give either TOPIC or --subscriber SUBSCRIBER")
     output = settings.writer()
 
     async def list_them(store: MetadataStore) -> None:
+        if topic is None:
+            assert subscriber is not None, "one of the two was given"
+            output.begin("subscriptions", COLUMNS_BY_SUBSCRIBER, SHOWN_BY_SUBSCRIBER)
+            await write_by_subscriber(store, subscriber, selection, output)
+            return
         await check_topic(store, topic)
         output.begin("subscriptions", _COLUMNS, _SHOWN)
         await write_subscriptions(store, topic, selection, output, subscription_fields)

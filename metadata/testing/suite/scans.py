@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from hedwig.errors import InvalidArgumentError
-from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
+from hedwig.metadata import Delete, Estimate, MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.metadata.testing import samples
 from hedwig.metadata.testing.clients import Clients
 from hedwig.metadata.testing.doors import CALLS, Call
@@ -382,4 +382,6 @@ async def test_records_are_counted(small_pages: MetadataStore) -> None:
     assert dict(await small_pages.count()) == expected
     await _delete(PERSISTENCE, small_pages, map(PERSISTENCE.key, TOPICS[:3]))
     await _delete(SUBSCRIPTION, small_pages, [_key(TOPICS[0], b"%d" % n) for n in range(9)])
-    assert dict(await small_pages.count()) == {**expected, "persistence": 7, "subscriptions": 36}
+    fewer = {**expected, "persistence": 7, "subscriptions": 36}
+    assert dict(await small_pages.count()) == fewer
+    assert dict(await small_pages.estimate()) == {kind: Estimate(number, True) for kind, number in fewer.items()}

@@ -157,7 +157,7 @@ async def hubs_on(
 ) -> AsyncIterator[Hubs]:
     """Start three hubs with metadata of their own, and end them afterwards."""
     hubs = Hubs(stack, directory, settings, detours, environment)
-    await format_metadata(hubs.metadata, StoreOptions(regions=_REGIONS))
+    await format_metadata(hubs.metadata, StoreOptions(regions=_REGIONS, indexes_subscribers=True))
     try:
         await asyncio.gather(*(asyncio.to_thread(hubs.start, name) for name in hubs.hubs))
         yield hubs

@@ -3,9 +3,13 @@
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+from hedwig.metadata import open_metadata
+from hedwig.metadata.bulk.subscriber_index import unindexed
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
 from tests.chaos.support.history import ChaosHistory
 from tests.chaos.support.hubs import Hubs
 from tests.chaos.support.redirects import Glance, baseless_redirects, glances_of, long_chains
@@ -16,7 +20,7 @@ from tests.faults.linearizability.support.ownership import Ownership, as_ownersh
 from tests.faults.linearizability.support.versioned_register import CasOperation, VersionedRegister
 from tests.hub.support.delivery_history import Promise, violations
 
-__all__ = ["breaches", "judge"]
+__all__ = ["breaches", "judge", "not_indexed"]
 
 _PROMISE: Final = Promise(consume_interval=50, patience_s=1.0)
 _SHOWN: Final = 20
@@ -35,6 +39,13 @@ def breaches(
         *long_chains(history.attempts, REDIRECTS_MAX),
         *history.dropped,
     ]
+
+
+async def not_indexed(url: str) -> list[str]:
+    """Return in words the subscriptions of a store that its index of subscribers lacks."""
+    async with await open_metadata(url) as store, aclosing(store.scan(kinds=(SUBSCRIPTIONS,))) as pages:
+        lacking = [key async for page in pages for key in await unindexed(store, [record.key for record in page])]
+    return [f"{key}: the index of subscribers lacks it" for key in lacking]
 
 
 def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: Sequence[str] = ()) -> None:

@@ -143,7 +143,7 @@ def test_whoever_may_only_read_reads(store: _Store) -> None:
     before = contents(store.url)
     for command in _READS:
         assert reader.run(*command).code == 0, command
-    assert reader.done("metadata", "describe").out.count("only to users who may create tables") == 3
+    assert reader.done("metadata", "describe").out.count("only to users who may create tables") == 4
     for command in (*_WRITES, ("metadata", "format")):
         _check_refused(reader.run(*command), f"grant 'reader', 'RW', '@{store.namespace}'")
     assert contents(store.url) == before

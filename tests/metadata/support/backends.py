@@ -53,12 +53,15 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class HBaseSubject(Subject):
-    """A store on HBase. Each table has `regions` regions: few, since a run makes many tables on one server."""
+    """A store on HBase, with an index of subscriptions by subscriber.
+
+    Each table has `regions` regions: few, since a run makes many tables on one server.
+    """
 
     regions: int = _FEW_REGIONS
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
-        return replace(Subject.with_own(self, options), regions=self.regions)
+        return replace(Subject.with_own(self, options), regions=self.regions, indexes_subscribers=True)
 
 
 @dataclass(frozen=True, slots=True)

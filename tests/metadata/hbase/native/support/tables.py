@@ -4,6 +4,7 @@ import functools
 
 from hedwig.metadata import MetadataUrl, StoreOptions
 from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.contract.kinds import BY_SUBSCRIBER
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.schema import Tables
 
@@ -16,8 +17,9 @@ async def drop_tables(url: str) -> None:
     parsed = MetadataUrl.parse(url)
     driver = await connect(parsed, options)
     try:
-        for spec in Tables(parsed.path.strip("/")).specs(1):
+        tables = Tables(parsed.path.strip("/"))
+        for name in (tables.name(BY_SUBSCRIBER), *(spec.name for spec in tables.specs(1))):
             # A master that has just started refuses for a while.
-            await Attempts(options, f"drop table {spec.name}").read(functools.partial(driver.drop_table, spec.name))
+            await Attempts(options, f"drop table {name}").read(functools.partial(driver.drop_table, name))
     finally:
         await driver.close()
