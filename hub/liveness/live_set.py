@@ -63,6 +63,11 @@ class LiveSet:
         return self._hubs
 
     @property
+    def read_at_s(self) -> float | None:
+        """When the present set was asked for, by the monotonic clock; None before the first."""
+        return self._read_at_s
+
+    @property
     def is_watched(self) -> bool:
         """Whether the watches are set on the present connection, so that a change is reported."""
         return self._read_on is not None and self._read_on is self._bridge.connection

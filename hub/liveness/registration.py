@@ -1,17 +1,22 @@
 """One incarnation of this hub: its name, and whether it may still serve."""
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
 
 from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_hub import LiveHub
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.placement import choose
+from hedwig.hub.liveness.placement import Placed, choose
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.model import HubInfo
 
 __all__ = ["Registration"]
+
+_SHOWN_AFTER_S: Final = 3.0
+"""How long a topic may take until the host node of its hub counts it: until the client is there, and the next beat."""
 
 
 class Registration:
@@ -30,6 +35,8 @@ class Registration:
         self._verdicts = verdicts
         self._options = options
         self._load = 0
+        self._load_at_s = options.clock.monotonic()
+        self._placed = Placed(options.clock)
 
     def is_proven(self) -> bool:
         """Say whether ZooKeeper surely counts this incarnation as alive. It costs one read of the clock."""
@@ -78,13 +85,21 @@ class Registration:
 
         Raises: ServiceDownError - as `me`.
         """
-        mine = LiveHub(self.me, self._load)
-        hubs = [mine, *(hub for hub in self._live_set.hubs if hub.info.address != self.hub.address)]
+        read_at_s = self._live_set.read_at_s
+        known_at_s = 0.0 if read_at_s is None else read_at_s - _SHOWN_AFTER_S
+        self._placed.forget_before(known_at_s)
+        mine = LiveHub(self.me, self._load + self._placed.since(self.hub.address, self._load_at_s))
+        others = [hub for hub in self._live_set.hubs if hub.info.address != self.hub.address]
+        placed = {hub.info.address: self._placed.since(hub.info.address, known_at_s) for hub in (mine, *others)}
+        hubs = [mine, *(replace(hub, load=hub.load + placed[hub.info.address]) for hub in others)]
         if tried:
             new = [hub for hub in hubs if not hub.is_draining and hub.info.names_in_requests.isdisjoint(tried)]
             hubs = new or hubs
-        return choose(hubs, self._options.placement, self._options.random).info
+        chosen = choose(hubs, self._options.placement, self._options.random, placed)
+        self._placed.note(chosen.info.address)
+        return chosen.info
 
     def set_load(self, load: int) -> None:
         """Set the load that `choose` uses for this hub. The other hubs read it from the host node."""
         self._load = load
+        self._load_at_s = self._options.clock.monotonic()

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.hub.hub import Hub
 from hedwig.hub.liveness import LivenessOptions
@@ -33,6 +34,7 @@ from tests.java_client.support.driver import JavaClientDriver
 driver = java_driver
 """The process of the original client, as a fixture of this module too."""
 
+_NEW: Final = 1_000
 TOPICS: Final = [b"topic-%d" % number for number in range(40)]
 
 
@@ -161,6 +163,25 @@ async def test_new_hub_fills_up_and_no_message_is_lost(deployment: Deployment) -
         before = traffic.published
         await until(lambda: traffic.published > before + len(TOPICS), "messages are published")
         await traffic.settle()
+
+
+async def test_new_topics_go_to_hubs_in_equal_parts(deployment: Deployment) -> None:
+    """The client asks always the same hub, and does so faster than hubs tell their loads."""
+    started = [await deployment.start() for _ in range(3)]
+    await _know_each_other(*started)
+    at_once = asyncio.Semaphore(64)
+    async with HedwigClient(ClientOptions(hub=HubAddress("127.0.0.1", started[0].port))) as client:
+
+        async def publish(number: int) -> None:
+            async with at_once:
+                await client.publish(b"new-%d" % number, b"first")
+
+        await asyncio.gather(*map(publish, range(_NEW)))
+    shares = [len(hub.topics) for hub in started]
+    print(f"topics of each hub: {shares}")
+    assert sum(shares) == _NEW
+    assert min(shares) >= 0.9 * _NEW / 3, shares
+    assert max(shares) <= 1.1 * _NEW / 3, shares
 
 
 @on_zookeeper_first
