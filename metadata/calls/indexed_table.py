@@ -11,6 +11,7 @@ lease. And an entry that is found is written anew, so that a removal that is lat
 `metadata check` finds what is missing.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from hedwig.metadata.calls.attempts import deadline_of_all
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
 from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write
-from hedwig.metadata.contract.table import TableOver, VersionedTable
+from hedwig.metadata.contract.table import TableOver, VersionedTable, carry_out
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 
@@ -63,7 +64,7 @@ def subscription_key(entry: RecordKey) -> RecordKey:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is known of an entry: its version (None: there is none), whether it is new, or why it could not be made."""
+    """What is known of an entry that was to be made: its version, and whether it is new; or why it could not be."""
 
     version: Version | None = None
     is_new: bool = False
@@ -96,95 +97,143 @@ class IndexedTable(TableOver[SubscriptionData]):
         SUBSCRIPTIONS.check(key)
         if version not in (NEW, ANY):
             return await self._table.write(key, record, version, merge=merge, deadline=deadline)
-        (outcome,) = await self.apply([Write(key, record, version, merge)], deadline)
-        return outcome.written()
+        until = deadline or deadline_of_all(self._options, 1)
+        entry = await self._enter_one(key, until)
+        try:
+            return await self._table.write(key, record, version, merge=merge, deadline=until)
+        except HedwigError as exc:
+            if entry.is_new and entry.version is not None and _is_refused(exc):
+                await self._remove({key: entry.version}, until)
+            raise
 
     async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         SUBSCRIPTIONS.check_delete(key, version)
-        (outcome,) = await self.apply([Delete(key, version)], deadline)
-        outcome.check()
+        until = deadline or deadline_of_all(self._options, 1)
+        # A removal begins only under the lease, as its read does. So no hub has written the entry anew in between.
+        found, _ = await asyncio.gather(
+            carry_out(self._entries, Read(entry_key(key)), until), self._table.delete(key, version, until)
+        )
+        if found.record is not None:
+            await self._remove({key: found.record.version}, until)
 
     async def apply(
         self, operations: Sequence[Operation[SubscriptionData]], deadline: Deadline | None = None
     ) -> list[Outcome[SubscriptionData]]:
-        asked = _asked(operations)
-        if not asked:
+        entering, found = _entries_to_make(operations), _entries_to_find(operations)
+        if not entering and not found:
             return await self._table.apply(operations, deadline)
         until = deadline or deadline_of_all(self._options, len(operations))
-        entries = await self._ask(asked, until)
+        entries = await self._enter(entering, until)
         errors = [
-            None if isinstance(each, Read) or each.key not in asked else entries[each.key].error for each in operations
+            None if isinstance(each, Read) or each.key not in entries else entries[each.key].error
+            for each in operations
         ]
         sent = [each for each, error in zip(operations, errors, strict=True) if error is None]
-        answers = iter(await self._table.apply(sent, until) if sent else ())
+        # As in `delete`.
+        answered, versions = await asyncio.gather(self._send(sent, until), self._find(found, until))
+        answers = iter(answered)
         outcomes = [next(answers) if error is None else Outcome(error=error) for error in errors]
-        await self._remove(_left_over(operations, outcomes, entries), until)
+        await self._remove(_left_over(operations, outcomes, entries, versions), until)
         return outcomes
 
-    async def _ask(self, asked: Mapping[RecordKey, Operation[None]], deadline: Deadline) -> dict[RecordKey, _Entry]:
-        """Make the entries of new subscriptions, or write them anew, and read those of others, until all are known."""
+    async def _send(
+        self, operations: Sequence[Operation[SubscriptionData]], deadline: Deadline
+    ) -> list[Outcome[SubscriptionData]]:
+        return await self._table.apply(operations, deadline) if operations else []
+
+    async def _enter_one(self, key: RecordKey, deadline: Deadline) -> _Entry:
+        """Make the entry of a new subscription, or write it anew. Raises: MetadataError - it could not be."""
+        write: Write[None] = Write(entry_key(key), None, NEW)
+        for _ in range(_ROUNDS):
+            known = _known(write, await carry_out(self._entries, write, deadline))
+            if isinstance(known, _Entry):
+                if known.error is not None:
+                    raise known.error
+                return known
+            write = known
+        raise _busy()
+
+    async def _enter(self, entering: Mapping[RecordKey, Write[None]], deadline: Deadline) -> dict[RecordKey, _Entry]:
+        """Make the entries of new subscriptions, or write them anew."""
         entries: dict[RecordKey, _Entry] = {}
         for _ in range(_ROUNDS):
-            outcomes = await self._entries.apply(list(asked.values()), deadline)
-            again: dict[RecordKey, Operation[None]] = {}
-            for (key, operation), outcome in zip(asked.items(), outcomes, strict=True):
-                known = _known(operation, outcome)
+            if not entering:
+                return entries
+            outcomes = await self._entries.apply(list(entering.values()), deadline)
+            again: dict[RecordKey, Write[None]] = {}
+            for (key, write), outcome in zip(entering.items(), outcomes, strict=True):
+                known = _known(write, outcome)
                 if isinstance(known, _Entry):
                     entries[key] = known
                 else:
                     again[key] = known
-            if not again:
-                return entries
-            asked = again
-        busy = MetadataUnavailableError(
-            "nothing was done, since other processes keep changing its entry in the index of subscribers; try again"
-        )
-        return entries | dict.fromkeys(asked, _Entry(error=busy))
+            entering = again
+        return entries | dict.fromkeys(entering, _Entry(error=_busy()))
+
+    async def _find(self, keys: Mapping[RecordKey, Read], deadline: Deadline) -> dict[RecordKey, Version]:
+        """Return the versions of the entries that exist and can be read. What is not found stays, if it is there."""
+        if not keys:
+            return {}
+        outcomes = await self._entries.apply(list(keys.values()), deadline)
+        return {
+            key: outcome.record.version
+            for key, outcome in zip(keys, outcomes, strict=True)
+            if outcome.record is not None
+        }
 
     async def _remove(self, entries: Mapping[RecordKey, Version], deadline: Deadline) -> None:
-        if not entries:
-            return
         deletes = [Delete(entry_key(key), version) for key, version in entries.items()]
-        for delete, outcome in zip(deletes, await self._entries.apply(deletes, deadline), strict=True):
+        if len(deletes) == 1:
+            outcomes = [await carry_out(self._entries, deletes[0], deadline)]
+        else:
+            outcomes = await self._entries.apply(deletes, deadline) if deletes else []
+        for delete, outcome in zip(deletes, outcomes, strict=True):
             if outcome.error is not None:
                 _log.debug("the index entry of %s stays: %s", delete.key, outcome.error)
 
 
-def _asked(operations: Sequence[Operation[SubscriptionData]]) -> dict[RecordKey, Operation[None]]:
-    """Return for the subscriptions that are made the writes of their entries, and for those deleted the reads."""
-    asked: dict[RecordKey, Operation[None]] = {}
-    for operation in operations:
-        if isinstance(operation, Read) or (isinstance(operation, Write) and operation.version not in (NEW, ANY)):
-            continue
-        try:
-            entry = entry_key(operation.key)
-        except HedwigError:
-            continue  # The table refuses it.
-        if isinstance(operation, Write):
-            asked[operation.key] = Write(entry, None, NEW)
-        else:
-            asked.setdefault(operation.key, Read(entry))
-    return asked
+def _busy() -> MetadataUnavailableError:
+    return MetadataUnavailableError(
+        "nothing was done, since other processes keep changing its entry in the index of subscribers; try again"
+    )
 
 
-def _known(operation: Operation[None], outcome: Outcome[None]) -> _Entry | Operation[None]:
-    """Return what the outcome says of an entry, or the operation to try next."""
+def _entries_to_make(operations: Sequence[Operation[SubscriptionData]]) -> dict[RecordKey, Write[None]]:
+    """Return the first writes of the entries of the subscriptions that may be made, by the key of these."""
+    made = (each.key for each in operations if isinstance(each, Write) and each.version in (NEW, ANY))
+    return {key: Write(entry_key(key), None, NEW) for key in made if _is_valid(key)}
+
+
+def _entries_to_find(operations: Sequence[Operation[SubscriptionData]]) -> dict[RecordKey, Read]:
+    """Return the reads of the entries of the subscriptions that are deleted, by the key of these."""
+    return {
+        each.key: Read(entry_key(each.key)) for each in operations if isinstance(each, Delete) and _is_valid(each.key)
+    }
+
+
+def _is_valid(key: RecordKey) -> bool:
+    """Say whether a subscription can have this key. If not, the table refuses it."""
+    try:
+        SUBSCRIPTIONS.check(key)
+    except HedwigError:
+        return False
+    return True
+
+
+def _known(write: Write[None], outcome: Outcome[None]) -> _Entry | Write[None]:
+    """Return what the outcome of a write says of an entry, or what to write next."""
     error = outcome.error
-    if isinstance(operation, Read):
-        if isinstance(error, CorruptRecordError):
-            return _Entry()
-        return _Entry(None if outcome.record is None else outcome.record.version, error=error)
     match error:
         case None:
-            return _Entry(outcome.version, is_new=isinstance(operation, Write) and operation.version == NEW)
+            return _Entry(outcome.version, is_new=write.version == NEW)
         case BadVersionError(current=Versioned() as current):
-            if isinstance(operation, Write) and operation.version == NEW:
-                return Write(operation.key, None, current.version)
+            if write.version == NEW:
+                return Write(write.key, None, current.version)
             return _Entry(current.version)  # Another process has just written it anew, which does as well.
         case NoRecordError():
-            return Write(operation.key, None, NEW)
+            return Write(write.key, None, NEW)
         case CorruptRecordError():
-            return Write(operation.key, None, ANY)
+            return Write(write.key, None, ANY)
         case UncertainStateError():
             # Whatever became of the entry, the subscription was not made.
             why = f"nothing was done, since its entry in the index of subscribers is in doubt: {error}"
@@ -197,21 +246,24 @@ def _left_over(
     operations: Sequence[Operation[SubscriptionData]],
     outcomes: Sequence[Outcome[SubscriptionData]],
     entries: Mapping[RecordKey, _Entry],
+    found: Mapping[RecordKey, Version],
 ) -> dict[RecordKey, Version]:
     """Return the entries to remove: of subscriptions that were deleted, and new ones of those that were refused."""
     left_over: dict[RecordKey, Version] = {}
     made = {each.key for each, outcome in zip(operations, outcomes, strict=True) if outcome.version is not None}
     for operation, outcome in zip(operations, outcomes, strict=True):
-        entry = entries.get(operation.key)
-        # One that was deleted and made in the same batch, in whatever order, may be there.
-        if entry is None or entry.version is None or operation.key in made:
-            continue
-        error = outcome.error
+        key, error = operation.key, outcome.error
+        version = None
         if isinstance(operation, Delete):
-            is_left_over = error is None
-        else:
-            is_refused = error is not None and error.happened == "no" and not isinstance(error, BadVersionError)
-            is_left_over = entry.is_new and is_refused
-        if is_left_over:
-            left_over[operation.key] = entry.version
+            version = found.get(key) if error is None else None
+        elif (entry := entries.get(key)) is not None and entry.is_new and _is_refused(error):
+            version = entry.version
+        # One that the same batch also makes, before or after, may be there.
+        if version is not None and key not in made:
+            left_over[key] = version
     return left_over
+
+
+def _is_refused(error: HedwigError | None) -> bool:
+    """Say whether a subscription was surely not made, and not because it exists."""
+    return error is not None and error.happened == "no" and not isinstance(error, BadVersionError)

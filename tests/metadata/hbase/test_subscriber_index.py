@@ -17,7 +17,7 @@ from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Reco
 from hedwig.metadata.contract.table import TableOver
 from hedwig.metadata.testing import samples
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
-from hedwig.versions import ANY, NEW
+from hedwig.versions import ANY, NEW, Version
 from tests.metadata.hbase.native.support.tables import drop_tables
 from tests.support.servers import RunningServers
 
@@ -67,6 +67,23 @@ class Between(TableOver[SubscriptionData]):
         super().__init__(store._backend.table(SUBSCRIPTIONS))
         self._work = work
         self._error = error
+
+    async def write(
+        self,
+        key: RecordKey,
+        record: SubscriptionData,
+        version: Version,
+        *,
+        merge: bool = False,
+        deadline: Deadline | None = None,
+    ) -> Version:
+        if self._error is not None:
+            raise self._error
+        return await super().write(key, record, version, merge=merge, deadline=deadline)
+
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        await super().delete(key, version, deadline)
+        await self._work()
 
     async def apply(
         self, operations: Sequence[Operation[SubscriptionData]], deadline: Deadline | None = None
@@ -175,15 +192,17 @@ async def test_refused_creation_leaves_no_new_entry(store: MetadataStore) -> Non
 
 async def test_entry_stays_if_it_is_not_known_whether_its_subscription_was_made(store: MetadataStore) -> None:
     lost = IndexedTable(Between(store, nothing, UncertainStateError("no answer")), store.index_entries, OPTIONS)
-    with pytest.raises(UncertainStateError):
-        await lost.write(KEY, DATA, NEW)
-    assert await has_entry(store)
-    assert await topics_of(store) == [], "readers ignore it"
     refused = IndexedTable(Between(store, nothing, MetadataUnavailableError("no")), store.index_entries, OPTIONS)
-    other = RecordKey(Topic(b"other"), READER)
+    alone, together = RecordKey(Topic(b"alone"), READER), RecordKey(Topic(b"together"), READER)
     with pytest.raises(MetadataUnavailableError):
-        await refused.write(other, DATA, NEW)
-    assert not await has_entry(store, other)
+        await refused.write(alone, DATA, NEW)
+    await refused.apply([Write(together, DATA, NEW)])
+    assert [await has_entry(store, key) for key in (alone, together)] == [False, False]
+    with pytest.raises(UncertainStateError):
+        await lost.write(alone, DATA, NEW)
+    await lost.apply([Write(together, DATA, NEW)])
+    assert [await has_entry(store, key) for key in (alone, together)] == [True, True]
+    assert await topics_of(store) == [], "readers ignore them"
 
 
 async def test_subscription_that_one_batch_deletes_and_makes_keeps_its_entry(store: MetadataStore) -> None:
@@ -213,6 +232,8 @@ async def test_late_removal_of_an_entry_is_refused_once_the_subscription_was_mad
 
         late = IndexedTable(Between(store, made_again), store.index_entries, OPTIONS)
         await late.delete(KEY, ANY)
+        assert await has_entry(store)
+        await late.apply([Delete(KEY, ANY)])
         assert await has_entry(store)
         assert await topics_of(store) == [TOPIC]
 
