@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness.lease import Lease
-from hedwig.hub.liveness.live_hub import LiveHub
+from hedwig.hub.liveness.live_hub import DRAINING_LOAD, LiveHub
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
 from hedwig.hub.liveness.placement import Placed, choose
@@ -35,7 +35,6 @@ class Registration:
         self._verdicts = verdicts
         self._options = options
         self._load = 0
-        self._load_at_s = options.clock.monotonic()
         self._placed = Placed(options.clock)
 
     def is_proven(self) -> bool:
@@ -88,10 +87,12 @@ class Registration:
         read_at_s = self._live_set.read_at_s
         known_at_s = 0.0 if read_at_s is None else read_at_s - _SHOWN_AFTER_S
         self._placed.forget_before(known_at_s)
-        mine = LiveHub(self.me, self._load + self._placed.since(self.hub.address, self._load_at_s))
         others = [hub for hub in self._live_set.hubs if hub.info.address != self.hub.address]
-        placed = {hub.info.address: self._placed.since(hub.info.address, known_at_s) for hub in (mine, *others)}
-        hubs = [mine, *(replace(hub, load=hub.load + placed[hub.info.address]) for hub in others)]
+        placed = {
+            address: self._placed.since(address, known_at_s)
+            for address in (self.hub.address, *(hub.info.address for hub in others))
+        }
+        hubs = [replace(hub, load=hub.load + placed[hub.info.address]) for hub in (self._as_seen(), *others)]
         if tried:
             new = [hub for hub in hubs if not hub.is_draining and hub.info.names_in_requests.isdisjoint(tried)]
             hubs = new or hubs
@@ -99,7 +100,16 @@ class Registration:
         self._placed.note(chosen.info.address)
         return chosen.info
 
+    def _as_seen(self) -> LiveHub:
+        """Return this hub with the load that was read with those of the others, so that all are equally old.
+
+        Raises: ServiceDownError - as `me`.
+        """
+        seen = self._live_set.find(self.me)
+        if seen is None or self._load >= DRAINING_LOAD:
+            return LiveHub(self.me, self._load)
+        return seen
+
     def set_load(self, load: int) -> None:
         """Set the load that `choose` uses for this hub. The other hubs read it from the host node."""
         self._load = load
-        self._load_at_s = self._options.clock.monotonic()

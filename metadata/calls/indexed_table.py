@@ -230,14 +230,11 @@ def _known(write: Write[None], outcome: Outcome[None]) -> _Entry | Write[None]:
             if write.version == NEW:
                 return Write(write.key, None, current.version)
             return _Entry(current.version)  # Another process has just written it anew, which does as well.
-        case NoRecordError():
+        case NoRecordError() | UncertainStateError():
+            # If the outcome is unknown, because another process has written the entry since, look again.
             return Write(write.key, None, NEW)
         case CorruptRecordError():
             return Write(write.key, None, ANY)
-        case UncertainStateError():
-            # Whatever became of the entry, the subscription was not made.
-            why = f"nothing was done, since its entry in the index of subscribers is in doubt: {error}"
-            return _Entry(error=MetadataUnavailableError(why))
         case _:
             return _Entry(error=error)
 

@@ -6,6 +6,7 @@ version never repeats.
 
 import asyncio
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,12 +20,20 @@ from tests.faults.support.network import Networked
 from tests.faults.support.numbers import number_of
 from tests.faults.support.proxy import PASS, Action, Exchange, Step, at_random
 from tests.faults.support.recording import Recorder, RecordingClient
+from tests.metadata.support.backends import Surroundings
 
 SIZES: Final = [
     pytest.param(150, id="quick"),
     pytest.param(1000, id="full", marks=[pytest.mark.full, pytest.mark.timeout(900)]),
 ]
 COUNT_UNIT: Final = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def networked_subject(networked: Networked, surroundings: Surroundings) -> Iterator[Subject]:
+    """A formatted store that the tests of this module share, on a server: HBase with an index of subscribers."""
+    with networked.row.subject(surroundings).formatted() as subject:
+        yield subject
 
 
 async def _random_write(client: RecordingClient, topic: bytes, rng: random.Random, seen: int | None) -> None:

@@ -256,8 +256,7 @@ async def _choices(deployment: Deployment, placement: str, loads: tuple[int, ...
 
 async def test_topic_without_owner_goes_to_a_hub_with_few_topics(deployment: Deployment) -> None:
     choices = await _choices(deployment, "load", (0, 90))
-    assert choices["90"] < 40, choices
-    assert min(choices["me"], choices["0"]) > 40, choices
+    assert 1.3 * choices["90"] < min(choices["me"], choices["0"]), choices
 
 
 async def test_topic_without_owner_goes_anywhere_if_placement_is_uniform(deployment: Deployment) -> None:

@@ -53,15 +53,16 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class HBaseSubject(Subject):
-    """A store on HBase, with an index of subscriptions by subscriber.
+    """A store on HBase, with an index of subscriptions by subscriber if it `is_indexed`.
 
     Each table has `regions` regions: few, since a run makes many tables on one server.
     """
 
     regions: int = _FEW_REGIONS
+    is_indexed: bool = True
 
     def with_own(self, options: StoreOptions | None) -> StoreOptions:
-        return replace(Subject.with_own(self, options), regions=self.regions, indexes_subscribers=True)
+        return replace(Subject.with_own(self, options), regions=self.regions, indexes_subscribers=self.is_indexed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def test_regions_follow_from_the_topics_to_come(servers: RunningServers, admin: 
     store.done("metadata", "format", "--topics", "2501k", "--timeout", "120")
     (facts,) = store.done("metadata", "describe", "-o", "ndjson").rows
     tables = [fact for fact in facts.values() if "HBase regions" in str(fact)]
-    assert [str(fact).split()[0] for fact in tables].count("8") == 3, facts
+    assert [str(fact).split()[0] for fact in tables].count("8") == 4, facts
 
 
 @pytest.mark.parametrize(
