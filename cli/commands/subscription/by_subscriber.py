@@ -11,10 +11,9 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.names import name_fields
 from hedwig.operations.progress import listing_progress
 
-__all__ = ["COLUMNS_BY_SUBSCRIBER", "SHOWN_BY_SUBSCRIBER", "write_by_subscriber"]
+__all__ = ["COLUMNS_BY_SUBSCRIBER", "SHOWN_BY_SUBSCRIBER", "SUBSCRIPTION_COLUMNS", "write_by_subscriber"]
 
-COLUMNS_BY_SUBSCRIBER: Final = (
-    "topic",
+SUBSCRIPTION_COLUMNS: Final = (
     "subscriber",
     "consumed",
     "consumed_remote",
@@ -23,8 +22,9 @@ COLUMNS_BY_SUBSCRIBER: Final = (
     "message_filter",
     "options",
     "version",
-    "error",
 )
+"""The fields of a subscription in a listing."""
+COLUMNS_BY_SUBSCRIBER: Final = ("topic", *SUBSCRIPTION_COLUMNS, "error")
 SHOWN_BY_SUBSCRIBER: Final = ("topic", "consumed", "version")
 
 

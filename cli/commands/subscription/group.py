@@ -10,6 +10,7 @@ from hedwig.cli.arguments.selection import Selection, list_options
 from hedwig.cli.commands.subscription.by_subscriber import (
     COLUMNS_BY_SUBSCRIBER,
     SHOWN_BY_SUBSCRIBER,
+    SUBSCRIPTION_COLUMNS,
     write_by_subscriber,
 )
 from hedwig.cli.commands.subscription.deletion import delete_subscription
@@ -35,16 +36,6 @@ from hedwig.versions import NEW
 
 __all__ = ["subscription"]
 
-_COLUMNS: Final = (
-    "subscriber",
-    "consumed",
-    "consumed_remote",
-    "message_bound",
-    "message_window_size",
-    "message_filter",
-    "options",
-    "version",
-)
 _SHOWN: Final = ("subscriber", "consumed", "version")
 
 
@@ -143,7 +134,7 @@ def list_subscriptions(
             await write_by_subscriber(store, subscriber, selection, output)
             return
         await check_topic(store, topic)
-        output.begin("subscriptions", _COLUMNS, _SHOWN)
+        output.begin("subscriptions", SUBSCRIPTION_COLUMNS, _SHOWN)
         await write_subscriptions(store, topic, selection, output, subscription_fields)
 
     with_store(settings.deployment, list_them)
