@@ -164,7 +164,7 @@ class MetadataStore:
         return self._backend.index_state if isinstance(self._backend, KeepsSubscriberIndex) else None
 
     async def set_index_state(self, state: IndexState) -> None:
-        """Record what is known of the index, and make it if there is none. Stores that are open do not hear of it.
+        """Record what is known of the index, and make one that is to be kept. Stores that are open do not hear of it.
 
         Raises: InvalidArgumentError - this backend has none to keep; MetadataUnavailableError, UncertainStateError -
             not recorded, or not known: repeat it.

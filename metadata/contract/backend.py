@@ -234,7 +234,7 @@ class KeepsSubscriberIndex(ListsBySubscriber, Protocol):
         ...
 
     async def set_index_state(self, state: IndexState) -> None:
-        """Record what is known of the index, and make its table if there is none. It may be repeated.
+        """Record what is known of the index. Unless it is off, make its table first, if there is none. May be repeated.
 
         Raises: MetadataUnavailableError, UncertainStateError - not recorded, or not known.
         """

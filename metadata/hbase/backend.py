@@ -117,8 +117,9 @@ class HBaseBackend:
         self._index: HBaseTable[None] = HBaseTable(BY_SUBSCRIBER, tables.name(BY_SUBSCRIBER), driver, options)
 
     async def set_index_state(self, state: IndexState) -> None:
-        # The table comes first, since whoever reads that the index is kept writes to it.
-        await self._make_index()
+        if state is not IndexState.OFF:
+            # The table comes first, since whoever reads that the index is kept writes to it.
+            await self._make_index()
         await write_index_state(self.named_records, state, self._options.random)
         self.index_state = state
 
@@ -335,10 +336,9 @@ class HBaseBackend:
     async def _format_index(self, *, is_new: bool) -> None:
         """Make the index that a new store is to have, and of another store's what is missing."""
         state = await read_index_state(self.named_records)
-        if is_new and self._options.indexes_subscribers:
-            await self.set_index_state(IndexState.WHOLE)
-        elif is_new and state is not IndexState.OFF:
-            await write_index_state(self.named_records, IndexState.OFF, self._options.random)
+        wanted = IndexState.WHOLE if self._options.indexes_subscribers else IndexState.OFF
+        if is_new and (wanted is not state or wanted is IndexState.WHOLE):
+            await self.set_index_state(wanted)
         elif state is not IndexState.OFF:
             await self._make_index()
 

@@ -127,8 +127,8 @@ class _Everywhere:
             for failure in self._failures:
                 click.echo(failure, err=True)
             raise OperationError(
-                f"{self._settings.command}: {counted(len(self._failures), 'subscription')} of {named} could not be "
-                f"deleted, {self._results['deleted']:,} were; to go on, give the same command again"
+                f"{self._settings.command}: {self._results['deleted']:,} subscriptions of {named} were deleted; of "
+                f"{len(self._failures):,} more that was refused, or is not known; to go on, give the same command again"
             )
         return fields | {"deleted": self._results["deleted"], "absent": self._results["absent"]}
 
